@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Two commands on a fresh Debian 12 or 13: `make demo` and `make test`.  Each installs by name
+# what is missing (tools/prepare says what and why) and is quick when nothing is.
+
+KDELTA := .venv/bin/kdelta
+
+.PHONY: help demo test check setup clean
+
+help:
+	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
+	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
+	@echo 'make setup  only install what is missing, into .venv and through apt'
+	@echo 'make check  ./check without looking for what is missing'
+	@echo 'make clean  remove .venv and what was built; the cache of kernels stays'
+
+demo:
+	tools/prepare run
+	$(KDELTA) run studies/mprotect-shared-dirty.toml
+	$(KDELTA) explain latest 6.16 6.17
+
+test:
+	tools/prepare test
+	./check
+
+check:
+	./check
+
+setup:
+	tools/prepare test
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * PID 1 of a kdelta guest.  It mounts what workloads read, waits until boot's background work
+ * has died down, says on the order port what machine it sees, and then takes orders:
+ *
+ *	identity			what the guest sees of itself, again
+ *	kallsyms			the kernel's symbols
+ *	run BYTES ARGUMENTS ...		run the static program of BYTES bytes that follows the line
+ *	poweroff
+ *
+ * Every answer ends in a line "kdelta-done STATUS".  The order port is the virtio-serial port
+ * named kdelta.0.  The kernel's console carries only what the kernel says and, from here,
+ * reasons for giving up.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROTOCOL 1
+#define PORT_NAME "kdelta.0"
+#define PROGRAM "/run/workload"
+#define MAX_PROGRAM (64L << 20)
+#define MAX_ARGUMENTS 32
+
+/* Mark ARM: tells the plugin to count from now on.  The encodings are those of kdelta.h. */
+static void mark_arm(void)
+{
+#if defined(__x86_64__)
+	asm volatile(".byte 0x0f, 0x1f, 0x80\n\t.long 0x6b640300" ::: "memory");
+#elif defined(__aarch64__)
+	asm volatile(".inst 0xd2800000 | (0xd300 << 5) | 31" ::: "memory");
+#elif defined(__riscv)
+	asm volatile(".word 0x37 | (0x6b300 << 12)" ::: "memory");
+#else
+#error "kdelta has no mark instruction for this architecture"
+#endif
+}
+
+static void power_off(void)
+{
+	sync();
+	/* Without ACPI power-off only halts; with QEMU's -no-reboot a restart ends the guest. */
+	reboot(RB_AUTOBOOT);
+	for (;;)
+		pause();
+}
+
+__attribute__((format(printf, 1, 2))) static void give_up(const char *format, ...)
+{
+	va_list arguments;
+
+	printf("kdelta-init: ");
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	fflush(stdout);
+	power_off();
+}
+
+static void mount_one(const char *type, const char *target, bool needed)
+{
+	mkdir(target, 0755);
+	if (mount(type, target, type, 0, NULL) && errno != EBUSY && needed)
+		give_up("cannot mount %s on %s: %s", type, target, strerror(errno));
+}
+
+static void mount_all(void)
+{
+	mount_one("devtmpfs", "/dev", true);
+	mount_one("proc", "/proc", true);
+	mount_one("sysfs", "/sys", true);
+	mount_one("tmpfs", "/run", true);
+	mount_one("tmpfs", "/tmp", false);
+	mount_one("debugfs", "/sys/kernel/debug", false);
+}
+
+/* First line of a small file without its newline; "" when it cannot be read. */
+static const char *read_line(const char *path, char *line, size_t size)
+{
+	FILE *file = fopen(path, "re");
+
+	line[0] = '\0';
+	if (!file)
+		return line;
+	if (!fgets(line, size, file))
+		line[0] = '\0';
+	fclose(file);
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}
+
+/* Opens the order port, -1 when the kernel shows none under our name. */
+static int try_port(void)
+{
+	const char *directory = "/sys/class/virtio-ports";
+	DIR *ports = opendir(directory);
+	struct dirent *entry;
+	char path[512], name[64];
+	int fd = -1;
+
+	if (!ports)
+		return -1;
+	while (fd < 0 && (entry = readdir(ports))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s/name", directory, entry->d_name);
+		if (strcmp(read_line(path, name, sizeof(name)), PORT_NAME))
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	}
+	closedir(ports);
+	return fd;
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec delay = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&delay, &delay) && errno == EINTR)
+		;
+}
+
+static int open_port(void)
+{
+	int tries, fd;
+
+	for (tries = 0; tries < 300; tries++) {
+		fd = try_port();
+		if (fd >= 0)
+			return fd;
+		sleep_ms(10);
+	}
+	give_up("no virtio-serial port %s: the kernel needs CONFIG_VIRTIO_PCI=y and CONFIG_VIRTIO_CONSOLE=y",
+		PORT_NAME);
+	return -1;
+}
+
+static bool idle_ticks(uint64_t *idle, uint64_t *all)
+{
+	unsigned long long field[8] = { 0 };
+	char line[512];
+	int i;
+
+	read_line("/proc/stat", line, sizeof(line));
+	if (sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &field[0], &field[1], &field[2],
+		   &field[3], &field[4], &field[5], &field[6], &field[7]) < 5)
+		return false;
+	*idle = field[3] + field[4];
+	for (*all = 0, i = 0; i < 8; i++)
+		*all += field[i];
+	return true;
+}
+
+/*
+ * Background work of boot (self tests, RCU, DAMON) would pollute the first windows: wait for
+ * three quiet quarters of a second (at least 90 % idle), at most 15 s.
+ */
+static bool settle(void)
+{
+	uint64_t idle, all, idle_before, all_before;
+	int quiet = 0, tries;
+
+	if (!idle_ticks(&idle_before, &all_before))
+		return false;
+	for (tries = 0; tries < 60 && quiet < 3; tries++) {
+		sleep_ms(250);
+		idle_ticks(&idle, &all);
+		quiet = (idle - idle_before) * 10 >= (all - all_before) * 9 ? quiet + 1 : 0;
+		idle_before = idle;
+		all_before = all;
+	}
+	return quiet == 3;
+}
+
+static void tell_file(FILE *out, const char *key, const char *path)
+{
+	char line[4096];
+
+	fprintf(out, "%s %s\n", key, read_line(path, line, sizeof(line)));
+}
+
+/* GNU build id of the running kernel, from its ELF notes. */
+static void tell_build_id(FILE *out)
+{
+	unsigned char notes[4096];
+	size_t size, at = 0, i;
+	FILE *file = fopen("/sys/kernel/notes", "re");
+
+	size = file ? fread(notes, 1, sizeof(notes), file) : 0;
+	if (file)
+		fclose(file);
+	fprintf(out, "build-id ");
+	while (at + 12 <= size) {
+		uint32_t name, length, type;
+		size_t body;
+
+		memcpy(&name, notes + at, 4);
+		memcpy(&length, notes + at + 4, 4);
+		memcpy(&type, notes + at + 8, 4);
+		body = at + 12 + ((name + 3) & ~3u);
+		if (name > size || length > size || body + length > size)
+			break;
+		if (type == 3 && name == 4 && !memcmp(notes + at + 12, "GNU", 4)) {
+			for (i = 0; i < length; i++)
+				fprintf(out, "%02x", notes[body + i]);
+			break;
+		}
+		at = body + ((length + 3) & ~3u);
+	}
+	fprintf(out, "\n");
+}
+
+static void tell_mitigations(FILE *out)
+{
+	const char *directory = "/sys/devices/system/cpu/vulnerabilities";
+	struct dirent **entries;
+	int count = scandir(directory, &entries, NULL, alphasort), i;
+
+	for (i = 0; i < count; i++) {
+		char path[512], line[512];
+
+		snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
+		if (entries[i]->d_name[0] != '.')
+			fprintf(out, "mitigation %s %s\n", entries[i]->d_name,
+				read_line(path, line, sizeof(line)));
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+}
+
+static int count_nodes(void)
+{
+	DIR *nodes = opendir("/sys/devices/system/node");
+	struct dirent *entry;
+	int count = 0;
+
+	if (!nodes)
+		return 1;
+	while ((entry = readdir(nodes)))
+		count += !strncmp(entry->d_name, "node", 4) && entry->d_name[4] >= '0' &&
+			 entry->d_name[4] <= '9';
+	closedir(nodes);
+	return count ? count : 1;
+}
+
+static void tell_identity(FILE *out)
+{
+	struct utsname name;
+	struct sysinfo memory;
+
+	if (uname(&name) || sysinfo(&memory))
+		give_up("uname or sysinfo: %s", strerror(errno));
+	fprintf(out, "release %s\n", name.release);
+	fprintf(out, "machine %s\n", name.machine);
+	fprintf(out, "build %s\n", name.version);
+	tell_file(out, "version", "/proc/version");
+	tell_build_id(out);
+	tell_file(out, "cmdline", "/proc/cmdline");
+	fprintf(out, "cpus %ld\n", sysconf(_SC_NPROCESSORS_ONLN));
+	fprintf(out, "memory-mib %llu\n",
+		(unsigned long long)memory.totalram * memory.mem_unit >> 20);
+	fprintf(out, "nodes %d\n", count_nodes());
+	tell_file(out, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
+	tell_file(out, "thp-shmem", "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+	tell_file(out, "preempt", "/sys/kernel/debug/sched/preempt");
+	tell_file(out, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	tell_mitigations(out);
+	fprintf(out, "kdelta-done 0\n");
+}
+
+static void tell_kallsyms(FILE *out)
+{
+	static char block[1 << 16];
+	FILE *symbols = fopen("/proc/kallsyms", "re");
+	size_t size;
+
+	if (!symbols) {
+		fprintf(out, "kdelta-done %d\n", errno);
+		return;
+	}
+	while ((size = fread(block, 1, sizeof(block), symbols)))
+		fwrite(block, 1, size, out);
+	fclose(symbols);
+	fprintf(out, "kdelta-done 0\n");
+}
+
+static void receive_program(FILE *in, long bytes)
+{
+	static char block[1 << 16];
+	FILE *program;
+
+	unlink(PROGRAM);
+	program = fopen(PROGRAM, "we");
+	if (!program)
+		give_up("%s: %s", PROGRAM, strerror(errno));
+	while (bytes > 0) {
+		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
+
+		size = fread(block, 1, size, in);
+		if (!size)
+			give_up("the order port closed in the middle of a program");
+		if (fwrite(block, 1, size, program) != size)
+			give_up("%s: %s", PROGRAM, strerror(errno));
+		bytes -= size;
+	}
+	if (fclose(program) || chmod(PROGRAM, 0755))
+		give_up("%s: %s", PROGRAM, strerror(errno));
+}
+
+/* The program runs on one CPU, the last, so that its marks open and close windows there. */
+static void become_program(int port, char **arguments)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		_exit(126);
+	if (dup2(port, STDOUT_FILENO) < 0 || dup2(port, STDERR_FILENO) < 0)
+		_exit(126);
+	execv(PROGRAM, arguments);
+	_exit(127);
+}
+
+static void run_program(FILE *in, FILE *out, char *line)
+{
+	char *arguments[MAX_ARGUMENTS + 2] = { PROGRAM };
+	char *word = strtok(line, " ");
+	long bytes = word ? strtol(word, NULL, 10) : 0;
+	int count = 1, status;
+	pid_t child;
+
+	while (count <= MAX_ARGUMENTS && (word = strtok(NULL, " ")))
+		arguments[count++] = word;
+	if (bytes <= 0 || bytes > MAX_PROGRAM)
+		give_up("an order wants a program of %ld bytes", bytes);
+	receive_program(in, bytes);
+	mark_arm();
+	child = fork();
+	if (child < 0)
+		give_up("fork: %s", strerror(errno));
+	if (!child)
+		become_program(fileno(out), arguments);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			give_up("waitpid: %s", strerror(errno));
+	fprintf(out, "kdelta-done %d\n",
+		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static void take_orders(FILE *in, FILE *out)
+{
+	char line[4096];
+
+	while (fgets(line, sizeof(line), in)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (!strcmp(line, "identity"))
+			tell_identity(out);
+		else if (!strcmp(line, "kallsyms"))
+			tell_kallsyms(out);
+		else if (!strncmp(line, "run ", 4))
+			run_program(in, out, line + 4);
+		else if (!strcmp(line, "poweroff"))
+			power_off();
+		else
+			give_up("unknown order '%.60s'", line);
+		fflush(out);
+	}
+}
+
+int main(void)
+{
+	FILE *in, *out;
+	bool quiet;
+	int port;
+
+	if (getpid() != 1) {
+		fprintf(stderr, "kdelta-init is PID 1 of a kdelta guest; it does nothing here\n");
+		return 2;
+	}
+	mount_all();
+	port = open_port();
+	/* Two streams: one stdio stream cannot turn from reading to writing on a port. */
+	in = fdopen(port, "r");
+	out = fdopen(dup(port), "w");
+	if (!in || !out)
+		give_up("the order port: %s", strerror(errno));
+	quiet = settle();
+	fprintf(out, "kdelta-ready %d settled=%d\n", PROTOCOL, quiet);
+	fflush(out);
+	take_orders(in, out);
+	give_up("the order port closed");
+	return 0;
+}

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * kdelta's QEMU TCG plugin: how often was each instruction executed between two marks?
+ *
+ * Marks are no-op instructions with a magic operand, seen when a block is translated, so the
+ * same binary runs unmarked on hardware.  BEGIN opens a window on the vCPU that executes it, END
+ * closes it; only that vCPU's instructions are counted.  ARM (executed once, by PID 1) makes
+ * QEMU translate everything anew with counters; until then the guest runs at full TCG speed.
+ *
+ * What is counted is instructions *retired*.  The counter of an instruction counts starts: one
+ * that faults is started twice and retires once.  The next instruction of the same translated
+ * block starts only when this one has retired, so its counter is this one's retirements; only
+ * the last of a block has no successor and is reported as started.  (Counting blocks times their
+ * length would charge a whole block to a fault in its middle.)
+ *
+ * Output: a stream of little-endian 64-bit words, documented at emit_*() below, read by
+ * kdelta.attribution.insns.  Every window is flushed when it closes, so that nothing measured is
+ * lost when the guest dies later.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qemu_api.h"
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
+
+#define FORMAT_MAGIC 0x31574154454c444bULL /* "KDLETAW1" as little-endian bytes */
+
+#define CHUNK_SLOTS 16384u
+#define MAX_CHUNKS 1024u
+#define MAX_VCPUS 256u
+#define MAX_WINDOWS 1000000u
+#define BLOCK_BUCKETS 65536u
+
+enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
+
+enum record { RECORD_HEADER = 1, RECORD_WINDOW = 2, RECORD_ERROR = 3, RECORD_ARMED = 4, RECORD_END = 5 };
+
+enum mark_error {
+	ERROR_NESTED_BEGIN = 1,	  /* BEGIN while a window is open on this vCPU */
+	ERROR_END_WITHOUT_BEGIN = 2,  /* END, but no window is open on this vCPU */
+	ERROR_PHASE = 3,		  /* END of another phase than the open one */
+	ERROR_NOT_ARMED = 4,	  /* BEGIN before ARM took effect */
+	ERROR_TOO_MANY_SLOTS = 5,	  /* more code than MAX_CHUNKS holds: counts would be short */
+	ERROR_TOO_MANY_WINDOWS = 6,
+};
+
+enum slot_flag { SLOT_LAST = 1, SLOT_MARK = 2, SLOT_UNUSED = 4 };
+
+/* One slot per instruction of a translated block; a block's slots lie side by side in a chunk. */
+struct chunk {
+	uint64_t vaddr[CHUNK_SLOTS];
+	uint8_t flags[CHUNK_SLOTS];
+	uint32_t used;
+#if KDELTA_API >= 2
+	struct qemu_plugin_scoreboard *score; /* CHUNK_SLOTS counters a vCPU */
+#else
+	uint64_t *starts[MAX_VCPUS];
+#endif
+};
+
+struct block {
+	uint64_t vaddr;
+	size_t insns;
+	uint64_t hash; /* of the instruction addresses: the same entry can be cut differently */
+	uint32_t slot; /* of its first instruction, counted over all chunks */
+	struct block *next;
+};
+
+struct vcpu {
+	bool open;
+	unsigned int phase;
+	uint64_t *base; /* counters when the window opened, chunks side by side */
+	uint32_t base_chunks;
+};
+
+static struct {
+	qemu_plugin_id_t id;
+	FILE *out;
+	pthread_mutex_t lock;
+	unsigned int vcpus;
+	bool armed;
+	bool overflow;
+	uint64_t windows;
+	struct chunk *chunks[MAX_CHUNKS];
+	uint32_t chunk_count;
+	struct block *blocks[BLOCK_BUCKETS];
+	struct vcpu vcpu[MAX_VCPUS];
+} state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void die(const char *what)
+{
+	fprintf(stderr, "kdelta plugin: %s\n", what);
+	abort();
+}
+
+static void *allocate(size_t count, size_t size)
+{
+	void *memory = calloc(count, size);
+
+	if (!memory)
+		die("out of memory");
+	return memory;
+}
+
+static void emit(const uint64_t *words, size_t count)
+{
+	if (fwrite(words, sizeof(*words), count, state.out) != count)
+		die("cannot write the counts: is the disk full?");
+}
+
+static void flush(void)
+{
+	if (fflush(state.out))
+		die("cannot write the counts: is the disk full?");
+}
+
+/* ERROR: error, vcpu, phase */
+static void emit_error(enum mark_error error, unsigned int vcpu, unsigned int phase)
+{
+	const uint64_t words[] = { RECORD_ERROR, error, vcpu, phase };
+
+	emit(words, 4);
+	flush();
+}
+
+static uint64_t *counters(const struct chunk *chunk, unsigned int vcpu)
+{
+#if KDELTA_API >= 2
+	return qemu_plugin_scoreboard_find(chunk->score, vcpu);
+#else
+	return chunk->starts[vcpu];
+#endif
+}
+
+static bool is_kernel(uint64_t vaddr)
+{
+	/* x86-64, arm64 and riscv64 Linux: kernel addresses are the upper half. */
+	return vaddr >> 63;
+}
+
+/* Retirements of one slot inside the window: see the top of the file. */
+static uint64_t retired(const struct chunk *chunk, const uint64_t *now, const uint64_t *base,
+			uint32_t slot)
+{
+	uint32_t counter = chunk->flags[slot] & SLOT_LAST ? slot : slot + 1;
+
+	if (chunk->flags[slot] & (SLOT_MARK | SLOT_UNUSED))
+		return 0;
+	return now[counter] - (base ? base[counter] : 0);
+}
+
+static void window_open(unsigned int index, unsigned int phase)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+	uint32_t i;
+
+	if (vcpu->open)
+		emit_error(ERROR_NESTED_BEGIN, index, phase);
+	if (!state.armed)
+		emit_error(ERROR_NOT_ARMED, index, phase);
+	free(vcpu->base);
+	vcpu->base = allocate((size_t)state.chunk_count * CHUNK_SLOTS + 1, sizeof(uint64_t));
+	vcpu->base_chunks = state.chunk_count;
+	for (i = 0; i < state.chunk_count; i++)
+		memcpy(vcpu->base + (size_t)i * CHUNK_SLOTS, counters(state.chunks[i], index),
+		       state.chunks[i]->used * sizeof(uint64_t));
+	vcpu->open = true;
+	vcpu->phase = phase;
+}
+
+struct window {
+	uint64_t user;
+	uint64_t kernel;
+	uint64_t pairs;
+};
+
+/* Adds up the window; with emit_pairs also writes its (address, count) pairs. */
+static struct window window_scan(unsigned int index, bool emit_pairs)
+{
+	const struct vcpu *vcpu = &state.vcpu[index];
+	struct window window = { 0 };
+	uint32_t i, slot;
+
+	for (i = 0; i < state.chunk_count; i++) {
+		const struct chunk *chunk = state.chunks[i];
+		const uint64_t *now = counters(chunk, index);
+		const uint64_t *base = NULL;
+
+		if (i < vcpu->base_chunks)
+			base = vcpu->base + (size_t)i * CHUNK_SLOTS;
+		for (slot = 0; slot < chunk->used; slot++) {
+			uint64_t count = retired(chunk, now, base, slot);
+			const uint64_t pair[] = { chunk->vaddr[slot], count };
+
+			if (!count)
+				continue;
+			window.pairs++;
+			if (is_kernel(chunk->vaddr[slot]))
+				window.kernel += count;
+			else
+				window.user += count;
+			if (emit_pairs)
+				emit(pair, 2);
+		}
+	}
+	return window;
+}
+
+/* WINDOW: vcpu, phase, user, kernel, pairs, then pairs x (address, count) */
+static void window_close(unsigned int index, unsigned int phase)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+	struct window window;
+
+	if (!vcpu->open) {
+		emit_error(ERROR_END_WITHOUT_BEGIN, index, phase);
+		return;
+	}
+	vcpu->open = false;
+	if (vcpu->phase != phase) {
+		emit_error(ERROR_PHASE, index, phase);
+		return;
+	}
+	if (state.overflow) {
+		emit_error(ERROR_TOO_MANY_SLOTS, index, phase);
+		return;
+	}
+	if (state.windows++ >= MAX_WINDOWS) {
+		emit_error(ERROR_TOO_MANY_WINDOWS, index, phase);
+		return;
+	}
+	window = window_scan(index, false);
+	{
+		const uint64_t words[] = { RECORD_WINDOW, index, phase,
+					   window.user, window.kernel, window.pairs };
+
+		emit(words, 6);
+	}
+	window_scan(index, true);
+	flush();
+}
+
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+static void on_exit_qemu(qemu_plugin_id_t id, void *userdata);
+
+/* ARMED: no words.  Runs with all vCPUs stopped and the translation cache empty. */
+static void on_armed(qemu_plugin_id_t id)
+{
+	const uint64_t word = RECORD_ARMED;
+
+	state.armed = true;
+	emit(&word, 1);
+	flush();
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
+}
+
+static void on_mark(unsigned int vcpu, void *userdata)
+{
+	unsigned int code = (uintptr_t)userdata & 0xfff;
+	uint32_t slot = (uintptr_t)userdata >> 12;
+	unsigned int phase = code & 0xff;
+
+	pthread_mutex_lock(&state.lock);
+	/*
+	 * A mark has a slot so that its predecessor has a successor; it counts itself here, at a
+	 * moment that we know relative to the snapshot, and is never reported.
+	 */
+	if (slot && vcpu < state.vcpus)
+		counters(state.chunks[slot / CHUNK_SLOTS], vcpu)[slot % CHUNK_SLOTS]++;
+	if (vcpu >= state.vcpus)
+		;
+	else if (code >> 8 == MARK_BEGIN)
+		window_open(vcpu, phase);
+	else if (code >> 8 == MARK_END)
+		window_close(vcpu, phase);
+	else if (code >> 8 == MARK_ARM && !state.armed)
+		qemu_plugin_reset(state.id, on_armed);
+	pthread_mutex_unlock(&state.lock);
+}
+
+#if KDELTA_API < 2
+static void on_start(unsigned int vcpu, void *userdata)
+{
+	uint32_t slot = (uintptr_t)userdata;
+
+	if (vcpu < state.vcpus)
+		state.chunks[slot / CHUNK_SLOTS]->starts[vcpu][slot % CHUNK_SLOTS]++;
+}
+#endif
+
+/* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
+static unsigned int mark_code(const struct qemu_plugin_insn *insn)
+{
+	uint8_t bytes[8] = { 0 };
+	size_t size = qemu_plugin_insn_size(insn);
+	uint32_t word;
+
+	if (size != 7 && size != 4)
+		return 0;
+#if KDELTA_API >= 3
+	qemu_plugin_insn_data(insn, bytes, size);
+#else
+	memcpy(bytes, qemu_plugin_insn_data(insn), size);
+#endif
+	if (size == 7) { /* x86-64: nopl imm32(%rax) */
+		if (bytes[0] != 0x0f || bytes[1] != 0x1f || bytes[2] != 0x80)
+			return 0;
+		memcpy(&word, bytes + 3, sizeof(word));
+		return word >> 12 == 0x6b640 ? word & 0xfff : 0;
+	}
+	memcpy(&word, bytes, sizeof(word));
+	if ((word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
+		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
+	if ((word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
+		return word >> 24 == 0x6b ? word >> 12 & 0xfff : 0;
+	return 0;
+}
+
+static struct chunk *chunk_new(void)
+{
+	struct chunk *chunk;
+
+	if (state.chunk_count == MAX_CHUNKS) {
+		state.overflow = true;
+		return NULL;
+	}
+	chunk = allocate(1, sizeof(*chunk));
+#if KDELTA_API >= 2
+	chunk->score = qemu_plugin_scoreboard_new(CHUNK_SLOTS * sizeof(uint64_t));
+#else
+	for (unsigned int i = 0; i < state.vcpus; i++)
+		chunk->starts[i] = allocate(CHUNK_SLOTS, sizeof(uint64_t));
+#endif
+	if (!state.chunk_count) {
+		/* Slot 0 stays unused: 0 means "no slot" to on_mark(). */
+		chunk->flags[0] = SLOT_UNUSED;
+		chunk->used = 1;
+	}
+	state.chunks[state.chunk_count++] = chunk;
+	return chunk;
+}
+
+/* Slot of the first of `insns` free slots side by side, 0 when there is no room. */
+static uint32_t slots_reserve(size_t insns)
+{
+	struct chunk *chunk = state.chunk_count ? state.chunks[state.chunk_count - 1] : NULL;
+	uint32_t slot;
+
+	if (insns >= CHUNK_SLOTS)
+		return 0;
+	if (!chunk || chunk->used + insns > CHUNK_SLOTS)
+		chunk = chunk_new();
+	if (!chunk)
+		return 0;
+	slot = (state.chunk_count - 1) * CHUNK_SLOTS + chunk->used;
+	chunk->used += insns;
+	return slot;
+}
+
+static uint64_t block_hash(const struct qemu_plugin_tb *tb, size_t insns)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a over the addresses */
+	size_t i;
+
+	for (i = 0; i < insns; i++)
+		hash = (hash ^ qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, i))) * 0x100000001b3ULL;
+	return hash;
+}
+
+/* The block's first slot; a block translated again (after a flush) keeps its slots. */
+static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
+{
+	uint64_t hash = block_hash(tb, insns);
+	struct block **bucket = &state.blocks[hash % BLOCK_BUCKETS];
+	struct block *block;
+	struct chunk *chunk;
+	uint32_t slot;
+	size_t i;
+
+	for (block = *bucket; block; block = block->next)
+		if (block->hash == hash && block->insns == insns &&
+		    block->vaddr == qemu_plugin_tb_vaddr(tb))
+			return block->slot;
+	slot = slots_reserve(insns);
+	if (!slot)
+		return 0;
+	chunk = state.chunks[slot / CHUNK_SLOTS];
+	for (i = 0; i < insns; i++) {
+		const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		chunk->vaddr[slot % CHUNK_SLOTS + i] = qemu_plugin_insn_vaddr(insn);
+		if (mark_code(insn))
+			chunk->flags[slot % CHUNK_SLOTS + i] |= SLOT_MARK;
+	}
+	chunk->flags[slot % CHUNK_SLOTS + insns - 1] |= SLOT_LAST;
+	block = allocate(1, sizeof(*block));
+	block->vaddr = qemu_plugin_tb_vaddr(tb);
+	block->insns = insns;
+	block->hash = hash;
+	block->slot = slot;
+	block->next = *bucket;
+	*bucket = block;
+	return slot;
+}
+
+static void count_starts(struct qemu_plugin_insn *insn, uint32_t slot)
+{
+	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
+#if KDELTA_API >= 2
+	qemu_plugin_u64 entry = { chunk->score, slot % CHUNK_SLOTS * sizeof(uint64_t) };
+
+	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64, entry, 1);
+#else
+	/* Interface 1 has no counter a vCPU: exact with several vCPUs needs a call. */
+	if (state.vcpus == 1)
+		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64,
+							   &chunk->starts[0][slot % CHUNK_SLOTS], 1);
+	else
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_start, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)slot);
+#endif
+}
+
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t insns = qemu_plugin_tb_n_insns(tb);
+	uint32_t slot = 0;
+	size_t i;
+
+	(void)id;
+	pthread_mutex_lock(&state.lock);
+	if (state.armed && insns)
+		slot = block_slots(tb, insns);
+	for (i = 0; i < insns; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		unsigned int code = mark_code(insn);
+		uintptr_t own_slot = slot ? slot + i : 0;
+
+		if (code)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
+							       (void *)(own_slot << 12 | code));
+		else if (slot)
+			count_starts(insn, slot + i);
+	}
+	pthread_mutex_unlock(&state.lock);
+}
+
+/* END: windows, slots */
+static void on_exit_qemu(qemu_plugin_id_t id, void *userdata)
+{
+	const uint64_t words[] = { RECORD_END, state.windows,
+				   (uint64_t)state.chunk_count * CHUNK_SLOTS };
+
+	(void)id;
+	(void)userdata;
+	emit(words, 3);
+	flush();
+}
+
+/* HEADER: magic, interface version built for, interface version of this QEMU, vCPUs */
+static void emit_header(const qemu_info_t *info)
+{
+	const uint64_t words[] = { RECORD_HEADER, FORMAT_MAGIC, KDELTA_API,
+				   info->version.cur, state.vcpus };
+
+	emit(words, 5);
+	flush();
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
+					   int argc, char **argv)
+{
+	const char *path = NULL;
+	int i;
+
+	for (i = 0; i < argc; i++)
+		if (!strncmp(argv[i], "out=", 4))
+			path = argv[i] + 4;
+	if (!path) {
+		fprintf(stderr, "kdelta plugin: out=FILE is missing\n");
+		return -1;
+	}
+	if (!info->system_emulation || info->system.max_vcpus > (int)MAX_VCPUS) {
+		fprintf(stderr, "kdelta plugin: needs system emulation with at most %u vCPUs\n",
+			MAX_VCPUS);
+		return -1;
+	}
+	state.out = fopen(path, "we");
+	if (!state.out) {
+		fprintf(stderr, "kdelta plugin: %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	state.id = id;
+	state.vcpus = info->system.max_vcpus;
+	emit_header(info);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
+	return 0;
+}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs apt tools on a private root: same proxy and credentials as the system's, no other state."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta import process
+from kdelta.errors import InfraError
+
+HELPER = "/usr/lib/apt/apt-helper"
+
+Progress = Callable[[str, float], None]
+"""Called with what is going on ("linux-image-...") and percent done (0..100)."""
+
+_POLL_S = 0.2
+_CONFIG = """\
+// Written by kdelta.  Read after the system's own configuration, whose proxies and
+// credentials stay in force; its hooks must not run on behalf of a private root.
+#clear APT::Update;
+#clear DPkg;
+Dir::State "{root}/state";
+Dir::State::lists "lists/";
+Dir::State::status "{root}/state/status";
+Dir::Cache "{root}/cache";
+Dir::Cache::archives "archives/";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{root}/sources.d";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::Etc::trusted "/dev/null";
+Dir::Etc::trustedparts "/dev/null";
+Dir::Etc::netrc "{etc}/auth.conf";
+Dir::Etc::netrcparts "{etc}/auth.conf.d";
+Dir::Log "{root}/log";
+APT::Architecture "{arch}";
+APT::Architectures {{ "{arch}"; }};
+APT::Sandbox::User "";
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+Acquire::AllowReleaseInfoChange "true";
+// A frozen mirror's Release files expire; the signature is still verified and kdelta says so.
+Acquire::Check-Valid-Until "false";
+Acquire::Check-Date "false";
+Acquire::GzipIndexes "true";
+Acquire::PDiffs "false";
+Acquire::Languages "none";
+Acquire::Retries "1";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AptRun:
+    """A finished apt command: exit status and everything it printed, C locale."""
+
+    returncode: int
+    output: str
+
+    def complaints(self) -> tuple[str, ...]:
+        """Its E: and W: messages, without the prefix, errors first."""
+        lines = [line.strip() for line in self.output.splitlines()]
+        errors = [line[3:] for line in lines if line.startswith("E: ")]
+        warnings = [line[3:] for line in lines if line.startswith("W: ")]
+        return tuple(errors + warnings)
+
+
+def configuration(root: Path, arch: str, etc: Path) -> str:
+    """Text of the apt.conf of a private root for one Debian architecture.
+
+    etc is the system's /etc/apt, for the mirror's credentials.
+    """
+    return _CONFIG.format(root=root, arch=arch, etc=etc)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    label: str = "",
+    progress: Progress | None = None,
+) -> AptRun:
+    """Run an apt command to its end, passing on its progress.
+
+    Never raises for a failed command (see returncode); raises InfraError when it is missing or
+    does not end within timeout seconds.
+    """
+    reader, writer = os.pipe()
+    try:
+        with tempfile.TemporaryFile() as output:
+            try:
+                child = process.start(
+                    [*argv, "-o", f"APT::Status-Fd={writer}"],
+                    stdout=output,
+                    stderr=output,
+                    env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+                    pass_fds=(writer,),
+                )
+            finally:
+                os.close(writer)
+            try:
+                _follow(child, reader, timeout=timeout, label=label, progress=progress)
+            finally:
+                process.end(child)
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+    finally:
+        os.close(reader)
+    return AptRun(returncode=child.returncode, output=text)
+
+
+def _follow(
+    child: subprocess.Popen[bytes],
+    reader: int,
+    *,
+    timeout: float,
+    label: str,
+    progress: Progress | None,
+) -> None:
+    deadline = time.monotonic() + timeout
+    pending = b""
+    while child.poll() is None:
+        if time.monotonic() > deadline:
+            raise InfraError(
+                f"apt did not end within {timeout:.0f} s",
+                action="check the connection to the package mirror and try again",
+            )
+        if not select.select([reader], [], [], _POLL_S)[0]:
+            continue
+        chunk = os.read(reader, 4096)
+        if not chunk:
+            time.sleep(_POLL_S / 10)
+            continue
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            _report(line.decode(errors="replace"), label, progress)
+
+
+def _report(line: str, label: str, progress: Progress | None) -> None:
+    # "dlstatus:1:42.7:Retrieving file 1 of 3", apt's README.progress-reporting
+    parts = line.split(":", 3)
+    if progress is None or len(parts) < 4 or parts[0] != "dlstatus":
+        return
+    try:
+        percent = float(parts[2])
+    except ValueError:
+        return
+    progress(label or parts[3], min(100.0, max(0.0, percent)))

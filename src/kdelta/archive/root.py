@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The Debian archive through a private apt root in kdelta's cache, beside the system's apt."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import errno
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import msgspec
+
+from kdelta.archive import apt, index, sources
+from kdelta.archive.apt import Progress
+from kdelta.archive.index import ListFile, Package
+from kdelta.errors import InfraError
+
+MAX_AGE_S = 12 * 3600.0
+RETRY_S = 15 * 60.0
+_UPDATE_S = 1800.0
+_DOWNLOAD_S = 3 * 3600.0
+_LOCK_S = 3600.0
+_FORMAT = 1
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last update left, kept beside the lists."""
+
+    format: int = _FORMAT
+    updated: float = 0.0  # time() of the last update that reached a mirror
+    tried: float = 0.0  # time() of the last attempt
+    lists: tuple[tuple[str, str, str], ...] = ()  # suite, base, path relative to the root
+
+
+class _Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Packages picked from one state of the lists."""
+
+    stamp: tuple[tuple[str, int, int], ...]
+    packages: tuple[Package, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite of the index.  stale: its Release file says it expired then (ISO date), or ""."""
+
+    name: str
+    stale: str = ""
+
+
+class Archive:
+    """The Debian archive for one architecture.
+
+    cache is kdelta's cache root; etc is where apt's sources are configured, by default what
+    the environment variable KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds
+    sentences the user should read: what is stale, what could not be reached.
+    """
+
+    def __init__(self, cache: Path, arch: str, *, etc: Path | None = None) -> None:
+        self.arch = arch
+        self.root = cache / "apt" / arch
+        self.notes: list[str] = []
+        self._etc = etc or Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
+        self._config = self.root / "apt.conf"
+
+    def refresh(self, *, force: bool = False, progress: Progress | None = None) -> None:
+        """Bring the index up to date when it is older than MAX_AGE_S, or at once with force.
+
+        Without a mirror the index that is there is used, with a note; raises InfraError when
+        there is none.
+        """
+        if not force and self._is_fresh():
+            return
+        with self._writing(), self._locked("lists"):
+            if not force and self._is_fresh():
+                return
+            self._prepare()
+            self._update(progress)
+
+    def suites(self, *, now: float | None = None) -> tuple[Suite, ...]:
+        """The suites of the index in order, with those whose Release file is past its date."""
+        moment = time.time() if now is None else now
+        names: dict[str, str] = {}
+        for suite, _, path in self._state().lists:
+            names.setdefault(suite, _expired(self.root / _release_of(path), moment))
+        return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
+
+    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
+        """Packages of the index whose name matches the regular expression `name` fully.
+
+        The answer is kept on disk as `selection` until the lists change.
+        """
+        state = self._state()
+        stamp = self._stamp(state)
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        kept = self.root / f"{selection}-{digest}.json"
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            found = msgspec.json.decode(kept.read_bytes(), type=_Selection)
+            if found.stamp == stamp:
+                return found.packages
+        lists = [
+            ListFile(suite=suite, base=base, path=self.root / path)
+            for suite, base, path in state.lists
+        ]
+        packages = index.read(lists, re.compile(name.encode()))
+        with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+            write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, packages=packages)))
+        return packages
+
+    @contextlib.contextmanager
+    def fetched(self, package: Package, progress: Progress | None = None) -> Iterator[Path]:
+        """The .deb of a package, verified against the signed index, while the context lasts.
+
+        A partial download is resumed.  Two processes asking for one package take turns.
+        """
+        with self._writing():
+            self._prepare()
+        target = self.root / "debs" / package.file_name
+        with self._locked(package.file_name):
+            with self._writing():
+                self._download(package, target, progress)
+            try:
+                yield target
+            finally:
+                target.unlink(missing_ok=True)
+
+    # -- the lists ----------------------------------------------------------------------------
+
+    def _is_fresh(self) -> bool:
+        state = self._state()
+        if not state.lists:
+            return False
+        now = time.time()
+        # Offline, an old index is used for a while before the next attempt.
+        return now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+
+    def _state(self) -> _State:
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            state = msgspec.json.decode((self.root / "state.json").read_bytes(), type=_State)
+            if state.format == _FORMAT and all((self.root / p).exists() for _, _, p in state.lists):
+                return state
+        return _State()
+
+    def _stamp(self, state: _State) -> tuple[tuple[str, int, int], ...]:
+        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
+        return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
+
+    def _prepare(self) -> None:
+        for name in ("state/lists/partial", "cache/archives/partial", "sources.d", "debs", "log"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        (self.root / "state/status").touch()
+        write_aside(self._config, apt.configuration(self.root, self.arch, self._etc).encode())
+
+    def _update(self, progress: Progress | None) -> None:
+        before = self._state()
+        mirrors = sources.configured(self._etc)
+        text = sources.stanzas(mirrors, self.arch, sources.keyring())
+        write_aside(self.root / "sources.d" / "kdelta.sources", text.encode())
+        done = apt.run(
+            ["apt-get", "-q", "-c", str(self._config), "update"],
+            timeout=_UPDATE_S,
+            label="package lists",
+            progress=progress,
+        )
+        reached = _REACHED.search(done.output) is not None
+        complaint = next(iter(done.complaints()), f"apt-get exited with {done.returncode}")
+        _raise_if_disk(complaint, self.root)
+        lists = self._verified_lists() if reached else ()
+        if not lists and not before.lists:
+            raise InfraError(
+                f"no package mirror could be reached and no package index is cached: {complaint}",
+                action=f"check the network and {self._etc}, or name an image with file:PATH",
+            )
+        now = time.time()
+        state = _State(
+            updated=now if lists else before.updated, tried=now, lists=lists or before.lists
+        )
+        write_aside(self.root / "state.json", msgspec.json.encode(state))
+        if not lists:
+            self.notes.append(
+                f"no package mirror could be reached ({complaint}); "
+                f"using the index of {_date(before.updated)}"
+            )
+        self._note_suites(state.lists, mirrors)
+
+    def _note_suites(
+        self, lists: tuple[tuple[str, str, str], ...], mirrors: sources.Mirrors
+    ) -> None:
+        offered = {suite for suite, _, _ in lists}
+        wanted = sources.RELEASE_SUITES + (sources.SECURITY_SUITES if mirrors.security else ())
+        missing = [suite for suite in wanted if suite not in offered]
+        if missing:
+            self.notes.append(f"not on the mirror: {', '.join(missing)}")
+        if not mirrors.security:
+            self.notes.append("no security mirror is configured, so security suites are left out")
+        stale = [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]
+        if stale:
+            self.notes.append(f"past their date, signature valid: {', '.join(stale)}")
+
+    def _verified_lists(self) -> tuple[tuple[str, str, str], ...]:
+        done = apt.run(
+            [
+                "apt-get", "-c", str(self._config), "indextargets", "--format",
+                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", "Created-By: Packages",
+            ],
+            timeout=_UPDATE_S,
+        )  # fmt: skip
+        rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
+        return tuple(
+            (suite, base, str(Path(path).relative_to(self.root)))
+            for _, suite, base, path in (row for row in rows if len(row) == 4)
+        )
+
+    # -- packages -----------------------------------------------------------------------------
+
+    def _download(self, package: Package, target: Path, progress: Progress | None) -> None:
+        partial = target.with_name(f"{target.name}.partial")
+        # The second attempt is for a partial file that was not ours to resume.
+        for _ in range(2):
+            for path in (target, partial):
+                if _is_package(path, package):
+                    path.replace(target)
+                    return
+            self._fetch(package, partial, progress)
+            if not _is_package(partial, package):
+                partial.unlink(missing_ok=True)
+        raise InfraError(
+            f"{package.name} {package.version} arrives damaged: its SHA-256 is not the index's",
+            action="try again later, or refresh the index with: kdelta kernels list --refresh",
+        )
+
+    def _fetch(self, package: Package, partial: Path, progress: Progress | None) -> None:
+        """Ask apt for a package; a file of the wrong content is left for the caller to judge."""
+        done = apt.run(
+            [
+                apt.HELPER, "-c", str(self._config), "download-file",
+                package.uri, str(partial), f"SHA256:{package.sha256}",
+            ],
+            timeout=_DOWNLOAD_S,
+            label=package.name,
+            progress=progress,
+        )  # fmt: skip
+        if done.returncode == 0 or "Hash Sum mismatch" in done.output:
+            return
+        complaint = next(iter(done.complaints()), f"apt-helper exited with {done.returncode}")
+        _raise_if_disk(complaint, self.root)
+        if re.search(r"\b404\b|File not found", done.output):
+            raise InfraError(
+                f"the archive lists {package.name} {package.version} but no longer has it",
+                action="refresh the index with: kdelta kernels list --refresh",
+            )
+        raise InfraError(
+            f"{package.name} {package.version} could not be downloaded: {complaint}",
+            action="check the network and run again",
+        )
+
+    # -- disk ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        with locked(self.root / "locks" / f"{name}.lock"):
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with writing(self.root):
+            yield
+
+
+_REACHED = re.compile(r"^(?:Hit|Get):\d+ ", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def locked(path: Path, timeout: float = _LOCK_S) -> Iterator[None]:
+    """Hold the lock file at `path`; other processes wait.  Raises InfraError after timeout."""
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path)
+        try:
+            lock.acquire(timeout=timeout)
+        except filelock.Timeout as error:
+            raise InfraError(
+                f"another kdelta has held a lock for {timeout:.0f} s",
+                place=str(path),
+                action="wait for it to end, or end it",
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn an OSError of writing below `place` into an InfraError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        _raise_if_disk("", place, number=error.errno)
+        raise InfraError(
+            f"the cache cannot be written: {error.strerror or error}",
+            place=str(error.filename or place),
+            action="make it writable, or point XDG_CACHE_HOME elsewhere",
+        ) from error
+
+
+def write_aside(path: Path, content: bytes) -> None:
+    """Replace a file by new content; a reader sees the old or the new, never a part."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's content."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _is_package(path: Path, package: Package) -> bool:
+    try:
+        return path.stat().st_size == package.size and sha256_of(path) == package.sha256
+    except FileNotFoundError:
+        return False
+
+
+def _raise_if_disk(complaint: str, place: Path, *, number: int | None = None) -> None:
+    if number == errno.ENOSPC or re.search("No space left|Disk quota exceeded", complaint):
+        raise InfraError(
+            "the disk is full",
+            place=str(place),
+            action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
+        )
+    if re.search("Permission denied|Read-only file system", complaint):
+        raise InfraError(
+            f"the cache cannot be written: {complaint}",
+            place=str(place),
+            action="make it writable, or point XDG_CACHE_HOME elsewhere",
+        )
+
+
+def _release_of(packages: str) -> str:
+    head, _, tail = packages.partition("_dists_")
+    return f"{head}_dists_{tail.partition('_main_')[0]}_InRelease"
+
+
+def _expired(release: Path, now: float) -> str:
+    try:
+        head = release.read_text(errors="replace")[:4000]
+    except OSError:
+        return ""
+    match = re.search(r"^Valid-Until: (.+)$", head, re.MULTILINE)
+    until = email.utils.parsedate_to_datetime(match[1]) if match else None
+    return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
+
+
+def _date(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

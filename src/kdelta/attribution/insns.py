@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the QEMU plugin wrote: windows of exact counts per instruction address.
+
+The stream's records are described at emit_*() in plugin/insns.c.  Counts are instructions
+retired by the vCPU that executed the marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta.attribution.symbols import Symbols
+from kdelta.errors import GuestError, InfraError
+from kdelta.sample import FunctionCount
+
+_MAGIC = 0x31574154454C444B
+_HEADER, _WINDOW, _ERROR, _ARMED, _END = range(1, 6)
+_LENGTH = {_HEADER: 5, _WINDOW: 6, _ERROR: 4, _ARMED: 1, _END: 3}
+_MAX_BYTES = 1 << 31
+_KERNEL_HALF = 1 << 63
+
+_ERRORS = {
+    1: "a window was opened inside a window",
+    2: "a window was closed that was not open",
+    3: "a window was closed as another phase than it was opened",
+    4: "a window was opened before counting began",
+    5: "more code was executed than the plugin can count",
+    6: "more windows were opened than the plugin can count",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedWindow:
+    """One window.  user, kernel: instructions; pairs: address, count, address, count ..."""
+
+    vcpu: int
+    phase: int
+    user: int
+    kernel: int
+    pairs: array[int]
+
+    @property
+    def total(self) -> int:
+        """Instructions in user space and kernel."""
+        return self.user + self.kernel
+
+    def addresses(self) -> Iterator[tuple[int, int]]:
+        """(address, count); an address that lies in several translated blocks comes as often."""
+        return zip(self.pairs[::2], self.pairs[1::2], strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """One trial's windows in execution order, and what the plugin complains about."""
+
+    api: int
+    armed: bool
+    windows: tuple[CountedWindow, ...]
+    errors: tuple[str, ...]
+
+
+def read(path: Path) -> Counts:
+    """Read a stream; a record cut short at its end (QEMU was killed) is left out.
+
+    Raises InfraError when there is no stream or it is not one.
+    """
+    words = _words(path)
+    if len(words) < _LENGTH[_HEADER] or words[0] != _HEADER or words[1] != _MAGIC:
+        raise InfraError("the plugin wrote no counts: it did not load", place=str(path))
+    api, at, armed = words[2], _LENGTH[_HEADER], False
+    windows: list[CountedWindow] = []
+    errors: list[str] = []
+    while at < len(words):
+        kind = words[at]
+        length = _LENGTH.get(kind)
+        if length is None or kind == _HEADER:
+            raise InfraError(f"the plugin's counts are damaged at word {at}", place=str(path))
+        if at + length > len(words):
+            break
+        if kind == _WINDOW:
+            length += 2 * words[at + 5]
+            if at + length > len(words):
+                break
+            windows.append(_window(words[at : at + length]))
+        elif kind == _ERROR:
+            errors.append(_ERRORS.get(words[at + 1], "unknown complaint of the plugin"))
+        elif kind == _ARMED:
+            armed = True
+        at += length
+    return Counts(api=api, armed=armed, windows=tuple(windows), errors=tuple(errors))
+
+
+def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[FunctionCount, ...]:
+    """The window's instructions per function, most first; "[user]" is all of user space.
+
+    The sum over functions is the window's total, to the instruction.
+    """
+    insns: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for address, count in window.addresses():
+        if address < _KERNEL_HALF:
+            insns["[user]"] += count
+            continue
+        name, offset = symbols.find(address)
+        insns[name] += count
+        if offset == 0:
+            calls[name] += count
+    if insns.total() != window.total:
+        raise GuestError(f"functions sum to {insns.total()} instructions, not {window.total}")
+    rows = sorted(insns.items(), key=lambda row: (-row[1], row[0]))
+    return tuple(
+        FunctionCount(phase=phase, function=name, insns=count, calls=calls[name])
+        for name, count in rows
+    )
+
+
+def _words(path: Path) -> array[int]:
+    try:
+        size = path.stat().st_size
+        if size > _MAX_BYTES:
+            raise InfraError(f"the plugin wrote {size >> 20} MiB of counts", place=str(path))
+        data = path.read_bytes()
+    except OSError as error:
+        raise InfraError(
+            f"the plugin's counts cannot be read: {error.strerror}", place=str(path)
+        ) from error
+    words: array[int] = array("Q")
+    words.frombytes(data[: len(data) // 8 * 8])
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words
+
+
+def _window(words: array[int]) -> CountedWindow:
+    _, vcpu, phase, user, kernel, _ = words[:6]
+    return CountedWindow(vcpu=vcpu, phase=phase, user=user, kernel=kernel, pairs=words[6:])

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How downloads show on stderr: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import click
+
+from kdelta.archive.apt import Progress
+
+_STEP_PERCENT = 25.0
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[Progress]:
+    """A progress callback for as long as the context lasts."""
+    if sys.stderr.isatty():
+        with _bar() as report:
+            yield report
+    else:
+        yield _plain()
+
+
+def _plain() -> Progress:
+    shown: dict[str, float] = {}
+
+    def report(label: str, percent: float) -> None:
+        step = percent // _STEP_PERCENT * _STEP_PERCENT
+        if step > shown.get(label, -1.0):
+            shown[label] = step
+            click.echo(f"{label}: {step:.0f} %", err=True)
+
+    return report
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks = {}
+
+        def report(label: str, percent: float) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=100.0)
+            bar.update(tasks[label], completed=percent)
+
+        yield report

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta kernels`: what the Debian archive offers, fetch it, say what an image is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import click
+
+from kdelta.cli.download import reporting
+from kdelta.kernels import reference
+from kdelta.kernels.debian import Offer
+from kdelta.kernels.image import inspect
+from kdelta.kernels.kernel import Flavour, Kernel, compiler_of, options_of
+
+WIDTH = 100
+
+_arch = click.option(
+    "--arch",
+    type=click.Choice(reference.ARCHES),
+    default="amd64",
+    show_default=True,
+    help="Debian architecture.",
+)
+_flavour = click.option(
+    "--flavour",
+    type=click.Choice([str(flavour) for flavour in Flavour]),
+    default="cloud",
+    show_default=True,
+    help="Debian's configuration of the kernel.",
+)
+_refresh = click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def kernels() -> None:
+    """List, fetch and identify kernels.
+
+    A reference is 6.17.8, 6.17 (the newest of the series), 7.3-rc (the newest candidate),
+    deb:VERSION (a Debian package version) or file:PATH (a bzImage, Image or vmlinux).
+    """
+
+
+@kernels.command("list")
+@_arch
+@_flavour
+@click.option("--series", metavar="X.Y", help="Only this series.")
+@_json
+@_refresh
+def list_command(
+    *, arch: str, flavour: str, series: str | None, as_json: bool, refresh: bool
+) -> None:
+    """List every kernel that the archive offers, newest last.
+
+    Of several that fit a reference, the one listed last is taken.
+    """
+    with reporting() as progress:
+        offers = reference.listing(arch, flavour, refresh=refresh, progress=progress)
+    chosen = [offer for offer in offers if series in (None, offer.series)]
+    if as_json:
+        click.echo(json.dumps([_offer_fields(offer) for offer in chosen], indent=2))
+        return
+    _print_offers(chosen, arch, flavour)
+    stale = [f"{s.name} ({s.stale})" for s in reference.opened(arch).suites() if s.stale]
+    if stale:
+        click.echo(f"Past their date, signature valid: {', '.join(stale)}")
+
+
+@kernels.command()
+@click.argument("references", nargs=-1, required=True, metavar="REF...")
+@_arch
+@_flavour
+@_refresh
+def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool) -> None:
+    """Fetch kernels into the cache; an interrupted download resumes."""
+    with reporting() as progress:
+        for at, name in enumerate(references):
+            kernel = reference.resolve(
+                name, arch, flavour, refresh=refresh and at == 0, progress=progress
+            )
+            click.echo(f"{name}: {kernel.release} {kernel.version} {kernel.image}")
+
+
+@kernels.command()
+@click.argument("ref", metavar="REF")
+@_arch
+@_flavour
+@_json
+def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
+    """Say exactly which kernel a reference is; fetches it when needed."""
+    with reporting() as progress:
+        kernel = reference.resolve(ref, arch, flavour, progress=progress)
+    fields = _kernel_fields(kernel)
+    if as_json:
+        click.echo(json.dumps(fields, indent=2))
+        return
+    for name, value in fields.items():
+        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
+
+
+def _offer_fields(offer: Offer) -> dict[str, Any]:
+    return {
+        "release": offer.release,
+        "upstream": offer.upstream,
+        "series": offer.series,
+        "version": offer.version,
+        "package": offer.package.name,
+        "suites": list(offer.package.suites),
+        "bytes": offer.package.size,
+        "cached": reference.is_cached(offer),
+    }
+
+
+def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
+    facts = inspect(kernel.image)
+    return {
+        **dataclasses.asdict(kernel.identity()),
+        "compiler": facts.compiler or (compiler_of(kernel.config) if kernel.config else ""),
+        "package": kernel.package,
+        "suite": kernel.suite,
+        "format": facts.format,
+        "banner": facts.banner,
+        "image": str(kernel.image),
+        "image_bytes": kernel.image.stat().st_size,
+        "config": str(kernel.config or ""),
+        "config_options": options_of(kernel.config) if kernel.config else None,
+    }
+
+
+def _print_offers(offers: list[Offer], arch: str, flavour: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal or console.width > WIDTH:
+        console = Console(highlight=False, width=WIDTH)
+    title = f"{len(offers)} kernels, {flavour} {arch} (release names end in {_end(arch, flavour)})"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="")
+    table.add_column("release", no_wrap=True)
+    table.add_column("upstream", no_wrap=True)
+    table.add_column("version", no_wrap=True)
+    table.add_column("suites", overflow="fold")
+    table.add_column("MB", justify="right", no_wrap=True)
+    table.add_column("cached", no_wrap=True)
+    previous = ""
+    for offer in offers:
+        if previous and offer.series != previous:
+            table.add_section()
+            table.add_row()
+        previous = offer.series
+        table.add_row(
+            offer.release.removesuffix(_end(arch, flavour)),
+            offer.upstream,
+            offer.version,
+            ", ".join(offer.package.suites),
+            f"{offer.package.size / 1e6:.0f}",
+            "yes" if reference.is_cached(offer) else "no",
+        )
+    console.print(table)
+
+
+def _end(arch: str, flavour: str) -> str:
+    return Flavour(flavour).suffix(arch)

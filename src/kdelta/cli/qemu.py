@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta qemu`: QEMU versions of the Debian archive, beside the one that is installed."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import platformdirs
+
+from kdelta.archive.root import Archive
+from kdelta.cli.download import reporting
+from kdelta.machines import qemu_archive
+
+_GUESTS = ("amd64", "arm64")
+
+
+@click.group()
+def qemu() -> None:
+    """List and fetch QEMU versions; fetched ones live in the cache and need no root."""
+
+
+@qemu.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+def list_command(*, as_json: bool, refresh: bool) -> None:
+    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    cache = platformdirs.user_cache_path("kdelta")
+    archive = Archive(cache, qemu_archive.host_arch())
+    with reporting() as progress:
+        archive.refresh(force=refresh, progress=progress)
+    present = {(tree.version, tree.guest_arch) for tree in qemu_archive.installed(cache)}
+    rows = [
+        {
+            "guest": guest,
+            "version": offer.version,
+            "suites": list(offer.suites),
+            "bytes": offer.size,
+            "fetched": (offer.version, guest) in present,
+        }
+        for guest in _GUESTS
+        for offer in qemu_archive.offers(archive, guest)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{'guest':<6} {'version':<34} {'suites':<40} {'fetched'}")
+    for row in rows:
+        suites = ", ".join(row["suites"]) if isinstance(row["suites"], list) else ""
+        fetched = "yes" if row["fetched"] else "no"
+        click.echo(f"{row['guest']:<6} {row['version']:<34} {suites:<40} {fetched}")
+
+
+@qemu.command()
+@click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
+@click.option(
+    "--arch",
+    type=click.Choice(_GUESTS),
+    default="amd64",
+    show_default=True,
+    help="Architecture of the guests.",
+)
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+def fetch(*, wanted: str | None, arch: str, refresh: bool) -> None:
+    """Fetch the QEMU of a suite or version and print where it is.
+
+    Without an argument: the newest of this machine's release and its backports.
+    """
+    cache = platformdirs.user_cache_path("kdelta")
+    with reporting() as progress:
+        tree = qemu_archive.fetch(wanted, arch, cache=cache, progress=progress, refresh=refresh)
+    click.echo(f"{tree.version} {tree.program}")

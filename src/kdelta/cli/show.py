@@ -1,0 +1,139 @@
+"""`kdelta show` and `kdelta explain`: what a stored run says."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from kdelta.report.text import Line
+    from kdelta.sample import RunRecord
+
+TOP = 15
+EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
+    if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
+        raise click.BadParameter("a percentage from 0 to 100 is expected")
+    return value
+
+
+def _run_options(command: _F) -> _F:
+    """Options that every command reading a stored run has."""
+    for option in (
+        click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180)."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1)."),
+        click.option(
+            "--step-percent",
+            type=float,
+            callback=_percentage,
+            metavar="PERCENT",
+            help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
+        ),
+        click.option(
+            "--runs",
+            type=click.Path(path_type=Path, file_okay=False),
+            envvar="KDELTA_RUNS",
+            default="kdelta-runs",
+            show_default=True,
+            help="Directory of the runs.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("run")
+@_run_options
+def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_csv: bool) -> None:
+    """Print what RUN measured: each kernel, the verdicts, and the step where it changed.
+
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
+    """
+    from kdelta.report import findings, tables, text
+
+    _one_format(as_json=as_json, as_csv=as_csv)
+    report = findings.report(_record(runs, run), step_percent=step_percent)
+    if as_json:
+        _raw(tables.show_json(report))
+    elif as_csv:
+        _raw(tables.show_csv(report))
+    else:
+        _page(text.show(report))
+
+
+@click.command()
+@click.argument("run")
+@click.argument("old")
+@click.argument("new")
+@click.option("--scenario", metavar="NAME", help="Of which scenario, when RUN has several.")
+@click.option("--phase", metavar="NAME", help="Of one phase only, instead of all.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"List N functions. [default: {TOP}; with --json and --csv all]",
+)
+@click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
+@_run_options
+def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any) -> None:
+    """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
+
+    OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
+    unique beginnings of a release: 6.17. Exits with 1 when the comparison is INVALID.
+    """
+    from kdelta.report import explanation, tables, text
+
+    _one_format(as_json=as_json, as_csv=as_csv)
+    if choice["top"] is None and not (as_json or as_csv):
+        choice["top"] = TOP
+    found = explanation.explain(_record(runs, run), choice.pop("old"), choice.pop("new"), **choice)
+    if as_json:
+        _raw(tables.explain_json(found))
+    elif as_csv:
+        _raw(tables.explain_csv(found))
+    else:
+        _page(text.explain(found))
+    if found.refused and found.comparison.verdict == "INVALID":
+        click.get_current_context().exit(EXIT_INVALID)
+
+
+def _one_format(*, as_json: bool, as_csv: bool) -> None:
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+
+
+def _record(runs: Path, run: str) -> RunRecord:
+    from kdelta.runfolder import find_run
+    from kdelta.store import Store
+
+    return Store.open(find_run(runs, run)).record()
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """True for a terminal that takes colours, unless NO_COLOR (no-color.org) is set to anything."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def _page(lines: Iterable[Line]) -> None:
+    from kdelta.report import text
+
+    colour = wants_colour(sys.stdout, os.environ)
+    content = text.coloured(lines) if colour else text.plain(lines)
+    encoding = sys.stdout.encoding or "ascii"
+    content = content.encode(encoding, "replace").decode(encoding)
+    click.echo(content, nl=False, color=colour)
+
+
+def _raw(content: str) -> None:
+    """Write bytes, so that no platform changes the line ends of CSV."""
+    click.echo(content.encode(), nl=False)

@@ -1,0 +1,66 @@
+"""Everything that can go wrong, as types that say whose fault it is.
+
+Each error carries a cause, a place and the next action; `cli` prints them as one sentence and
+exits with `exit_code`.  Nothing below `cli` prints an error or exits.
+"""
+
+from __future__ import annotations
+
+
+class KdeltaError(Exception):
+    """Base of all expected errors.
+
+    cause:  what happened, lower case, no full stop ("unknown kernel 6.99")
+    place:  where: a file and key, a trial, a console log ("study.toml: kernels[2]")
+    action: what to do next ("list what exists with: kdelta kernels list")
+    """
+
+    exit_code = 3
+
+    def __init__(self, cause: str, *, place: str = "", action: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.place = place
+        self.action = action
+
+    def sentence(self) -> str:
+        """The whole error as one sentence: place, cause, next action."""
+        text = f"{self.place}: {self.cause}" if self.place else self.cause
+        return f"{text}; {self.action}" if self.action else text
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+class SpecError(KdeltaError):
+    """The user's input is wrong: a study, a workload, a reference, an argument."""
+
+    exit_code = 2
+
+
+class InfraError(KdeltaError):
+    """This machine's fault: a tool, the mirror, the disk, QEMU itself.  Never data."""
+
+    exit_code = 3
+
+
+class BuildError(InfraError):
+    """Something of ours did not compile here (plugin, guest, workload)."""
+
+
+class StoreError(InfraError):
+    """A run folder or its store cannot be read or written."""
+
+
+class GuestFault(KdeltaError):
+    """Base of the two errors that blame the kernel under test or what ran on it."""
+
+    exit_code = 1
+
+
+class BootError(GuestFault):
+    """The kernel did not reach our PID 1: it panicked, hung or reset during boot."""
+
+
+class GuestError(GuestFault):
+    """The guest booted and then failed: panic, hang, garbage, early exit, wrong machine."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What enters a guest: our PID 1 in an initramfs, and workload programs, all static."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from kdelta import arch, build, cache, data
+
+_CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
+
+
+def program(source: Path, architecture: arch.Arch) -> Path:
+    """The static guest program made from one C file that may include kdelta.h.
+
+    Raises BuildError when it cannot be compiled here.
+    """
+    header = data.directory("guest") / "kdelta.h"
+    return build.compiled(
+        source.stem,
+        [source, header],
+        compiler=arch.compiler(architecture),
+        flags=[*_CFLAGS, f"-I{header.parent}"],
+        package=arch.compiler_package(architecture),
+    )
+
+
+def initramfs(architecture: arch.Arch) -> Path:
+    """An initramfs that holds PID 1 and a console node, nothing else."""
+    init = build.compiled(
+        "init",
+        [data.directory("guest") / "init.c"],
+        compiler=arch.compiler(architecture),
+        flags=_CFLAGS,
+        package=arch.compiler_package(architecture),
+    )
+    content = init.read_bytes()
+
+    def make(folder: Path) -> None:
+        (folder / "initramfs.cpio").write_bytes(archive(content))
+
+    return cache.entry("initramfs", cache.digest(content), make) / "initramfs.cpio"
+
+
+def archive(init: bytes) -> bytes:
+    """A cpio archive in the kernel's newc format with /dev/console and an executable /init.
+
+    Format: Documentation/driver-api/early-userspace/buffer-format.rst.
+    """
+    members = (
+        _member("dev", stat.S_IFDIR | 0o755, inode=1),
+        _member("dev/console", stat.S_IFCHR | 0o600, inode=2, device=(5, 1)),
+        _member("init", stat.S_IFREG | 0o755, init, inode=3),
+        _member("TRAILER!!!", 0, inode=0),
+    )
+    return b"".join(members)
+
+
+def _member(
+    name: str, mode: int, content: bytes = b"", *, inode: int, device: tuple[int, int] = (0, 0)
+) -> bytes:
+    path = name.encode() + b"\0"
+    # inode, mode, uid, gid, links, mtime, size, device, special device, name length, checksum
+    fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)
+    header = b"070701" + b"".join(b"%08X" % field for field in fields) + path
+    return _padded(header) + _padded(content)
+
+
+def _padded(block: bytes) -> bytes:
+    return block + b"\0" * (-len(block) % 4)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernels of the Debian archive: what is offered, which one a reference means, its image.
+
+Order: of several packages that fit a reference the one of the highest package version wins, as
+dpkg compares versions (so 6.12.107-1 of trixie before 6.12.107-1~deb12u1 of bookworm).
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta.archive import deb, version
+from kdelta.archive.apt import Progress
+from kdelta.archive.index import Package
+from kdelta.archive.root import Archive, sha256_of
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels.image import BadImage, inspect
+from kdelta.kernels.kernel import Flavour, Kernel
+from kdelta.kernels.store import ImageStore, Record
+
+# 6.1.0-56, 6.17.13+deb13, 6.12.90+deb13.1, 7.3
+_BASE = r"\d+\.\d+(?:\.\d+)?(?:-\d+)?(?:\+[a-z0-9.+]+)?"
+_NAME = re.compile(
+    rf"linux-(?P<kind>image|binary|base)-(?P<early>unsigned-)?(?P<base>{_BASE})"
+    r"(?P<flavour>-cloud|-rt)?-(?P<arch>[a-z0-9]+)(?P<late>-unsigned)?"
+)
+_SELECTION = r"linux-(?:image|binary|base)-(?:unsigned-)?\d[^ ]*"
+_SERIES = re.compile(r"\d+\.\d+")
+_POINT = re.compile(r"\d+\.\d+\.\d+|\d+\.\d+-rc\d+")
+_CANDIDATE = re.compile(r"(\d+\.\d+)-rc")
+# Packages of a release's configuration are fetched for it only when small.
+_CONFIG_PACKAGE_BYTES = 8 << 20
+_LIST = "see what is offered with: kdelta kernels list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A kernel that the archive offers."""
+
+    release: str  # uname -r: "6.17.13+deb13-cloud-amd64"
+    upstream: str  # "6.17.13", "7.3-rc7"
+    flavour: Flavour
+    package: Package  # holds the image
+    config_package: Package | None  # holds the configuration, when that is another package
+
+    @property
+    def version(self) -> str:
+        """Debian package version."""
+        return self.package.version
+
+    @property
+    def series(self) -> str:
+        """ "6.17" of "6.17.13" and "7.3" of "7.3-rc7"."""
+        match = _SERIES.match(self.upstream)
+        return match[0] if match else self.upstream
+
+    @property
+    def is_candidate(self) -> bool:
+        """True for an -rc."""
+        return "-rc" in self.upstream
+
+
+def offers(archive: Archive, flavour: Flavour) -> tuple[Offer, ...]:
+    """All kernels of one flavour in the archive's index, oldest version first."""
+    return assemble(archive.packages("kernels", _SELECTION), archive.arch, flavour)
+
+
+def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[Offer, ...]:
+    """Offers from package descriptions: meta-packages left out, a signed image preferred."""
+    images: dict[tuple[str, str], tuple[bool, Package]] = {}
+    bases: dict[tuple[str, str], Package] = {}
+    for package in packages:
+        match = _NAME.fullmatch(package.name)
+        if match is None or match["arch"] != arch:
+            continue
+        if (match["flavour"] or "-generic")[1:] != flavour:
+            continue
+        key = (match["base"] + flavour.suffix(arch), package.version)
+        if match["kind"] == "base":
+            bases[key] = package
+        elif not _is_meta(package):
+            signed = not (match["early"] or match["late"])
+            if key not in images or signed > images[key][0]:
+                images[key] = (signed, package)
+    found = [
+        Offer(
+            release=release,
+            upstream=upstream_of(package.version),
+            flavour=flavour,
+            package=package,
+            config_package=bases.get((release, package.version)),
+        )
+        for (release, _), (_, package) in images.items()
+    ]
+    return tuple(sorted(found, key=lambda offer: version.key(offer.version)))
+
+
+def choose(reference: str, offered: tuple[Offer, ...], arch: str, flavour: Flavour) -> Offer:
+    """The offer a reference means: 6.17.8, 6.17, 7.3-rc, 7.3-rc7, deb:VERSION or a uname -r.
+
+    Raises SpecError, naming what is near, when there is none.
+    """
+    fitting = [offer for offer in offered if _fits(reference, offer)]
+    if fitting:
+        return fitting[-1]
+    if not _is_reference(reference, arch, flavour):
+        raise SpecError(
+            f"'{reference}' is not a kernel reference",
+            action="write 6.17.8, 6.17, 7.3-rc, deb:VERSION or file:PATH, and " + _LIST,
+        )
+    near = nearest(reference.removeprefix("deb:"), offered)
+    hint = f"the nearest are {', '.join(near)}" if near else "no kernel is"
+    raise SpecError(
+        f"kernel {reference} ({flavour}, {arch}) is not in the archive; {hint}", action=_LIST
+    )
+
+
+def nearest(wanted: str, offered: tuple[Offer, ...], count: int = 3) -> tuple[str, ...]:
+    """References of up to `count` neighbours of a wanted one, lowest first.
+
+    Neighbours are releases of the same series when there are any, else other series.
+    """
+    target = _numbers(wanted)
+    finals = [offer for offer in offered if not offer.is_candidate]
+    names = {offer.upstream for offer in finals if _numbers(offer.series)[:2] == target[:2]}
+    if not names:
+        names = {f"{o.series}-rc" if o.is_candidate else o.series for o in offered}
+    ordered = sorted(names, key=_numbers)
+    above = bisect.bisect([_numbers(name) for name in ordered], target)
+    start = max(0, min(above - count // 2 - 1, len(ordered) - count))
+    return tuple(ordered[start : start + count])
+
+
+def fetch(
+    offer: Offer,
+    reference: str,
+    *,
+    archive: Archive,
+    store: ImageStore,
+    progress: Progress | None = None,
+) -> Kernel:
+    """The kernel of an offer, from the store, else downloaded into it."""
+    found = store.find(offer.package, reference)
+    if found is not None:
+        return found
+    with store.adding(offer.package) as folder:
+        found = store.find(offer.package, reference)  # another process may have been quicker
+        if found is not None:
+            return found
+        _fill(folder, offer, archive, progress)
+        store.commit(folder, offer.package, _record(folder, offer, archive.arch))
+    found = store.find(offer.package, reference)
+    if found is None:
+        raise InfraError(
+            f"the image of {offer.release} did not stay in the cache as written",
+            place=str(folder.parent.parent),
+            action="check the disk and run again",
+        )
+    return found
+
+
+def upstream_of(package_version: str) -> str:
+    """ "6.12.107" of "6.12.107-1~deb12u1", "7.3-rc7" of "7.3~rc7-1~exp1"."""
+    upstream = version.split(package_version)[1]
+    head, tilde, candidate = upstream.partition("~")
+    return f"{head}-{candidate}" if tilde and candidate.startswith("rc") else head
+
+
+def _fits(reference: str, offer: Offer) -> bool:
+    if reference.startswith("deb:"):
+        return offer.version == reference.removeprefix("deb:")
+    candidate = _CANDIDATE.fullmatch(reference)
+    if candidate is not None:
+        return offer.is_candidate and offer.series == candidate[1]
+    if _SERIES.fullmatch(reference):
+        return offer.series == reference and not offer.is_candidate
+    bare = offer.release.removesuffix(offer.flavour.suffix(offer.package.arch))
+    return reference in (offer.upstream, offer.release, bare)
+
+
+def _is_reference(reference: str, arch: str, flavour: Flavour) -> bool:
+    known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
+    return reference.startswith("deb:") or any(form.fullmatch(reference) for form in known)
+
+
+def _is_meta(package: Package) -> bool:
+    # linux-image-6.12-amd64 depends on the image it stands for, and from 6.19 on
+    # linux-image-REL depends on linux-binary-REL, which holds the image.
+    return re.search(r"\blinux-(?:image|binary)-(?:unsigned-)?\d", package.depends) is not None
+
+
+def _fill(folder: Path, offer: Offer, archive: Archive, progress: Progress | None) -> None:
+    release = offer.release
+    image, config = folder / "vmlinuz", folder / "config"
+    images = {
+        f"boot/vmlinuz-{release}": image,
+        f"usr/lib/modules/{release}/vmlinuz": image,
+        f"boot/vmlinuz-{release}.unsigned": image,
+        f"usr/lib/modules/{release}/vmlinuz.unsigned": image,
+    }
+    configs = {f"boot/config-{release}": config, f"usr/lib/modules/{release}/config": config}
+    with archive.fetched(offer.package, progress) as package:
+        deb.extract(package, images | configs)
+        if not image.exists():
+            raise InfraError(
+                f"{offer.package.name} {offer.version} holds no kernel image",
+                action="choose another version; " + _LIST,
+            )
+    extra = offer.config_package
+    if not config.exists() and extra is not None and extra.size <= _CONFIG_PACKAGE_BYTES:
+        with archive.fetched(extra, progress) as package:
+            deb.extract(package, configs)
+
+
+def _record(folder: Path, offer: Offer, arch: str) -> Record:
+    try:
+        facts = inspect(folder / "vmlinuz")
+    except BadImage as error:
+        raise _unexpected(offer, str(error)) from error
+    if facts.arch != arch or facts.release not in ("", offer.release):
+        raise _unexpected(offer, f"it is {facts.release} for {facts.arch}")
+    config = folder / "config"
+    return Record(
+        release=offer.release,
+        version=offer.version,
+        arch=arch,
+        flavour=offer.flavour,
+        image_sha256=sha256_of(folder / "vmlinuz"),
+        config_sha256=sha256_of(config) if config.exists() else "",
+        suite=", ".join(offer.package.suites),
+        package=offer.package.name,
+        package_sha256=offer.package.sha256,
+    )
+
+
+def _unexpected(offer: Offer, what: str) -> InfraError:
+    return InfraError(
+        f"the image in {offer.package.name} {offer.version} is not what the package says: {what}",
+        action="choose another version; " + _LIST,
+    )
+
+
+def _numbers(text: str) -> tuple[int, int, int]:
+    found = [int(part) for part in re.findall(r"\d{1,6}", text)[:3]]
+    major, minor, patch = [*found, 0, 0, 0][:3]
+    return major, minor, patch

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A kernel to boot: one image whose bytes are known, and what is known of where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kdelta.sample import KernelIdentity
+
+
+class Flavour(StrEnum):
+    """Debian's configurations of one release."""
+
+    CLOUD = "cloud"
+    GENERIC = "generic"
+    RT = "rt"
+
+    def suffix(self, arch: str) -> str:
+        """What it adds to the release string: "-cloud-amd64", "-amd64", "-rt-amd64"."""
+        return f"-{arch}" if self is Flavour.GENERIC else f"-{self}-{arch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One resolved kernel.  Empty strings and None: not known, never guessed."""
+
+    reference: str  # what the user wrote
+    release: str  # uname -r
+    version: str  # Debian package version; "" for a file
+    arch: str  # Debian's name
+    flavour: str
+    image: Path
+    image_sha256: str
+    config: Path | None
+    config_sha256: str
+    build_id: str  # of a vmlinux; a compressed image does not carry it readably
+    suite: str  # suites that offer the package, ", " between them
+    package: str  # name of the package that holds the image
+
+    def identity(self) -> KernelIdentity:
+        """The identity stored with results; build id and compiler are read back in the guest."""
+        return KernelIdentity(
+            reference=self.reference,
+            release=self.release,
+            version=self.version,
+            arch=self.arch,
+            flavour=self.flavour,
+            image_sha256=self.image_sha256,
+            build_id=self.build_id,
+            config_sha256=self.config_sha256,
+        )
+
+
+def compiler_of(config: Path) -> str:
+    """CONFIG_CC_VERSION_TEXT of a kernel configuration, or ""."""
+    for line in config.read_text(errors="replace").splitlines():
+        if line.startswith("CONFIG_CC_VERSION_TEXT="):
+            return line.partition("=")[2].strip().strip('"')
+    return ""
+
+
+def options_of(config: Path) -> int:
+    """Number of options that a kernel configuration sets."""
+    lines = config.read_text(errors="replace").splitlines()
+    return sum(line.startswith("CONFIG_") and "=" in line for line in lines)

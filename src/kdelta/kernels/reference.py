@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From what a user writes to a kernel: the one entrance to the sources of kernels."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import platformdirs
+
+from kdelta.archive.apt import Progress
+from kdelta.archive.root import Archive
+from kdelta.errors import SpecError
+from kdelta.kernels import debian, local
+from kdelta.kernels.debian import Offer
+from kdelta.kernels.kernel import Flavour, Kernel
+from kdelta.kernels.store import ImageStore
+
+log = logging.getLogger(__name__)
+
+ARCHES = ("amd64", "arm64")
+
+
+def resolve(
+    reference: str,
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    refresh: bool = False,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> Kernel:
+    """The kernel that a reference means, its image on this disk and verified.
+
+    References: 6.17.8; 6.17, newest of the series; 7.3-rc, newest candidate; a uname -r;
+    deb:VERSION, a Debian package version; file:PATH, a bzImage, Image or vmlinux.
+    Raises SpecError for a bad or unknown reference, InfraError when it cannot be fetched.
+    """
+    if reference.startswith("file:"):
+        return local.resolve(reference, arch)
+    kind = _flavour(flavour)
+    archive = opened(arch, cache=cache)
+    _refresh(archive, force=refresh, progress=progress)
+    offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
+    store = ImageStore(_cache(cache))
+    return debian.fetch(offer, reference, archive=archive, store=store, progress=progress)
+
+
+def listing(
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    refresh: bool = False,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> tuple[Offer, ...]:
+    """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
+    kind = _flavour(flavour)
+    archive = opened(arch, cache=cache)
+    _refresh(archive, force=refresh, progress=progress)
+    return debian.offers(archive, kind)
+
+
+def is_cached(offer: Offer, *, cache: Path | None = None) -> bool:
+    """True when the image of an offer is on this disk."""
+    return ImageStore(_cache(cache)).has(offer.package)
+
+
+def opened(arch: str, *, cache: Path | None = None) -> Archive:
+    """The archive of one architecture as its index is now.  Raises SpecError for others."""
+    if arch not in ARCHES:
+        raise SpecError(f"unknown architecture {arch}", action=f"choose from: {', '.join(ARCHES)}")
+    return Archive(_cache(cache), arch)
+
+
+def _cache(cache: Path | None) -> Path:
+    return cache or platformdirs.user_cache_path("kdelta")
+
+
+def _flavour(name: str) -> Flavour:
+    if name not in tuple(Flavour):
+        raise SpecError(f"unknown flavour {name}", action=f"choose from: {', '.join(Flavour)}")
+    return Flavour(name)
+
+
+def _refresh(archive: Archive, *, force: bool, progress: Progress | None) -> None:
+    archive.refresh(force=force, progress=progress)
+    for note in archive.notes:
+        log.warning("note: %s", note)

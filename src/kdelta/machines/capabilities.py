@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What one row of `kdelta doctor` says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+EXACT_NEEDS = frozenset({"Python", "QEMU (amd64)", "C compiler (amd64)", "memory", "cache"})
+"""Rows without which no exact run works; of several with one name, one that is OK is enough."""
+
+
+class State(StrEnum):
+    """Whether a capability can be used on this machine."""
+
+    OK = "ok"
+    MISSING = "missing"  # not installed or not set up: the remedy adds it
+    UNUSABLE = "unusable"  # there, and does not do its work
+    ABSENT = "absent"  # this machine or its kernel does not have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One thing this machine can or cannot do.
+
+    detail:  what was found, one clause
+    purpose: what it is for
+    remedy:  command or step that adds it; empty when there is none, or nothing to do
+    """
+
+    name: str
+    state: State
+    detail: str
+    purpose: str
+    remedy: str = ""
+
+
+def exact_runs_possible(rows: Iterable[Capability]) -> bool:
+    """Whether everything that exact runs need is there."""
+    return {row.name for row in rows if row.state is State.OK} >= EXACT_NEEDS
+
+
+def install(*packages: str) -> str:
+    """Command that adds Debian packages, for the user who runs this."""
+    return as_root(f"apt-get install {' '.join(packages)}")
+
+
+def as_root(command: str) -> str:
+    """The command, through sudo unless this user is root already."""
+    return command if os.geteuid() == 0 else f"sudo {command}"

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Boot once, restore per trial: a guest's whole state, taken while PID 1 waits for its order.
+
+A checkpoint serves one kernel image, one machine and one QEMU build.  It is used for exact counts
+only, never for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import socket
+import threading
+from dataclasses import dataclass
+from functools import cache as remember
+from pathlib import Path
+
+import msgspec
+
+from kdelta import cache, guest
+from kdelta.attribution import symbols
+from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.machines.machine import Settings
+from kdelta.machines.qemu import Qemu
+from kdelta.machines.session import Guest
+
+_KIND = "checkpoints"
+_FORMAT = "1"
+_CHUNK = 1 << 20
+_UNBOUNDED = 1 << 40  # bytes a second: the stream goes to a file
+_DEFAULT_LIMIT_MIB = 4096
+_ANSWER_S = 60.0
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True):
+    size: int
+    sha256: str
+    settled: bool
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A guest to restore.  settled: its background work had died down when it was taken."""
+
+    state: Path
+    settled: bool
+
+
+def take_or_find(emulator: Qemu, settings: Settings, image: Path, *, timeout: float) -> Checkpoint:
+    """The checkpoint of this image on this machine: from the cache when it is intact, else made.
+
+    Making it boots the kernel (at most timeout seconds) and caches the kernel's symbols too.
+    Raises BootError, GuestError or InfraError.
+    """
+    folder = cache.entry(
+        _KIND,
+        _key(emulator, settings, image),
+        lambda scratch: _make(scratch, emulator, settings, image, timeout),
+    )
+    if not _intact(folder, folder.stat().st_ino):
+        discard(Checkpoint(state=folder / "state", settled=False))
+        return take_or_find(emulator, settings, image, timeout=timeout)
+    meta = _meta(folder)
+    return Checkpoint(state=folder / "state", settled=meta is not None and meta.settled)
+
+
+def discard(checkpoint: Checkpoint) -> None:
+    """Remove a checkpoint that QEMU does not accept."""
+    shutil.rmtree(checkpoint.state.parent, ignore_errors=True)
+
+
+def make_room(keep: Path | None = None) -> None:
+    """Remove the longest unused checkpoints beyond the limit (KDELTA_CHECKPOINTS_MIB)."""
+    cache.evict(_KIND, limit_bytes(), keep)
+
+
+def limit_bytes() -> int:
+    """Most that checkpoints may take on disk.  Raises SpecError for a bad setting."""
+    text = os.environ.get("KDELTA_CHECKPOINTS_MIB", str(_DEFAULT_LIMIT_MIB))
+    if not text.isdecimal():
+        raise SpecError(f"not a number of MiB: {text!r}", place="KDELTA_CHECKPOINTS_MIB")
+    return int(text) << 20
+
+
+def _key(emulator: Qemu, settings: Settings, image: Path) -> str:
+    build = emulator.program.stat()
+    return cache.digest(
+        _FORMAT,
+        emulator.banner,
+        f"{build.st_size} {build.st_mtime_ns}",
+        _image_digest(image, image.stat().st_mtime_ns),
+        guest.initramfs(settings.arch).read_bytes(),
+        f"{settings.arch.debian} {settings.cpus} {settings.memory_mib} {settings.cpu_model}",
+        settings.full_cmdline,
+    )
+
+
+@remember
+def _image_digest(image: Path, _mtime: int) -> str:
+    with image.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _make(
+    folder: Path, emulator: Qemu, settings: Settings, image: Path, timeout: float
+) -> None:
+    """Fill a checkpoint's folder by booting the guest and saving it."""
+    make_room()
+    state = folder / "state"
+    with Guest(
+        emulator,
+        settings,
+        image=image,
+        initramfs=guest.initramfs(settings.arch),
+        with_qmp=True,
+    ) as booted:
+        settled = booted.wait_ready(timeout)
+        digest = _save(booted, state)
+        identity = booted.identity(_ANSWER_S)
+        if identity.build_id:
+            symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
+    meta = _Meta(
+        size=state.stat().st_size, sha256=digest, settled=settled, release=identity.release
+    )
+    (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
+    (folder / "console.log").write_text(booted.console_text)
+
+
+def _meta(folder: Path) -> _Meta | None:
+    try:
+        return msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+@remember
+def _intact(folder: Path, _inode: int) -> bool:
+    """Read the whole state once per process and compare it with what was saved."""
+    meta = _meta(folder)
+    state = folder / "state"
+    try:
+        if meta is None or state.stat().st_size != meta.size:
+            return False
+        with state.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == meta.sha256
+    except OSError:
+        return False
+
+
+def _save(booted: Guest, state: Path) -> str:
+    """Write a running guest's state to a file and let the guest go on; SHA-256 of the file.
+
+    The guest keeps running until QEMU has copied its memory: the state says "running", so that a
+    restored guest runs at once.
+    """
+    ours, theirs = socket.socketpair()
+    receiver = _Receiver(ours, state)
+    receiver.start()
+    try:
+        asyncio.run(_migrate(booted, theirs))
+    except KdeltaError:
+        raise
+    except Exception as error:  # noqa: BLE001  qemu.qmp has no common base of its errors
+        raise InfraError(f"QEMU cannot save the guest: {error}") from error
+    finally:
+        theirs.close()
+        receiver.join()
+        ours.close()
+    return receiver.result()
+
+
+async def _migrate(booted: Guest, stream: socket.socket) -> None:
+    from qemu.qmp import QMPClient
+
+    if booted.qmp is None:
+        raise InfraError("the guest was started without a control channel")
+    client = QMPClient("kdelta")
+    client.logger.disabled = True
+    booted.qmp.setblocking(False)
+    await client.connect(booted.qmp)
+    try:
+        await client.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
+        client.send_fd_scm(stream.fileno())
+        await client.execute("getfd", {"fdname": "checkpoint"})
+        stream.close()
+        await client.execute("migrate", {"uri": "fd:checkpoint"})
+        await _completed(client)
+        await client.execute("cont")
+    finally:
+        await client.disconnect()
+
+
+async def _completed(client: object) -> None:
+    deadline = asyncio.get_running_loop().time() + _ANSWER_S
+    while asyncio.get_running_loop().time() < deadline:
+        answer = await client.execute("query-migrate")  # type: ignore[attr-defined]
+        status = answer.get("status")
+        if status == "completed":
+            return
+        if status in ("failed", "cancelled"):
+            raise InfraError(f"QEMU cannot save the guest: {answer.get('error-desc', status)}")
+        await asyncio.sleep(0.02)
+    raise InfraError(f"QEMU did not save the guest within {_ANSWER_S:.0f} s")
+
+
+class _Receiver(threading.Thread):
+    """Copies the migration stream into a file."""
+
+    def __init__(self, stream: socket.socket, path: Path) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._path = path
+        self._digest = hashlib.sha256()
+        self._error: OSError | None = None
+
+    def run(self) -> None:
+        """Copy until QEMU closes its end; on a full disk go on reading, so that QEMU ends."""
+        with self._path.open("wb") as file:
+            while block := self._stream.recv(_CHUNK):
+                self._digest.update(block)
+                try:
+                    if self._error is None:
+                        file.write(block)
+                except OSError as error:
+                    self._error = error
+
+    def result(self) -> str:
+        """SHA-256 of what was written.  Raises InfraError when the disk did not take it."""
+        if self._error:
+            raise InfraError(
+                f"a checkpoint cannot be written: {self._error.strerror}",
+                place=str(self._path.parent.parent),
+                action="free space, or set XDG_CACHE_HOME to another disk",
+            )
+        return self._digest.hexdigest()

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the machine and its running kernel offer: memory, disk, PMU, pages, tracing."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+
+from kdelta import process
+from kdelta.machines.capabilities import Capability, State, as_root
+
+GIB = 1 << 30
+NEEDED_MEMORY = 3 * GIB // 2  # one guest of 1 GiB, QEMU's own memory, kdelta
+NEEDED_DISK = 2 * GIB  # nine kernels (~15 MB each), their checkpoints (~100 MB each), packages
+
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
+_ATTR_SIZE = 64  # PERF_ATTR_SIZE_VER0
+_HARDWARE, _INSTRUCTIONS = 0, 1
+_EXCLUDE_KERNEL_AND_HV = (1 << 5) | (1 << 6)
+
+_TRACING = Path("/sys/kernel/tracing")
+_LOCKDOWN = Path("/sys/kernel/security/lockdown")
+_THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_HUGEPAGES = Path("/sys/kernel/mm/hugepages")
+
+
+def memory() -> Capability:
+    """Memory that a new guest could take now."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    cpus = len(os.sched_getaffinity(0))
+    enough = free >= NEEDED_MEMORY
+    return Capability(
+        name="memory",
+        state=State.OK if enough else State.UNUSABLE,
+        detail=f"{free / GIB:.1f} GiB available, {cpus} CPUs",
+        purpose="1.5 GiB a guest",
+        remedy="" if enough else "free some memory: exact runs need 1.5 GiB",
+    )
+
+
+def disk(cache: Path) -> Capability:
+    """Room for, and permission to write, the cache."""
+    place = next(path for path in (cache, *cache.parents) if path.is_dir())
+    free = shutil.disk_usage(place).free
+    refused = _refused(place)
+    remedy = ""
+    if refused:
+        remedy = "set XDG_CACHE_HOME to a directory that you can write"
+    elif free < NEEDED_DISK:
+        remedy = "free 2 GiB, or set XDG_CACHE_HOME to a directory on a larger disk"
+    problem = f", not writable: {refused}" if refused else ""
+    return Capability(
+        name="cache",
+        state=State.UNUSABLE if remedy else State.OK,
+        detail=f"{free / GIB:.1f} GiB free for {cache}{problem}",
+        purpose="kernels, checkpoints",
+        remedy=remedy,
+    )
+
+
+def _refused(directory: Path) -> str:
+    """Why no file can be made in a directory; empty when one can (it leaves no trace)."""
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+
+
+def pmu() -> Capability:
+    """Whether the hardware counts instructions for us."""
+    purpose = "timed runs: counters"
+    number = _PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        detail = f"no system call number known for {platform.machine()}"
+        return Capability(name="PMU", state=State.UNUSABLE, detail=detail, purpose=purpose)
+    count, error = count_instructions(number)
+    if not error and count > 0:
+        detail = f"counted {count} instructions in user space"
+        return Capability(name="PMU", state=State.OK, detail=detail, purpose=purpose)
+    if error in (errno.EACCES, errno.EPERM):
+        return Capability(
+            name="PMU",
+            state=State.UNUSABLE,
+            detail=f"perf_event_open: {errno.errorcode[error]}",
+            purpose=purpose,
+            remedy=as_root("sysctl kernel.perf_event_paranoid=2"),
+        )
+    why = f"perf_event_open: {errno.errorcode.get(error, error)}" if error else "counts nothing"
+    return Capability(name="PMU", state=State.ABSENT, detail=why, purpose=purpose)
+
+
+def count_instructions(number: int) -> tuple[int, int]:
+    """(instructions counted over a short loop, 0), or (0, errno) when they cannot be counted."""
+    attr = struct.pack(
+        "<IIQQQQQ", _HARDWARE, _ATTR_SIZE, _INSTRUCTIONS, 0, 0, 0, _EXCLUDE_KERNEL_AND_HV
+    ).ljust(_ATTR_SIZE, b"\0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    this_task, any_cpu, no_group, no_flags = (ctypes.c_long(value) for value in (0, -1, -1, 0))
+    fd = libc.syscall(
+        ctypes.c_long(number), ctypes.c_char_p(attr), this_task, any_cpu, no_group, no_flags
+    )
+    if fd < 0:
+        return 0, ctypes.get_errno()
+    try:
+        sum(range(1000))
+        return struct.unpack("<Q", os.read(fd, 8))[0], 0
+    except OSError as error:
+        return 0, error.errno or errno.EIO
+    finally:
+        os.close(fd)
+
+
+def hugepages() -> Capability:
+    """THP mode and reserved hugetlb pages of the running kernel."""
+    purpose = "timed runs: large pages"
+    if not _THP.exists() and not _HUGEPAGES.exists():
+        detail = "this kernel has neither THP nor hugetlb"
+        return Capability(name="hugepages", state=State.ABSENT, detail=detail, purpose=purpose)
+    mode = _bracketed(_THP) if _THP.exists() else "not built in"
+    pools = []
+    for pool in sorted(_HUGEPAGES.glob("hugepages-*")) if _HUGEPAGES.exists() else ():
+        count = (pool / "nr_hugepages").read_text().strip()
+        pools.append(f"{count} x {int(pool.name.removeprefix('hugepages-')[:-2]) // 1024} MiB")
+    detail = f"THP {mode}; reserved: {', '.join(pools) or 'no hugetlb'}"
+    return Capability(name="hugepages", state=State.OK, detail=detail, purpose=purpose)
+
+
+def _bracketed(path: Path) -> str:
+    """The chosen word of a sysfs file that reads "always [madvise] never"."""
+    words = path.read_text().split()
+    return next((word.strip("[]") for word in words if word.startswith("[")), "unknown")
+
+
+def tracing() -> Capability:
+    """Whether tracefs can be read, and what lockdown says."""
+    purpose = "tracing runs"
+    lockdown = f"; lockdown: {_bracketed(_LOCKDOWN)}" if _LOCKDOWN.exists() else ""
+    debugfs = "debugfs readable" if _readable(Path("/sys/kernel/debug")) else "debugfs not readable"
+    if "tracefs" not in Path("/proc/filesystems").read_text():
+        detail = f"this kernel has no tracefs{lockdown}"
+        return Capability(name="tracefs", state=State.ABSENT, detail=detail, purpose=purpose)
+    try:
+        tracers = (_TRACING / "available_tracers").read_text().split()
+    except FileNotFoundError:
+        return Capability(
+            name="tracefs",
+            state=State.MISSING,
+            detail=f"tracefs is not mounted, {debugfs}{lockdown}",
+            purpose=purpose,
+            remedy=as_root(f"mount -t tracefs tracefs {_TRACING}"),
+        )
+    except OSError as error:
+        detail = f"tracefs: {error.strerror}, {debugfs}{lockdown}"
+        remedy = "" if os.geteuid() == 0 else "tracing runs need root: sudo kdelta ..."
+        return Capability(
+            name="tracefs", state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
+        )
+    detail = f"tracers {' '.join(tracers)}; {debugfs}{lockdown}"
+    return Capability(name="tracefs", state=State.OK, detail=detail, purpose=purpose)
+
+
+def _readable(directory: Path) -> bool:
+    try:
+        return any(directory.iterdir())
+    except OSError:
+        return False
+
+
+def user_namespaces() -> Capability:
+    """Whether an ordinary user can make a user namespace."""
+    purpose = "builds without root"
+    done = process.run(["unshare", "--user", "--map-root-user", "true"], timeout=5.0, check=False)
+    if done.returncode == 0:
+        detail = "can be made"
+        return Capability(name="user namespaces", state=State.OK, detail=detail, purpose=purpose)
+    return Capability(
+        name="user namespaces",
+        state=State.UNUSABLE,
+        detail=done.last_words,
+        purpose=purpose,
+        remedy=as_root("sysctl user.max_user_namespaces=15000"),
+    )

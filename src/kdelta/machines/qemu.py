@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which QEMU runs a guest, what its command line is, and our plugin built for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cache as remember
+from pathlib import Path
+
+from kdelta import arch, build, cache, data, process
+from kdelta.errors import InfraError, SpecError
+from kdelta.machines import qemu_archive
+from kdelta.machines.machine import Settings
+
+PORT_NAME = "kdelta.0"
+_VERSION_TIMEOUT_S = 20.0
+_VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
+_FIRMWARE = ("/usr/share/seabios",)
+_CC = "gcc"
+# First QEMU whose "file:" migration reads a checkpoint by itself; older ones get an open file.
+_FILE_MIGRATION = (8, 2)
+_API_OF_VERSION = (((9, 2), 4), ((9, 1), 3), ((9, 0), 2), ((4, 2), 1))
+_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qemu:
+    """One QEMU program that is ready to run.
+
+    banner: first line of --version, with the distribution's build; part of a checkpoint's key.
+    api: plugin interface version that our plugin is built for.
+    """
+
+    program: Path
+    banner: str
+    version: str
+    api: int
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """(major, minor)."""
+        major, minor, *_ = self.version.split(".")
+        return int(major), int(minor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """File descriptors that QEMU inherits; qmp and incoming: -1 for none."""
+
+    port: int
+    console: int
+    qmp: int = -1
+    incoming: int = -1
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """Those that are there."""
+        every = (self.port, self.console, self.qmp, self.incoming)
+        return tuple(fd for fd in every if fd >= 0)
+
+
+def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
+    """The QEMU for guests of an architecture.
+
+    wanted (else the environment's KDELTA_QEMU): a path, or a version such as "10.0" among those
+    that `kdelta qemu fetch` unpacked.  Without it: the one on PATH, else the newest fetched.
+    Raises InfraError when there is none, SpecError when the wanted one is not there.
+    """
+    wanted = wanted or os.environ.get("KDELTA_QEMU", "")
+    trees = [
+        tree
+        for tree in qemu_archive.installed(cache.root())
+        if tree.guest_arch == architecture.debian
+    ]
+    if "/" in wanted:
+        if not Path(wanted).is_file():
+            raise SpecError("no such QEMU", place=wanted, action="give the path of the program")
+        return examine(Path(wanted).absolute())
+    if wanted:
+        for tree in reversed(trees):
+            if _has_version(tree.version, wanted):
+                return _of_tree(tree)
+    on_path = process.which(architecture.qemu)
+    if on_path and (not wanted or _has_version(examine(on_path).version, wanted)):
+        return examine(on_path)
+    if wanted:
+        raise SpecError(f"no QEMU {wanted} here", action=f"get it with: kdelta qemu fetch {wanted}")
+    if trees:
+        return _of_tree(trees[-1])
+    raise InfraError(
+        f"{architecture.qemu} is not installed",
+        action=f"apt-get install {architecture.qemu_package}, or, without root: kdelta qemu fetch",
+    )
+
+
+@remember
+def examine(program: Path) -> Qemu:
+    """The QEMU at a path.  Raises InfraError when it does not run or is too old."""
+    return _examined(program, {}, ())
+
+
+def plugin(qemu: Qemu) -> Path:
+    """Our plugin built for the plugin interface of this QEMU, from the cache when it was before.
+
+    Raises BuildError without a working C compiler.
+    """
+    folder = data.directory("plugin")
+    return build.compiled(
+        "insns.so",
+        [folder / "insns.c", folder / "qemu_api.h"],
+        compiler=_CC,
+        flags=[
+            *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
+            *("-fvisibility=hidden", f"-DKDELTA_API={qemu.api}"),
+        ],
+        package="gcc libc6-dev",
+    )
+
+
+def plugin_digest() -> str:
+    """SHA-256 of the plugin's source: part of what decides a count."""
+    folder = data.directory("plugin")
+    return cache.digest((folder / "insns.c").read_bytes(), (folder / "qemu_api.h").read_bytes())
+
+
+def command(
+    qemu: Qemu,
+    settings: Settings,
+    *,
+    image: Path,
+    initramfs: Path,
+    channels: Channels,
+    counts: Path | None = None,
+    restore: Path | None = None,
+) -> list[str]:
+    """The command line of one guest: no network, no disk, no display, sandbox on.
+
+    counts: file for our plugin's output, None for no plugin.  restore: a checkpoint to start from
+    instead of booting.
+    """
+    machine = settings.arch
+    argv = [
+        str(qemu.program),
+        *qemu.arguments,
+        *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
+        *("-sandbox", _SANDBOX),
+        *("-accel", "tcg", "-M", machine.machine, "-cpu", settings.cpu_model),
+        *("-smp", str(settings.cpus), "-m", str(settings.memory_mib)),
+        *("-kernel", str(image), "-initrd", str(initramfs), "-append", settings.full_cmdline),
+        *("-chardev", f"socket,id=console,fd={channels.console}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=port,fd={channels.port}", "-device", "virtio-serial-pci"),
+        *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
+    ]
+    if channels.qmp >= 0:
+        argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
+    if counts:
+        argv += ["-plugin", f"{_escaped(plugin(qemu))},out={_escaped(counts)}"]
+    if restore and qemu.release >= _FILE_MIGRATION:
+        argv += ["-incoming", f"file:{restore}"]
+    elif restore:
+        argv += ["-incoming", f"fd:{channels.incoming}"]
+    return argv
+
+
+def needs_open_checkpoint(qemu: Qemu) -> bool:
+    """True when this QEMU wants the checkpoint as an inherited file (Channels.incoming)."""
+    return qemu.release < _FILE_MIGRATION
+
+
+def _examined(program: Path, environment: dict[str, str], arguments: tuple[str, ...]) -> Qemu:
+    done = process.run(
+        [str(program), "--version"], timeout=_VERSION_TIMEOUT_S, env=environment or None
+    )
+    banner = done.stdout.partition("\n")[0].strip()
+    match = _VERSION.match(banner)
+    if not match:
+        raise InfraError(f"not a QEMU: it says {banner[:80]!r}", place=str(program))
+    release = int(match[1]), int(match[2])
+    api = next((api for since, api in _API_OF_VERSION if release >= since), None)
+    if api is None:
+        raise InfraError(
+            f"QEMU {match[1]}.{match[2]} has no usable plugin interface",
+            place=str(program),
+            action="get a newer one with: kdelta qemu fetch",
+        )
+    return Qemu(
+        program=program,
+        banner=banner,
+        version=".".join(match.groups()),
+        api=api,
+        environment=environment,
+        arguments=arguments or _firmware(),
+    )
+
+
+def _of_tree(tree: qemu_archive.QemuTree) -> Qemu:
+    return _examined(tree.program, tree.environment, tree.arguments)
+
+
+def _firmware() -> tuple[str, ...]:
+    return tuple(word for path in _FIRMWARE if Path(path).is_dir() for word in ("-L", path))
+
+
+def _has_version(have: str, wanted: str) -> bool:
+    number = have.partition(":")[2] or have
+    return number == wanted or number.startswith((f"{wanted}.", f"{wanted}+"))
+
+
+def _escaped(path: Path) -> str:
+    """QEMU splits options at commas; a doubled comma is a comma."""
+    return str(path).replace(",", ",,")

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A running guest: its process, its console, and the order port to our PID 1 in it."""
+
+from __future__ import annotations
+
+import re
+import selectors
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from kdelta import process
+from kdelta.errors import BootError, GuestError, InfraError, KdeltaError
+from kdelta.machines import qemu
+from kdelta.machines.machine import Identity, Settings, parse_identity
+
+_PROTOCOL = 1
+_CHUNK = 1 << 16
+_MAX_CONSOLE = 1 << 20
+_MAX_ANSWER = 64 << 20
+_MAX_STDERR = 1 << 16
+_DONE = re.compile(rb"(?:^|\n)kdelta-done (-?\d{1,10})\n")
+_READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) settled=([01])\n")
+_REASONS = (
+    re.compile(r"kdelta-init: (?P<reason>.*)"),
+    re.compile(r"(?P<reason>Kernel panic - not syncing: .*)"),
+    re.compile(r"(?P<reason>BUG: .*)"),
+    re.compile(r"(?P<reason>Oops: .*)"),
+    re.compile(r"(?P<reason>.*Decoding failed.*|.*Invalid magic.*|.*corrupted.*)"),
+)
+
+
+class Guest:
+    """One QEMU process.  Use as a context manager: leaving it ends the process group.
+
+    The console is kept (its first and last half MiB) for `console_text`, also after a failure.
+    """
+
+    def __init__(
+        self,
+        emulator: qemu.Qemu,
+        settings: Settings,
+        *,
+        image: Path,
+        initramfs: Path,
+        counts: Path | None = None,
+        restore: Path | None = None,
+        with_qmp: bool = False,
+    ) -> None:
+        """Start QEMU.  counts, restore: as qemu.command().  Raises InfraError."""
+        self._ready = restore is not None
+        self._answer = bytearray()
+        self._console = bytearray()
+        self._dropped = 0
+        self._stderr = bytearray()
+        self._selector = selectors.DefaultSelector()
+        self._port, port_end = socket.socketpair()
+        self._console_end, console_end = socket.socketpair()
+        self.qmp, qmp_end = socket.socketpair() if with_qmp else (None, None)
+        ends = [end for end in (port_end, console_end, qmp_end) if end]
+        with ExitStack() as closing:
+            for end in ends:
+                closing.enter_context(end)
+            file = closing.enter_context(restore.open("rb")) if restore else None
+            by_fd = file if file and qemu.needs_open_checkpoint(emulator) else None
+            channels = _channels(port_end, console_end, qmp_end, by_fd)
+            self.argv = qemu.command(
+                emulator,
+                settings,
+                image=image,
+                initramfs=initramfs,
+                channels=channels,
+                counts=counts,
+                restore=restore,
+            )
+            self._child = process.start(
+                self.argv,
+                stderr=subprocess.PIPE,
+                env=emulator.environment,
+                pass_fds=channels.inherited,
+            )
+        self._watch()
+
+    def __enter__(self) -> Guest:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End QEMU and drop the channels; what was read stays readable."""
+        self._drain()
+        process.end(self._child)
+        self._selector.close()
+        for channel in (self._port, self._console_end, self.qmp):
+            if channel:
+                channel.close()
+
+    @property
+    def console_text(self) -> str:
+        """What the kernel and PID 1 wrote to the console, control characters replaced."""
+        raw = bytes(self._console)
+        if self._dropped:
+            half = _MAX_CONSOLE // 2
+            note = f"\n[kdelta: {self._dropped} bytes left out here]\n".encode()
+            raw = raw[:half] + note + raw[half:]
+        text = raw.decode(errors="replace").replace("\r\n", "\n")
+        return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+    @property
+    def stderr_text(self) -> str:
+        """What QEMU itself said."""
+        return self._stderr.decode(errors="replace").strip()
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait for PID 1's greeting; True when the guest had settled.  Raises BootError."""
+        match = self._await(_READY, timeout, "PID 1 did not greet")
+        if int(match[1]) != _PROTOCOL:
+            raise GuestError("PID 1 speaks another protocol", action="clear it: kdelta cache clear")
+        self._ready = True
+        return match[2] == b"1"
+
+    def ask(self, order: str, timeout: float, payload: bytes = b"") -> tuple[str, int]:
+        """Give PID 1 an order; its answer's text and the status that ends it."""
+        self._send(order.encode() + b"\n" + payload, timeout)
+        match = self._await(_DONE, timeout, f"no answer to '{order.split()[0]}'")
+        text = bytes(match.string[: match.start()]).decode(errors="replace")
+        return text, int(match[1])
+
+    def identity(self, timeout: float) -> Identity:
+        """What the guest sees of itself.  Raises GuestError for garbage."""
+        text, _ = self.ask("identity", timeout)
+        return parse_identity(text.splitlines())
+
+    def kallsyms(self, timeout: float) -> str:
+        """Text of the guest's /proc/kallsyms.  Raises GuestError when it has none."""
+        text, status = self.ask("kallsyms", timeout)
+        if status:
+            raise GuestError("the kernel has no /proc/kallsyms (CONFIG_KALLSYMS=y is needed)")
+        return text
+
+    def run(self, program: Path, arguments: Sequence[str], timeout: float) -> tuple[str, int]:
+        """Run a static program in the guest; what it printed and its exit status."""
+        payload = program.read_bytes()
+        order = " ".join(["run", str(len(payload)), *arguments])
+        return self.ask(order, timeout, payload)
+
+    def _watch(self) -> None:
+        for channel in (self._port, self._console_end):
+            channel.setblocking(False)
+        self._selector.register(self._port, selectors.EVENT_READ, self._answer)
+        self._selector.register(self._console_end, selectors.EVENT_READ, self._console)
+        if self._child.stderr:
+            self._selector.register(self._child.stderr, selectors.EVENT_READ, self._stderr)
+
+    def _send(self, data: bytes, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        view = memoryview(data)
+        while view:
+            if time.monotonic() > deadline:
+                raise self._failure("the guest does not read its orders")
+            try:
+                view = view[self._port.send(view[:_CHUNK]) :]
+            except BlockingIOError:
+                self._pump(0.01)
+            except OSError as error:
+                self._drain()
+                raise self._failure("QEMU ended while an order was sent") from error
+            self._check_alive()
+
+    def _await(self, pattern: re.Pattern[bytes], timeout: float, what: str) -> re.Match[bytes]:
+        deadline = time.monotonic() + timeout
+        searched = 0
+        while True:
+            if pattern.search(self._answer, max(0, searched - 64)):
+                match = pattern.search(bytes(self._answer))
+                if match:
+                    del self._answer[: match.end()]
+                    return match
+            searched = len(self._answer)
+            if searched > _MAX_ANSWER:
+                raise self._failure(f"the guest sent more than {_MAX_ANSWER >> 20} MiB")
+            if time.monotonic() > deadline:
+                raise self._failure(f"{what} within {timeout:.0f} s")
+            self._pump(min(0.2, max(0.0, deadline - time.monotonic())))
+            self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._child.poll() is None:
+            return
+        self._drain()
+        if not _DONE.search(self._answer) and not _READY.search(self._answer):
+            raise self._failure(f"QEMU ended with exit status {self._child.returncode}")
+
+    def _drain(self) -> None:
+        while self._pump(0.0):
+            pass
+
+    def _pump(self, wait: float) -> bool:
+        """Move what the channels have into the buffers; False when they had nothing."""
+        moved = False
+        for key, _ in self._selector.select(wait):
+            data = _read(key.fileobj)  # type: ignore[arg-type]
+            if data:
+                moved = True
+                self._keep(key.data, data)
+            elif data is not None:
+                self._selector.unregister(key.fileobj)
+        return moved
+
+    def _keep(self, buffer: bytearray, data: bytes) -> None:
+        buffer += data
+        if buffer is self._console and len(buffer) > _MAX_CONSOLE:
+            excess = len(buffer) - _MAX_CONSOLE
+            half = _MAX_CONSOLE // 2
+            del buffer[half : half + excess]
+            self._dropped += excess
+        elif buffer is self._stderr and len(buffer) > _MAX_STDERR:
+            del buffer[_MAX_STDERR:]
+
+    def _failure(self, what: str) -> KdeltaError:
+        """The error for what happened: whose fault it is shows in what was said where."""
+        self._drain()
+        console = self.console_text
+        said = self.stderr_text.splitlines()
+        if self._child.poll() not in (None, 0) and said and not _reason(console):
+            return InfraError(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
+        reason = _reason(console)
+        if not reason:
+            last = [line.strip() for line in console.splitlines() if line.strip()]
+            reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
+        kind = GuestError if self._ready else BootError
+        return kind(f"{what}: {reason}")
+
+
+def _channels(
+    port: socket.socket, console: socket.socket, qmp: socket.socket | None, file: IO[bytes] | None
+) -> qemu.Channels:
+    return qemu.Channels(
+        port=port.fileno(),
+        console=console.fileno(),
+        qmp=qmp.fileno() if qmp else -1,
+        incoming=file.fileno() if file else -1,
+    )
+
+
+def _read(channel: socket.socket | IO[bytes]) -> bytes | None:
+    """Bytes; b"" at the end of the stream; None when there is nothing now."""
+    try:
+        if isinstance(channel, socket.socket):
+            return channel.recv(_CHUNK)
+        return channel.read1(_CHUNK)  # type: ignore[attr-defined,no-any-return]
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _reason(console: str) -> str:
+    """The line of a console that says why a guest ended; "" when none does."""
+    for pattern in _REASONS:
+        match = pattern.search(console)
+        if match:
+            return match["reason"].strip()[:300]
+    return ""

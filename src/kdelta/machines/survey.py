@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What this machine can do for kdelta: every row of `kdelta doctor`, found out by trying."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+from kdelta.arch import ARCHES, Arch
+from kdelta.errors import KdeltaError
+from kdelta.machines import emulators, hardware, kvm, toolchain
+from kdelta.machines.capabilities import Capability, State, as_root, install
+from kdelta.machines.emulators import Emulator
+from kdelta.machines.kvm import Reach
+
+Probe = Callable[[], tuple[Capability, ...]]
+
+_TOOLS = (
+    ("perf", "timed runs: profiles", "linux-perf"),
+    ("git", "kernels from source", "git"),
+    ("make", "kernels from source", "make"),
+    ("clang", "a second compiler", "clang"),
+    ("ccache", "faster rebuilds", "ccache"),
+)
+
+
+def survey(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
+    """Try everything; a probe that goes wrong becomes a row, never an exception.
+
+    cache is kdelta's cache directory (it need not exist).  The network is used only when online.
+    Takes seconds; up to a minute where a guest hangs under KVM.
+    """
+    rows = (_guarded(name, probe) for name, probe in _probes(cache, online=online))
+    return tuple(row for found in rows for row in found)
+
+
+def _guarded(name: str, probe: Probe) -> tuple[Capability, ...]:
+    try:
+        return probe()
+    except (KdeltaError, OSError, ValueError, LookupError) as error:
+        cause = error.cause if isinstance(error, KdeltaError) else str(error)
+        detail = f"cannot be found out: {cause}"
+        return (Capability(name=name, state=State.UNUSABLE, detail=detail, purpose=""),)
+
+
+def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
+    hosts: tuple[tuple[str, Callable[[], Capability]], ...] = (
+        ("memory", hardware.memory),
+        ("cache", functools.partial(hardware.disk, cache)),
+        ("Debian sources", functools.partial(toolchain.debian_sources, online=online)),
+        ("KVM", functools.partial(_kvm, cache)),
+        ("PMU", hardware.pmu),
+        ("hugepages", hardware.hugepages),
+        ("tracefs", hardware.tracing),
+        ("user namespaces", hardware.user_namespaces),
+        *((name, functools.partial(toolchain.tool, name, *rest)) for name, *rest in _TOOLS),
+    )
+    return (
+        ("Python", lambda: (toolchain.python(),)),
+        *((f"QEMU ({t.debian})", functools.partial(_qemus, t, cache)) for t in ARCHES.values()),
+        *((f"C compiler ({t.debian})", functools.partial(_compilers, t)) for t in ARCHES.values()),
+        *((name, functools.partial(_single, probe)) for name, probe in hosts),
+    )
+
+
+def _single(probe: Callable[[], Capability]) -> tuple[Capability, ...]:
+    return (probe(),)
+
+
+def _compilers(target: Arch) -> tuple[Capability, ...]:
+    return (toolchain.compiler(target),)
+
+
+def _qemus(target: Arch, cache: Path) -> tuple[Capability, ...]:
+    name = f"QEMU ({target.debian})"
+    purpose = f"exact runs, {target.debian}"
+    found = emulators.examine(emulators.find(target, cache))
+    if found:
+        return tuple(_qemu_row(emulator, target, name, purpose) for emulator in found)
+    return (
+        Capability(
+            name=name,
+            state=State.MISSING,
+            detail=f"no {target.qemu}",
+            purpose=purpose,
+            remedy=_get_qemu(target),
+        ),
+    )
+
+
+def _get_qemu(target: Arch) -> str:
+    without_root = ", or without root: kdelta qemu fetch" if target.debian == "amd64" else ""
+    return install(target.qemu_package) + without_root
+
+
+def _qemu_row(emulator: Emulator, target: Arch, name: str, purpose: str) -> Capability:
+    usable = bool(emulator.version) and emulator.plugin_api is not None
+    label = f"{emulator.version or 'does not start'}, {emulator.program.path}"
+    ability = f"plugin API {emulator.plugin_api}" if usable else f"no plugins: {emulator.proof}"
+    return Capability(
+        name=name,
+        state=State.OK if usable else State.UNUSABLE,
+        detail=f"{ability}: {label}",
+        purpose=purpose,
+        remedy="" if usable else _get_qemu(target),
+    )
+
+
+def _kvm(cache: Path) -> Capability:
+    name, purpose = "KVM", "timed runs in a guest"
+    host = ARCHES["amd64"]
+    programs = emulators.find(host, cache)
+    if platform.machine() != host.uname:
+        detail = f"not tried: the probe's boot sector is for {host.uname}"
+        return Capability(name=name, state=State.UNUSABLE, detail=detail, purpose=purpose)
+    if not programs:
+        detail = f"not tried: no {host.qemu} to try it with"
+        remedy = install(host.qemu_package)
+        return Capability(
+            name=name, state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
+        )
+    seen = kvm.probe(programs[0], cache)
+    state, remedy = _KVM_ANSWERS[seen.reach]
+    if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
+        remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
+    return Capability(name=name, state=state, detail=seen.detail, purpose=purpose, remedy=remedy)
+
+
+_KVM_ANSWERS = {
+    Reach.NO_DEVICE: (State.ABSENT, "load kvm_intel or kvm_amd; in a guest, enable nesting first"),
+    Reach.NO_ACCESS: (State.UNUSABLE, as_root("adduser $USER kvm") + ", then log in again"),
+    Reach.NOTHING: (State.UNUSABLE, ""),
+    Reach.BOOT_SECTOR: (State.UNUSABLE, ""),
+    Reach.KERNEL: (State.OK, ""),
+}

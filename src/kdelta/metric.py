@@ -1,0 +1,42 @@
+"""What a number means: unit, direction and assumption live with the metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Better(StrEnum):
+    """Which direction of a metric is an improvement."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class Assume(StrEnum):
+    """What may be assumed of repeated readings: equal to the digit, or nothing."""
+
+    EXACT = "exact"
+    NOTHING = "nothing"
+
+
+class Grade(StrEnum):
+    """What kind of claim a number can carry; path length is never a time."""
+
+    EXACT_PATH = "exact-path"
+    GUEST_TIME = "guest-time"
+    HOST_TIME = "host-time"
+    METAL_TIME = "metal-time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A named quantity.  `unit` is printed beside every value of it."""
+
+    name: str
+    unit: str
+    better: Better
+    assume: Assume
+
+
+INSNS_PER_OP = Metric(name="insns_per_op", unit="insn/op", better=Better.LOWER, assume=Assume.EXACT)

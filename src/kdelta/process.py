@@ -1,0 +1,148 @@
+"""The one door to other programs: log the command, bound its time, end its whole group."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from kdelta.errors import InfraError
+
+log = logging.getLogger(__name__)
+
+_KILL_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A finished command.  Output is text, undecodable bytes replaced."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def last_words(self) -> str:
+        """The last non-empty line it printed, stderr first; for error sentences."""
+        for stream in (self.stderr, self.stdout):
+            lines = [line.strip() for line in stream.splitlines() if line.strip()]
+            if lines:
+                return lines[-1][:300]
+        return "no output"
+
+
+def which(program: str) -> Path | None:
+    """Path of a program on PATH, or None."""
+    found = shutil.which(program)
+    return Path(found) if found else None
+
+
+def quote(argv: Sequence[str]) -> str:
+    """The command as a shell would take it."""
+    return shlex.join(argv)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    check: bool = True,
+    pass_fds: Sequence[int] = (),
+) -> Completed:
+    """Run a command to its end and return what it printed.
+
+    env is added to this process's environment.  Raises InfraError when the program is missing,
+    does not end within timeout seconds, or (check) exits non-zero.
+    """
+    child = start(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        pass_fds=pass_fds,
+    )
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise InfraError(
+            f"{argv[0]} did not end within {timeout:.0f} s",
+            action=f"run it by hand to see why: {quote(argv)}",
+        ) from error
+    finally:
+        end(child)
+    done = Completed(
+        argv=tuple(argv),
+        returncode=child.returncode,
+        stdout=out.decode(errors="replace"),
+        stderr=err.decode(errors="replace"),
+    )
+    if check and done.returncode:
+        raise InfraError(
+            f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}",
+            action=f"run it by hand to see why: {quote(argv)}",
+        )
+    return done
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a command in its own process group, standard input closed.
+
+    Raises InfraError when the program cannot be started.
+    """
+    log.debug("$ %s", quote(argv))
+    merged = {**os.environ, **env} if env else None
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=merged,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise InfraError(f"{argv[0]} is not installed", action="see what is missing with: kdelta doctor") from error
+    except OSError as error:
+        raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Make sure that a started command and its whole process group are gone."""
+    if child.poll() is None:
+        _signal_group(child.pid, signal.SIGTERM)
+        try:
+            child.wait(timeout=_KILL_GRACE_S)
+        except subprocess.TimeoutExpired:
+            _signal_group(child.pid, signal.SIGKILL)
+            child.wait()
+    for stream in (child.stdout, child.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,79 @@
+"""The answers beside the data: a run folder that a stranger can read without kdelta."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kdelta.errors import StoreError
+from kdelta.report import explanation, findings, tables, text
+from kdelta.sample import RunRecord
+
+TOP = 15  # functions that a text lists unless asked for more
+
+
+def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None = None) -> None:
+    """Write show.{txt,json,csv} into a run folder, and explain-OLD-NEW.{txt,json,csv}.
+
+    There is one explanation for the largest step of each scenario that has one; those of an
+    earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
+    the folder cannot be written.
+    """
+    files = dict(_answers(record, step_percent))
+    try:
+        for name, content in files.items():
+            _replace(folder / name, content)
+        for stale in folder.glob("explain-*"):
+            if stale.suffix in (".txt", ".json", ".csv") and stale.name not in files:
+                stale.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"the answers cannot be written: {error.strerror or error}",
+            place=str(folder),
+            action=f"the measurements are kept; print them with: kdelta show {record.run_id}",
+        ) from error
+
+
+def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
+    report = findings.report(record, step_percent=step_percent)
+    yield "show.txt", text.plain(text.show(report))
+    yield "show.json", tables.show_json(report)
+    yield "show.csv", tables.show_csv(report)
+    for ladder in report.ladders:
+        if not ladder.steps:
+            continue
+        step = ladder.steps[0]
+        scenario = f"{ladder.workload}:{ladder.scenario}"
+        found, short = (
+            explanation.explain(
+                record, step.old, step.new, scenario=scenario, top=top, step_percent=step_percent
+            )
+            for top in (None, TOP)
+        )
+        prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
+        name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
+        yield f"{name}.txt", text.plain(text.explain(short))
+        yield f"{name}.json", tables.explain_json(found)
+        yield f"{name}.csv", tables.explain_csv(found)
+
+
+def _file_name(name: str) -> str:
+    """Labels may hold what a file name must not ("/", control characters)."""
+    return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
+
+
+def _replace(path: Path, content: str) -> None:
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).chmod(0o644)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,345 @@
+"""Which functions a difference between two kernels is made of: exact, and closed to 100 %."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kdelta.errors import SpecError
+from kdelta.report.evidence import TOTAL, ArmEvidence, Measure, gather
+from kdelta.report.findings import compare_arms, scenarios, study_step_percent
+from kdelta.report.printable import printable
+from kdelta.sample import FunctionCount, RunRecord
+from kdelta.stats.verdict import Comparison, Verdict
+
+USER = "[user]"  # all user-space code; it has no calls
+_STANDS_OUT = 0.1  # share of the difference from which a function is named in the sentence
+_NAMED_AT_MOST = 4
+_SUFFIX = re.compile(r"(?<=.)(\.(isra|constprop|part|cold|lto_priv|llvm)(\.\d+)*)+$")
+_PIECE = re.compile(r"\.(part|cold)\b")
+
+
+class Status(StrEnum):
+    """Whether a function ran under both kernels."""
+
+    NEW = "new"
+    VANISHED = "vanished"
+    BOTH = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDelta:
+    """One function, in instructions and calls per window; None: it did not run under that kernel.
+
+    delta = new - old, with an absent side as 0.  share: percent of the whole difference, None
+    when the difference is 0.
+    """
+
+    function: str
+    old: int | None
+    new: int | None
+    delta: int
+    share: float | None
+    calls_old: int | None
+    calls_new: int | None
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """The functions that are not listed, as one row."""
+
+    count: int
+    old: int
+    new: int
+    delta: int
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """old -> new of one phase (or TOTAL) by function, ranked by the size of the delta.
+
+    comparison.verdict is INVALID also when the functions do not sum to the counted totals.
+    refused: nothing may be claimed, so functions is empty and old_value, new_value, rest and
+    delta are None.  Otherwise delta = sum of the deltas of functions + rest.delta, exactly, in
+    instructions per window of `operations` operations.  folded: (function, the compiler's names
+    that were added up under it).
+    """
+
+    run_id: str
+    workload: str
+    scenario: str
+    phase: str
+    old: str
+    new: str
+    old_release: str
+    new_release: str
+    operation: str
+    operations: int
+    step_percent: float
+    comparison: Comparison
+    refused: bool
+    old_value: int | None
+    new_value: int | None
+    delta: int | None
+    functions: tuple[FunctionDelta, ...]
+    rest: Rest | None
+    folded: tuple[tuple[str, tuple[str, ...]], ...]
+    rising: tuple[FunctionDelta, ...]  # those that stand out, for the sentence
+    falling: tuple[FunctionDelta, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Functions of one arm's representative windows, compiler suffixes folded.
+
+    functions: name -> (instructions, calls) per window.  fault: why they are not the counted
+    total, "" when they are.
+    """
+
+    functions: dict[str, tuple[int, int]]
+    folded: dict[str, set[str]]
+    fault: str
+
+
+def explain(
+    record: RunRecord,
+    old: str,
+    new: str,
+    *,
+    scenario: str | None = None,
+    phase: str | None = None,
+    top: int | None = None,
+    step_percent: float | None = None,
+    force: bool = False,
+) -> Explanation:
+    """Rank the functions of the difference old -> new.
+
+    old, new: an arm's label, reference, version or release, or a unique beginning of one.
+    phase None: all phases.  top None: list every function, else the first `top`.  force: list
+    them although the comparison is INVALID.  Raises SpecError when a name does not fit the run.
+    """
+    workload, name = find_scenario(record, scenario)
+    arms = gather(record, workload, name)
+    was, now = find_arm(arms, old), find_arm(arms, new)
+    part = _find_phase((was, now), phase)
+    threshold = study_step_percent(record) if step_percent is None else step_percent
+    comparison = compare_arms(was, now, phase=part, step_percent=threshold)
+    before, after = was.measure(part), now.measure(part)
+    profiles = profile(was, part), profile(now, part)
+    faults = tuple(
+        f"{arm.arm.label}: {own.fault}"
+        for arm, own in zip((was, now), profiles, strict=True)
+        if own.fault and arm.total
+    )
+    if faults:
+        comparison = _invalid(comparison, faults)
+    measured = before or after
+    found = Explanation(
+        run_id=record.run_id,
+        workload=workload,
+        scenario=name,
+        phase=part,
+        old=was.arm.label,
+        new=now.arm.label,
+        old_release=was.arm.kernel.release,
+        new_release=now.arm.kernel.release,
+        operation=measured.operation if measured else "",
+        operations=measured.operations if measured else 1,
+        step_percent=threshold,
+        comparison=comparison,
+        refused=True,
+        old_value=None,
+        new_value=None,
+        delta=None,
+        functions=(),
+        rest=None,
+        folded=(),
+        rising=(),
+        falling=(),
+    )
+    if before is None or after is None or (comparison.verdict is Verdict.INVALID and not force):
+        return found
+    return _ranked(found, profiles, top)
+
+
+def _invalid(comparison: Comparison, faults: tuple[str, ...]) -> Comparison:
+    reasons = comparison.reasons if comparison.verdict is Verdict.INVALID else ()
+    return Comparison(verdict=Verdict.INVALID, grade=comparison.grade, reasons=(*reasons, *faults))
+
+
+def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | None) -> Explanation:
+    was, now = (own.functions for own in profiles)
+    old_value, new_value = (sum(i for i, _ in side.values()) for side in (was, now))
+    delta = new_value - old_value
+    rows = [_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now}]
+    rows.sort(key=lambda row: (-abs(row.delta), row.function))
+    listed, others = (rows, []) if top is None else (rows[:top], rows[top:])
+    names = {row.function for row in listed}
+    folded = [own.folded for own in profiles]
+    return replace(
+        found,
+        refused=False,
+        old_value=old_value,
+        new_value=new_value,
+        delta=delta,
+        functions=tuple(listed),
+        rest=_rest(others, delta),
+        folded=tuple(
+            (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
+            for name in sorted(names & {*folded[0], *folded[1]})
+        ),
+        rising=_standing_out([row for row in rows if row.delta > 0], delta),
+        falling=_standing_out([row for row in rows if row.delta < 0], delta),
+    )
+
+
+def _delta(
+    name: str, old: tuple[int, int] | None, new: tuple[int, int] | None, whole: int
+) -> FunctionDelta:
+    delta = (new[0] if new else 0) - (old[0] if old else 0)
+    counts_calls = name != USER
+    return FunctionDelta(
+        function=name,
+        old=old[0] if old else None,
+        new=new[0] if new else None,
+        delta=delta,
+        share=_share(delta, whole),
+        calls_old=old[1] if old and counts_calls else None,
+        calls_new=new[1] if new and counts_calls else None,
+        status=Status.NEW if old is None else Status.VANISHED if new is None else Status.BOTH,
+    )
+
+
+def _rest(others: Sequence[FunctionDelta], whole: int) -> Rest:
+    delta = sum(row.delta for row in others)
+    return Rest(
+        count=len(others),
+        old=sum(row.old or 0 for row in others),
+        new=sum(row.new or 0 for row in others),
+        delta=delta,
+        share=_share(delta, whole),
+    )
+
+
+def _share(delta: int, whole: int) -> float | None:
+    return 100 * delta / whole if whole else None
+
+
+def _standing_out(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDelta, ...]:
+    return tuple(row for row in rows if abs(row.delta) >= _STANDS_OUT * abs(whole))[:_NAMED_AT_MOST]
+
+
+def profile(arm: ArmEvidence, phase: str) -> Profile:
+    """The functions behind an arm's measure of a phase, or of all phases for TOTAL."""
+    measures = [m for m in arm.phases if phase in (TOTAL, m.phase)]
+    faults: list[str] = []
+    functions: dict[str, tuple[int, int]] = {}
+    folded: dict[str, set[str]] = {}
+    for measure in measures:
+        counts = _stored(arm, measure)
+        total = sum(count.insns for count in counts)
+        if total != measure.value:
+            faults.append(
+                f"the functions stored for {measure.phase} sum to {total} instructions, and"
+                f" {measure.value} were counted"
+                if counts
+                else f"no functions are stored for {measure.phase}"
+            )
+        _fold(counts, functions, folded)
+    return Profile(functions=functions, folded=folded, fault="; ".join(faults))
+
+
+def _stored(arm: ArmEvidence, measure: Measure) -> list[FunctionCount]:
+    """Function counts of the window that the measure's value comes from."""
+    trial = next(trial for trial in arm.used if trial.index == measure.trial)
+    stored = trial.result.functions if trial.result else ()
+    return [count for count in stored if count.phase == measure.phase]
+
+
+def _fold(
+    counts: Iterable[FunctionCount],
+    functions: dict[str, tuple[int, int]],
+    folded: dict[str, set[str]],
+) -> None:
+    """Add counts up under their base names.
+
+    A piece that the compiler split off (.part, .cold) is entered from its own function, so its
+    executions are not calls of that function.
+    """
+    for count in counts:
+        name = base_name(count.function)
+        insns, calls = functions.get(name, (0, 0))
+        own_calls = 0 if _PIECE.search(count.function[len(name) :]) else count.calls
+        functions[name] = (insns + count.insns, calls + own_calls)
+        if name != count.function:
+            folded.setdefault(name, set()).add(count.function)
+
+
+def base_name(function: str) -> str:
+    """A function's name in the source: without the suffixes of clones that the compiler made."""
+    return _SUFFIX.sub("", function)
+
+
+def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
+    """(workload, scenario) named "scenario" or "workload:scenario"; None: the only one."""
+    known = scenarios(record)
+    wanted = [pair for pair in known if text in (None, pair[1], ":".join(pair))]
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(":".join(pair) for pair in known)
+    if not known:
+        raise SpecError("the run has no trials", place=f"run {record.run_id}")
+    cause = f"the run has {len(known)} scenarios" if text is None else f"no one scenario {text}"
+    raise SpecError(
+        printable(cause),
+        place=f"run {record.run_id}",
+        action=f"name one with --scenario: {printable(names)}",
+    )
+
+
+def find_arm(arms: Sequence[ArmEvidence], text: str) -> ArmEvidence:
+    """The arm that text names; raises SpecError, listing the arms, unless it is exactly one."""
+    for matches in (_is_named, _begins):
+        found = [arm for arm in arms if matches(arm, text)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    cause = f"{text} matches several kernels" if found else f"no kernel of this run matches {text}"
+    labels = ", ".join(arm.arm.label for arm in (found or arms))
+    raise SpecError(printable(cause), action=f"name one of: {printable(labels)}")
+
+
+def _names(arm: ArmEvidence) -> tuple[str, ...]:
+    kernel = arm.arm.kernel
+    return (arm.arm.label, kernel.reference, kernel.release, kernel.version)
+
+
+def _is_named(arm: ArmEvidence, text: str) -> bool:
+    return bool(text) and text in _names(arm)
+
+
+def _begins(arm: ArmEvidence, text: str) -> bool:
+    """True for a beginning that does not cut a number: 6.1 begins 6.1.9, and not 6.12."""
+    return bool(text) and any(
+        name.startswith(text) and not (text[-1].isdigit() and name[len(text)].isdigit())
+        for name in _names(arm)
+        if len(name) > len(text)
+    )
+
+
+def _find_phase(arms: tuple[ArmEvidence, ArmEvidence], text: str | None) -> str:
+    if text is None or text == TOTAL:
+        return TOTAL
+    known = dict.fromkeys(measure.phase for arm in arms for measure in arm.phases)
+    if text not in known:
+        names = ", ".join(known) or "none was measured"
+        raise SpecError(
+            printable(f"unknown phase {text}"),
+            action=f"the phases of this scenario: {printable(names)}",
+        )
+    return text

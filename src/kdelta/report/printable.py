@@ -1,0 +1,16 @@
+"""Text from kernels, guests and studies, made safe for a terminal and bounded."""
+
+from __future__ import annotations
+
+LONGEST = 2000
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """`text` on one line: white space becomes a blank, and what a terminal could act on a "?".
+
+    That is every control, format (direction override), surrogate and private character.  Text
+    longer than `longest` characters ends in "...".
+    """
+    if len(text) > longest:
+        text = text[: max(longest - 3, 0)] + "..."
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)

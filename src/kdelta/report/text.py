@@ -1,0 +1,488 @@
+"""Findings as text for a terminal, a mail or a file: at most 100 columns, colour kept apart."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.report.evidence import ITERATION, TOTAL, Measure, State
+from kdelta.report.explanation import Explanation, FunctionDelta, Rest, Status
+from kdelta.report.findings import Failure, Ladder, Machine, Report, Rung, Step
+from kdelta.report.printable import printable
+from kdelta.stats.exact import Kind
+from kdelta.stats.verdict import Comparison, Verdict
+
+WIDTH = 100
+ABSENT = "-"
+PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
+_NAME_WIDTH = 40
+_GAP = "  "
+
+
+class Tone(StrEnum):
+    """How a line or a cell looks where colour is allowed; the value is its SGR code."""
+
+    PLAIN = ""
+    BOLD = "1"
+    FAINT = "2"
+    BAD = "31"
+    GOOD = "32"
+    WARN = "33"
+
+
+_VERDICT_TONES = {
+    Verdict.REGRESSION: Tone.BAD,
+    Verdict.IMPROVEMENT: Tone.GOOD,
+    Verdict.SAME: Tone.PLAIN,
+    Verdict.UNDECIDED: Tone.WARN,
+    Verdict.INVALID: Tone.WARN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a line in one tone; its text is printable, whatever it was made from."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
+
+
+Line = tuple[Span, ...]
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """The lines without colour, trailing blanks removed, each ended by a newline."""
+    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)
+
+
+def coloured(lines: Iterable[Line]) -> str:
+    """The lines with SGR colours."""
+    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in lines)
+
+
+def _paint(span: Span) -> str:
+    return f"\x1b[{span.tone}m{span.text}\x1b[0m" if span.tone else span.text
+
+
+def show(report: Report) -> list[Line]:
+    """What `kdelta show` prints."""
+    lines = list(_paragraph(report.title, Tone.BOLD))
+    facts = (
+        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
+        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+    )
+    lines += _paragraph(facts)
+    if report.done < report.planned:
+        state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
+        lines += _paragraph(state + report.run_id, Tone.WARN)
+    for ladder in report.ladders:
+        lines += [(), *_ladder(report, ladder)]
+    return lines
+
+
+def _ladder(report: Report, ladder: Ladder) -> Iterator[Line]:
+    yield from _paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
+    yield from _machines(ladder.machines)
+    if ladder.operation is None:
+        yield from _paragraph("nothing measured yet" if not ladder.done else "nothing measured")
+    else:
+        yield from _paragraph(
+            f"instructions retired by the guest, user + kernel, {_unit(ladder)};"
+            " path length, never a time"
+        )
+    yield ()
+    yield from _ladder_tables(ladder)
+    yield from _legend(ladder)
+    yield from _problems(ladder)
+    if ladder.operation is not None:
+        yield ()
+        yield from _steps(report, ladder)
+    yield ()
+    yield from _kernels(ladder)
+
+
+def _unit(ladder: Ladder) -> str:
+    if ladder.operation != ITERATION:
+        return f"per {ladder.operation}"
+    phases = next(rung.phases for rung in ladder.rungs if rung.phases)
+    units = ", ".join(f"{measure.phase} per {measure.operation}" for measure in phases)
+    return f"total per iteration, {units}"
+
+
+def _machines(machines: Sequence[Machine]) -> Iterator[Line]:
+    for machine in machines:
+        env = machine.environment
+        text = (
+            f"QEMU {env.qemu_version}, {env.accelerator}, {env.machine}, cpu {env.cpu_model},"
+            f" {env.cpus} CPU{'s' * (env.cpus != 1)}, {env.memory_mib} MiB"
+        )
+        alone = len(machines) == 1
+        yield from _paragraph(
+            text if alone else f"{text}: {', '.join(machine.arms)}",
+            Tone.PLAIN if alone else Tone.WARN,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    cells: tuple[Span, ...]
+    right: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(len(self.head), *(len(cell.text) for cell in self.cells), 0)
+
+
+def _table(columns: Sequence[_Column]) -> Iterator[Line]:
+    yield _row(columns, [Span(column.head, Tone.FAINT) for column in columns])
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        yield _row(columns, cells)
+
+
+def _row(columns: Sequence[_Column], cells: Sequence[Span]) -> Line:
+    spans = []
+    for column, cell in zip(columns, cells, strict=True):
+        blanks = " " * (column.width - len(cell.text))
+        text = blanks + cell.text if column.right else cell.text + blanks
+        spans += [Span(text, cell.tone), Span(_GAP)]
+    return tuple(spans[:-1])
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _ladder_tables(ladder: Ladder) -> Iterator[Line]:
+    """One table, or two when the phases do not fit beside the rest."""
+    names = _Column("kernel", tuple(Span(_short(rung.arm, 24), Tone.BOLD) for rung in ladder.rungs))
+    total = _Column("total", tuple(_value(rung.total) for rung in ladder.rungs), right=True)
+    phases = [_phase_column(ladder, phase) for phase in ladder.phases]
+    rest = _rest_columns(ladder)
+    if len(phases) == 1:
+        phases = []  # it is the total
+    whole = [names, total, *phases, *rest]
+    if _width(whole) <= WIDTH:
+        yield from _table(whole)
+        return
+    yield from _table([names, total, *rest])
+    while phases:
+        fitting = [names]
+        while phases and (len(fitting) == 1 or _width([*fitting, phases[0]]) <= WIDTH):
+            fitting.append(phases.pop(0))
+        yield ()
+        yield from _table(fitting)
+
+
+def _phase_column(ladder: Ladder, phase: str) -> _Column:
+    measures = (
+        next((measure for measure in rung.phases if measure.phase == phase), None)
+        for rung in ladder.rungs
+    )
+    return _Column(_short(phase, 16), tuple(_value(m) for m in measures), right=True)
+
+
+def _rest_columns(ladder: Ladder) -> list[_Column]:
+    rungs = ladder.rungs
+    ratios = [rung.ratio(TOTAL) for rung in rungs]
+    return [
+        _Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True),
+        _Column("x prev", tuple(Span(_ratio(ratio.previous)) for ratio in ratios), right=True),
+        _Column("state", tuple(_state(rung.state) for rung in rungs)),
+        _Column("n", tuple(_trials(rung) for rung in rungs)),
+        _Column("verdict", tuple(_verdict(rung.comparison) for rung in rungs)),
+    ]
+
+
+def _state(state: State) -> Span:
+    tones = {State.FAILED: Tone.BAD, State.UNKNOWN: Tone.WARN}
+    return Span(ABSENT if state is State.ABSENT else state, tones.get(state, Tone.PLAIN))
+
+
+def _trials(rung: Rung) -> Span:
+    tone = Tone.PLAIN if rung.ok == rung.planned else Tone.WARN
+    return Span(f"{rung.ok}/{rung.planned}", tone)
+
+
+def _verdict(comparison: Comparison | None) -> Span:
+    if comparison is None:
+        return Span(ABSENT)
+    return Span(comparison.verdict, _VERDICT_TONES[comparison.verdict])
+
+
+def _value(measure: Measure | None) -> Span:
+    if measure is None:
+        return Span(ABSENT)
+    mark = "~" if measure.kind is Kind.MEDIAN else ""
+    return Span(mark + number(measure.per_operation))
+
+
+def number(value: float) -> str:
+    """Instructions per operation: two decimals below 100, one below 100000, else none."""
+    decimals = _decimals(value)
+    return f"{value:,.0f}" if decimals == 0 else f"{value:.{decimals}f}"
+
+
+def _decimals(value: float) -> int:
+    return 2 if abs(value) < 99.995 else 1 if abs(value) < 99999.95 else 0
+
+
+def _ratio(ratio: float | None) -> str:
+    if ratio is None:
+        return ABSENT
+    return f"x{ratio:.3f}" if ratio < 10 else f"x{ratio:.4g}"
+
+
+def _legend(ladder: Ladder) -> Iterator[Line]:
+    first = next((rung.first for rung in ladder.rungs if rung.first), None)
+    if first is None:
+        return
+    text = (
+        f"x first, x prev: new/old against {first} and against the row above;"
+        f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from the row above,"
+        " grade exact-path"
+    )
+    if any(measure.kind is Kind.MEDIAN for rung in ladder.rungs for measure in rung.phases):
+        text += "; ~: median, no exact count"
+    yield from _paragraph(text, Tone.FAINT)
+
+
+def _problems(ladder: Ladder) -> Iterator[Line]:
+    blocks = [
+        *(_paragraph(text, Tone.BAD) for text in _failures(ladder.failures)),
+        *(
+            _paragraph(
+                f"{rung.arm}: {rung.comparison.verdict}: {reason.removeprefix(f'{rung.arm}: ')}",
+                Tone.WARN,
+            )
+            for rung in ladder.rungs
+            if rung.comparison and rung.comparison.verdict in (Verdict.INVALID, Verdict.UNDECIDED)
+            for reason in rung.comparison.reasons
+        ),
+        *(_paragraph(f"warning: {warning}", Tone.WARN) for warning in ladder.warnings),
+    ]
+    if blocks:
+        yield ()
+    for block in blocks:
+        yield from block
+
+
+def _failures(failures: Sequence[Failure]) -> Iterator[str]:
+    """One sentence for each way that an arm failed; it names the trials that failed so."""
+    alike: dict[tuple[str, str, str], list[Failure]] = {}
+    for failure in failures:
+        alike.setdefault((failure.arm, failure.outcome, failure.reason), []).append(failure)
+    for (arm, outcome, reason), group in alike.items():
+        trials = ", ".join(str(failure.trial) for failure in group)
+        many = len(group) > 1
+        console = next((f"trial {f.trial}: {f.console}" for f in group if f.console), "")
+        yield (
+            f"failed: trial{'s' * many} {trials} ({arm}): {outcome}:"
+            f" {reason or 'no reason was recorded'}"
+            + (f"; console of {console}" if console else "")
+        )
+
+
+def _steps(report: Report, ladder: Ladder) -> Iterator[Line]:
+    if not ladder.steps:
+        yield from _paragraph(_no_step(report, ladder), Tone.BOLD)
+    else:
+        largest, *others = ladder.steps
+        name = f"The step is between {largest.old} and {largest.new}: "
+        yield from _paragraph(name + _change(largest) + ".", Tone.BOLD)
+        if others:
+            yield from _paragraph(f"Other steps above {report.step_percent:g} %:")
+        for step in others:
+            yield from _paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
+        scenario = f" --scenario {ladder.scenario}" if len(report.ladders) > 1 else ""
+        yield from _paragraph(
+            f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
+        )
+    yield from _paragraph(PATH_LENGTH)
+
+
+def _no_step(report: Report, ladder: Ladder) -> str:
+    found = [rung.comparison.verdict for rung in ladder.rungs if rung.comparison]
+    same = found.count(Verdict.SAME)
+    if not found:
+        return "No step can be named: there is no pair of kernels to compare."
+    if same == len(found):
+        return (
+            f"No step: no kernel differs from the one above by more than {report.step_percent:g} %."
+        )
+    open_pairs = ", ".join(
+        f"{found.count(verdict)} {verdict}"
+        for verdict in (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
+        if verdict in found
+    )
+    return (
+        f"No step above {report.step_percent:g} % was found, and not every pair is decided:"
+        f" {open_pairs}."
+    )
+
+
+def _change(step: Step) -> str:
+    values = f"{number(step.old_value)} -> {number(step.new_value)}"
+    ratio = f", {_ratio(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
+    claim = f"({step.comparison.verdict}, {step.comparison.grade})"
+    return f"{values} instructions per {step.operation}{ratio} {claim}"
+
+
+def _kernels(ladder: Ladder) -> Iterator[Line]:
+    columns = [
+        _Column("kernel", tuple(Span(_short(rung.arm, 24)) for rung in ladder.rungs)),
+        _Column("release", tuple(Span(_short(r.release, 40) or ABSENT) for r in ladder.rungs)),
+        _Column("package", tuple(Span(_short(r.version, 30) or ABSENT) for r in ladder.rungs)),
+    ]
+    yield from _table(columns)
+
+
+def explain(explanation: Explanation) -> list[Line]:
+    """What `kdelta explain` prints."""
+    lines = list(_paragraph(_heading(explanation), Tone.BOLD))
+    per = f"per {explanation.operation}" if explanation.operation else "per operation"
+    lines += _paragraph(
+        f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
+    )
+    comparison = explanation.comparison
+    claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
+    lines += [(), *_paragraph(claim, _VERDICT_TONES[comparison.verdict])]
+    if explanation.refused:
+        return [*lines, *_refusal(comparison.verdict)]
+    if comparison.verdict is Verdict.INVALID:
+        lines += _paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
+    lines += [*_paragraph(sentence(explanation)), (), *_functions(explanation), ()]
+    for name, clones in explanation.folded:
+        lines += _paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
+    return [*lines, *_paragraph(PATH_LENGTH)]
+
+
+def _refusal(verdict: Verdict) -> Iterator[Line]:
+    if verdict is Verdict.INVALID:
+        yield from _paragraph("No function is ranked; --force ranks them, marked INVALID.")
+    else:
+        yield from _paragraph("There is nothing to rank.")
+
+
+def _heading(explanation: Explanation) -> str:
+    phase = "all phases" if explanation.phase == TOTAL else f"phase {explanation.phase}"
+    return (
+        f"{explanation.workload}:{explanation.scenario}, {phase}:"
+        f" {explanation.old} -> {explanation.new} (run {explanation.run_id})"
+    )
+
+
+def sentence(explanation: Explanation) -> str:
+    """The difference in one sentence of words, functions with their change per operation."""
+    if explanation.delta is None or explanation.old_value is None or explanation.new_value is None:
+        return "Nothing can be said of the functions."
+    scale = explanation.operations
+    change = (
+        f"{number(explanation.old_value / scale)} -> {number(explanation.new_value / scale)}"
+        f" instructions per {explanation.operation} ({_signed(explanation.delta, explanation)})"
+    )
+    if not explanation.delta:
+        return f"{change}: the totals are equal."
+    parts = [
+        f"{', '.join(_named(row, explanation) for row in rows)} {direction}"
+        for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down"))
+        if rows
+    ]
+    return f"{change}: {'; '.join(parts) or 'no function stands out'}."
+
+
+def _named(row: FunctionDelta, explanation: Explanation) -> str:
+    of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
+    share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
+    return f"{_short(row.function, _NAME_WIDTH)} ({_signed(row.delta, explanation)}{share})"
+
+
+def _signed(delta: int, explanation: Explanation) -> str:
+    return _fixed(delta, explanation, sign="+") if delta else "0"
+
+
+def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
+    """A count per operation, in the same decimals throughout one explanation."""
+    per_operation = max(explanation.old_value or 0, explanation.new_value or 0)
+    decimals = _decimals(per_operation / explanation.operations)
+    return f"{count / explanation.operations:{sign},.{decimals}f}"
+
+
+def _functions(explanation: Explanation) -> Iterator[Line]:
+    """The ranking, then a row for the functions not listed, then the sum."""
+    rows: list[FunctionDelta | Rest] = list(explanation.functions)
+    rest = explanation.rest
+    if rest and rest.count:
+        rows.append(rest)
+    total = explanation.delta or 0
+    rows.append(
+        Rest(
+            count=0,
+            old=explanation.old_value or 0,
+            new=explanation.new_value or 0,
+            delta=sum(row.delta for row in rows),
+            share=100 * sum(row.delta for row in rows) / total if total else None,
+        )
+    )
+    table = [_function_cells(row, explanation) for row in rows]
+    heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
+    columns = [
+        _Column(head, tuple(cells), right=0 < at < len(heads) - 1)
+        for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
+    ]
+    yield from _table(columns)
+
+
+def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tuple[Span, ...]:
+    if isinstance(row, Rest):
+        name = f"other {row.count} functions" if row.count else "sum"
+        tone, calls, status = Tone.BOLD, (ABSENT, ABSENT), ""
+    else:
+        name, status = _short(row.function, _NAME_WIDTH), row.status
+        tone = Tone.WARN if row.status is not Status.BOTH else Tone.PLAIN
+        calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
+    cells = (
+        name,
+        ABSENT if row.old is None else _fixed(row.old, explanation),
+        ABSENT if row.new is None else _fixed(row.new, explanation),
+        _signed(row.delta, explanation),
+        ABSENT if row.share is None else f"{row.share:.1f}",
+        *calls,
+        status,
+    )
+    return tuple(Span(cell, tone) for cell in cells)
+
+
+def _calls(calls: int | None, explanation: Explanation) -> str:
+    if calls is None:
+        return ABSENT
+    per_operation = calls / explanation.operations
+    if 0 < per_operation < 0.0005:
+        return "<0.001"
+    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:,.0f}"
+
+
+def _short(text: str, width: int) -> str:
+    """Long names are cut in the middle: they differ at either end."""
+    if len(text) <= width:
+        return text
+    tail = (width - 2) // 2
+    return f"{text[: width - 2 - tail]}..{text[-tail:]}"
+
+
+def _paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
+    """Text wrapped to the page, following lines indented, over-long words cut."""
+    wrapped = textwrap.wrap(
+        printable(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+    )
+    for line in wrapped:
+        yield (Span(line, tone),)

@@ -1,0 +1,157 @@
+"""The rows that flow: what one trial yields and what a whole run holds.
+
+Counts are of guest instructions retired by the vCPU that executed the marks (QEMU TCG).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How a trial ended.  Only OK carries data; the others carry a reason."""
+
+    OK = "ok"
+    INVALID = "invalid"  # ran, but its state contract or read-back did not hold
+    SKIP = "skip"  # not supported on this kernel or machine (exit 77)
+    BOOT_ERROR = "boot-error"
+    GUEST_ERROR = "guest-error"
+    INFRA_ERROR = "infra-error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelIdentity:
+    """Which kernel an arm is.  Empty string: not known (never guessed)."""
+
+    reference: str  # what the user wrote: "6.17"
+    release: str  # uname -r: "6.17.13+deb13-cloud-amd64"
+    version: str  # package version: "6.17.13-1~bpo13+1"
+    arch: str  # Debian's name: "amd64"
+    flavour: str  # "cloud"
+    image_sha256: str
+    build_id: str = ""  # GNU build id, read back from the booted guest
+    compiler: str = ""  # from /proc/version of the booted guest
+    config_sha256: str = ""  # of the config shipped with the image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Everything beside the kernel that decides an exact count.
+
+    Results whose environments differ (`differences`) must not be compared.
+    """
+
+    accelerator: str  # "tcg"
+    qemu_version: str  # "7.2.22"
+    plugin_sha256: str  # of the plugin's source
+    machine: str  # "q35"
+    cpu_model: str  # "max"
+    cpus: int
+    memory_mib: int
+    cmdline: str
+    mitigations: str  # digest line of /sys/devices/system/cpu/vulnerabilities, as the guest saw it
+
+    def differences(self, other: Environment) -> tuple[str, ...]:
+        """Names of the identity fields in which two environments differ.
+
+        Mitigations are the kernel's answer to the machine, so kernels of different age
+        legitimately report other texts; they are recorded, and not part of the comparison.
+        """
+        names = ("accelerator", "qemu_version", "plugin_sha256", "machine", "cpu_model", "cpus", "memory_mib", "cmdline")
+        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseCounts:
+    """Windows of one phase in one trial: totals per window, in execution order."""
+
+    phase: str
+    operations: int  # operations (pages, calls) in one window
+    operation: str  # "page"
+    user: tuple[int, ...]  # instructions in user space, one per window
+    kernel: tuple[int, ...]  # instructions in the kernel, one per window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCount:
+    """One function in the modal window of one phase: exact integers."""
+
+    phase: str
+    function: str  # "[user]" for all user-space code
+    insns: int
+    calls: int  # executions of its first instruction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateField:
+    """One audited fact about the pages, read in the guest outside the window.
+
+    value and want are decimal or words as the guest printed them; value "unknown" means that it
+    could not be read, which fails the contract.
+    """
+
+    when: str  # "before" | "after"
+    name: str
+    value: str
+    want: str
+
+    @property
+    def holds(self) -> bool:
+        """True when the fact is known and as the contract wants it."""
+        return self.value != "unknown" and self.value == self.want
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """All that one trial produced.  Lists are empty unless outcome is OK or INVALID."""
+
+    outcome: Outcome
+    reason: str = ""  # one sentence, empty for OK
+    kernel: KernelIdentity | None = None  # with what was read back from the guest
+    environment: Environment | None = None
+    phases: tuple[PhaseCounts, ...] = ()
+    functions: tuple[FunctionCount, ...] = ()
+    state: tuple[StateField, ...] = ()
+    fresh_boot: bool = False
+    wall_s: float = 0.0
+    artifacts: dict[str, str] = field(default_factory=dict)  # name -> path relative to the run folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """One planned trial and, once it ended, its result."""
+
+    index: int
+    round: int
+    arm: int
+    workload: str
+    scenario: str
+    attempts: int = 0  # times it was started; above 1, the round's order was broken by a retry
+    result: TrialResult | None = None  # None: not run yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRecord:
+    """One arm of a run, in the study's order."""
+
+    index: int
+    label: str  # shown in tables: "6.17.13"
+    kernel: KernelIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A whole run as stored: all that the analysis may look at."""
+
+    run_id: str
+    name: str  # the study's name
+    title: str
+    seed: int
+    rounds: int
+    created: str  # ISO 8601, UTC
+    kdelta_version: str
+    study_toml: str
+    study_digest: str = ""  # study.spec.digest of it, by which an unfinished run is found again
+    arms: tuple[ArmRecord, ...]
+    trials: tuple[TrialRecord, ...]

@@ -1,0 +1,70 @@
+"""Where an exact count lies: the one window that stands for many, and how well it repeats.
+
+Counts of a single-threaded path repeat to the instruction, and a timer tick shows as a rare larger
+window.  So nothing here averages: every value reported is a value that was observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+MODE_SHARE = 0.25
+
+
+class Kind(StrEnum):
+    """How a representative value was chosen."""
+
+    MODE = "mode"  # the most frequent value
+    MEDIAN = "median"  # no value is frequent enough: the lower median, still an observed value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """The value that stands for a list of counts, all in the unit of those counts.
+
+    share: part (0..1] of the n counts that equal value.
+    index: position of the first count that equals value, so that whatever else was recorded for
+    that one window (its functions) sums exactly to value.
+    deviation: half of the counts lie within this distance of value (0 when half of them equal it).
+    """
+
+    value: int
+    kind: Kind
+    share: float
+    n: int
+    minimum: int
+    maximum: int
+    index: int
+    deviation: int
+
+
+def representative(windows: Sequence[int]) -> Location:
+    """Choose the count that stands for all windows of one phase.
+
+    The mode (ties: the smallest) when it repeats and at least MODE_SHARE of the windows have it,
+    else the lower median.  One window stands for itself.  Raises ValueError for no windows.
+    """
+    if not windows:
+        raise ValueError("no windows")
+    n = len(windows)
+    seen = Counter(windows)
+    mode, times = min(seen.items(), key=lambda item: (-item[1], item[0]))
+    is_mode = n == 1 or (times > 1 and times >= MODE_SHARE * n)
+    value = mode if is_mode else _lower_median(windows)
+    return Location(
+        value=value,
+        kind=Kind.MODE if is_mode else Kind.MEDIAN,
+        share=seen[value] / n,
+        n=n,
+        minimum=min(windows),
+        maximum=max(windows),
+        index=list(windows).index(value),
+        deviation=_lower_median([abs(window - value) for window in windows]),
+    )
+
+
+def _lower_median(values: Sequence[int]) -> int:
+    return sorted(values)[(len(values) - 1) // 2]

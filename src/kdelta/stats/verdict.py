@@ -1,0 +1,127 @@
+"""Two arms, one metric, one decision: a verdict with its reasons (rules: docs/method.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.metric import Better, Grade, Metric
+
+STEP_PERCENT = 1.0
+_NOISE_DIVISOR = 3  # the noise may be at most a third of what is to be decided
+
+
+class Verdict(StrEnum):
+    """The decision.  UNDECIDED and INVALID are answers, not failures."""
+
+    REGRESSION = "REGRESSION"
+    IMPROVEMENT = "IMPROVEMENT"
+    SAME = "SAME"
+    UNDECIDED = "UNDECIDED"
+    INVALID = "INVALID"
+
+    @property
+    def is_step(self) -> bool:
+        """True when the two arms were found to differ."""
+        return self in (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one arm says of one metric: value instructions for `operations` operations.
+
+    noise: bound of how far the value may be off, in the unit of value (windows and trials).
+    """
+
+    value: int
+    operations: int
+    operation: str
+    noise: int
+
+    @property
+    def per_operation(self) -> float:
+        """Instructions per operation."""
+        return self.value / self.operations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict on old -> new; ratio is new/old.
+
+    ratio, difference and noise (per operation) are None when nothing may be computed.
+    """
+
+    verdict: Verdict
+    grade: Grade
+    reasons: tuple[str, ...]
+    ratio: float | None = None
+    difference: float | None = None
+    noise: float | None = None
+
+
+def compare(
+    old: Reading | None,
+    new: Reading | None,
+    *,
+    metric: Metric,
+    step_percent: float = STEP_PERCENT,
+    obstacles: Sequence[str] = (),
+    grade: Grade = Grade.EXACT_PATH,
+) -> Comparison:
+    """Decide between two arms.  None: the arm has no trial that ended ok.
+
+    obstacles: sentences that say why the two must not be compared; any makes the result INVALID.
+    A change of up to step_percent of old is SAME.
+    """
+    reasons = [*obstacles, *_operation_obstacles(old, new)]
+    if reasons:
+        return Comparison(verdict=Verdict.INVALID, grade=grade, reasons=tuple(reasons))
+    if old is None or new is None:
+        side = "either" if old is new else "the old" if old is None else "the new"
+        reason = f"no trial of {side} kernel ended ok"
+        return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
+    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
+    return Comparison(
+        verdict=verdict,
+        grade=grade,
+        reasons=(reason,),
+        ratio=new.value / old.value if old.value else None,
+        difference=(new.value - old.value) / old.operations,
+        noise=(old.noise + new.noise) / old.operations,
+    )
+
+
+def _operation_obstacles(old: Reading | None, new: Reading | None) -> list[str]:
+    if old is None or new is None:
+        return []
+    was, now = (f"{side.operations} {side.operation}" for side in (old, new))
+    return [f"operations per window differ: {was} against {now}"] if was != now else []
+
+
+def _decide(
+    old: Reading, new: Reading, *, metric: Metric, step_percent: float
+) -> tuple[Verdict, str]:
+    size = abs(new.value - old.value)
+    threshold = old.value * step_percent / 100
+    noise = old.noise + new.noise
+    allowed = max(size, threshold) / _NOISE_DIVISOR
+    if noise > allowed:
+        return Verdict.UNDECIDED, (
+            f"windows and trials scatter by {noise} {metric.unit.partition('/')[0]}, and the"
+            f" difference is {size}: to decide, they must agree within {int(allowed)}"
+            " (more rounds, or a scenario with more operations)"
+        )
+    if noise and abs(size - threshold) < noise:
+        return Verdict.UNDECIDED, (
+            f"the difference of {size} is nearer to the threshold of {step_percent:g} %"
+            f" ({threshold:.0f}) than the scatter of {noise}: choose another --step-percent,"
+            " or measure more rounds"
+        )
+    percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
+    if size <= threshold:
+        return Verdict.SAME, f"differs by {percent}, threshold {step_percent:g} %"
+    worse = (new.value > old.value) == (metric.better is Better.LOWER)
+    direction = "up" if new.value > old.value else "down"
+    verdict = Verdict.REGRESSION if worse else Verdict.IMPROVEMENT
+    return verdict, f"{direction} by {percent}, threshold {step_percent:g} %"

@@ -1,0 +1,494 @@
+"""A run's store: the journal of its trials and all their rows, in SQLite.
+
+A trial's result is renamed into place as a file before the transaction that stores it, so the
+store can always be rebuilt from the files, and a process killed in between loses nothing.  The
+rollback journal (not WAL) is used because one file then is the whole store, and a run on
+read-only media can still be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from filelock import FileLock, Timeout
+
+from kdelta import runfolder, sample
+from kdelta.errors import StoreError
+from kdelta.runfolder import RUN_FILE, STORE_FILE, STUDY_FILE
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+_BUSY_S = 30.0
+_BIG = re.compile(r"-?[0-9]{1,4000}")
+_T = TypeVar("_T")
+
+
+class Status(StrEnum):
+    """Where a trial stands; RUNNING is also what a killed process leaves behind."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class _Count(sa.types.UserDefinedType[int]):
+    """A whole number of any size: SQLite's own up to 64 bits, decimal text beyond.
+
+    The column has no declared type, because INTEGER affinity would round such text to a float.
+    """
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return ""
+
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[Any], int | str]:  # noqa: ARG002
+        return lambda value: value if -(2**63) <= value < 2**63 else str(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+        return lambda value: (
+            int(value) if isinstance(value, str) and _BIG.fullmatch(value) else value
+        )
+
+
+_METADATA = sa.MetaData()
+_JSON = sa.JSON(none_as_null=True)
+
+
+def _columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name in names]
+
+
+def _rows_of_trial(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table of rows that belong to a trial; position keeps their order."""
+    trial: sa.Column[int] = sa.Column("trial", sa.ForeignKey("trial.index"), primary_key=True)
+    position = sa.Column("position", sa.Integer, primary_key=True)
+    return sa.Table(name, _METADATA, trial, position, *columns)
+
+
+_META = sa.Table(
+    "meta", _METADATA, sa.Column("key", sa.Text, primary_key=True), *_columns(sa.Text, "value")
+)
+_RUN = sa.Table(
+    "run",
+    _METADATA,
+    *_columns(sa.Text, "run_id", "name", "title", "created", "kdelta_version"),
+    *_columns(sa.Text, "study_toml", "study_digest"),
+    *_columns(_Count, "seed", "rounds"),
+)
+_ARM = sa.Table(
+    "arm",
+    _METADATA,
+    sa.Column("index", sa.Integer, primary_key=True),
+    *_columns(sa.Text, "label"),
+    *_columns(_JSON, "kernel"),
+)
+_TRIAL = sa.Table(
+    "trial",
+    _METADATA,
+    sa.Column("index", sa.Integer, primary_key=True),
+    *_columns(sa.Integer, "round"),
+    sa.Column("arm", sa.ForeignKey("arm.index"), nullable=False),
+    *_columns(sa.Text, "workload", "scenario", "status"),
+    *_columns(sa.Integer, "attempts"),
+    # The result's own fields: NULL until the trial is done.
+    sa.Column("outcome", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("kernel", _JSON),
+    sa.Column("environment", _JSON),
+    sa.Column("fresh_boot", sa.Boolean),
+    sa.Column("wall_s", sa.Float),
+)
+_PHASE = _rows_of_trial(  # user and kernel: one count for each window
+    "phase",
+    *_columns(sa.Text, "phase", "operation"),
+    *_columns(_Count, "operations"),
+    *_columns(_JSON, "user", "kernel"),
+)
+_FUNCTION = _rows_of_trial(
+    "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
+)
+_STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
+_ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
+
+
+class Store:
+    """One run's folder.  Reading needs no lock; writing happens inside `executing()`.
+
+    Safe to use from several threads.  Every method raises StoreError when the folder or the store
+    cannot be read or written, with what to do about it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._engine = _engine(folder / STORE_FILE)
+        self._mutex = threading.Lock()
+        self._lock = FileLock(folder / "lock", thread_local=False)
+
+    @classmethod
+    def create(cls, folder: Path, run: sample.RunRecord) -> Store:
+        """Make `folder` the run `run`, whose trials are planned and have no results yet."""
+        with _guarded(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / RUN_FILE).exists():
+                raise StoreError("there is a run already", place=str(folder))
+            (folder / "trials").mkdir(exist_ok=True)
+            runfolder.write_file(folder / STUDY_FILE, run.study_toml.encode())
+            _build(folder / STORE_FILE, run)
+            runfolder.write_run(folder, run)
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> Store:
+        """The store of an existing run, checked to be whole and of a format known here."""
+        if not (folder / RUN_FILE).is_file():
+            raise StoreError(
+                f"not a run: it has no {RUN_FILE}", place=str(folder), action=runfolder.LIST_RUNS
+            )
+        if not (folder / STORE_FILE).is_file():
+            raise _corrupt(folder, "the file is missing")
+        store = cls(folder)
+        with store._reading() as connection:
+            _check(connection, folder)
+        return store
+
+    @contextmanager
+    def executing(self) -> Iterator[None]:
+        """Hold the run for this process.  Raises StoreError while another process holds it."""
+        with self._held():
+            self._adopt()
+            yield
+
+    def pending(self) -> list[sample.TrialRecord]:
+        """Trials that are not done, in plan order; some may have been begun by a killed process.
+
+        Call it before claiming: what this process itself is running is not told apart.
+        """
+        with self._reading() as connection:
+            return _load_trials(connection, done=False)
+
+    def claim(self, index: int) -> int:
+        """Mark a trial as running and return the number of this attempt, from 1.
+
+        Raises ValueError for a trial that is done or not of this run.
+        """
+        update = (
+            _TRIAL.update()
+            .where(_TRIAL.c.index == index, _TRIAL.c.status != Status.DONE)
+            .values(status=Status.RUNNING, attempts=_TRIAL.c.attempts + 1)
+            .returning(_TRIAL.c.attempts)
+        )
+        with self._writing() as connection:
+            attempts = connection.execute(update).scalar_one_or_none()
+        if attempts is None:
+            raise ValueError(f"trial {index} is done or not planned")
+        return int(attempts)
+
+    def finish(self, index: int, result: sample.TrialResult) -> None:
+        """Keep a claimed trial's result: file first, then all rows in one transaction.
+
+        Raises ValueError for a trial that is not running.
+        """
+        claimed = sa.select(_TRIAL.c.attempts).where(
+            _TRIAL.c.index == index, _TRIAL.c.status == Status.RUNNING
+        )
+        with self._writing() as connection:
+            attempts = connection.execute(claimed).scalar_one_or_none()
+            if attempts is None:
+                raise ValueError(f"trial {index} is not running")
+            runfolder.write_result(self.folder, index, attempts, result)
+            _insert_result(connection, index, result)
+
+    def set_arm_kernel(
+        self, index: int, kernel: sample.KernelIdentity, *, label: str | None = None
+    ) -> None:
+        """Say which kernel an arm turned out to be, and under which label tables show it.
+
+        Raises ValueError for an arm that the run does not have.
+        """
+        values = {"kernel": msgspec.to_builtins(kernel), "label": label or _ARM.c.label}
+        update = _ARM.update().where(_ARM.c.index == index).values(values)
+        with self._writing() as connection:
+            if connection.execute(update).rowcount != 1:
+                raise ValueError(f"the run has no arm {index}")
+            runfolder.write_run(self.folder, _load_run(connection))
+
+    def is_finished(self) -> bool:
+        """True when every trial is done, whatever its outcome."""
+        return not self.pending()
+
+    def record(self) -> sample.RunRecord:
+        """Everything the store holds, as one value."""
+        with self._reading() as connection:
+            run = _load_run(connection)
+            results = _load_results(connection)
+        trials = tuple(replace(one, result=results.get(one.index)) for one in run.trials)
+        return replace(run, trials=trials)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        owner = self.folder / "lock.pid"
+        with _guarded(self.folder):
+            try:
+                self._lock.acquire(blocking=False)
+            except Timeout:
+                number = owner.read_text(errors="replace").strip() if owner.is_file() else ""
+                holder = number if number.isdecimal() else "unknown"
+                raise StoreError(
+                    f"run {self.folder.name} is being executed by process {holder}",
+                    action="wait for it, or end that process first",
+                ) from None
+        try:
+            with _guarded(self.folder):
+                owner.write_text(f"{os.getpid()}\n")
+            yield
+        finally:
+            self._lock.release()
+
+    def _adopt(self) -> None:
+        """Take in results whose process was killed between the file and the transaction."""
+        for trial in self.pending():
+            result = runfolder.read_result(self.folder, trial).result
+            if result is not None:
+                log.info("trial %d: taking in the result of a killed process", trial.index)
+                with self._writing() as connection:
+                    _insert_result(connection, trial.index, result)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with _guarded(self.folder), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        if not self._lock.is_locked:
+            raise RuntimeError("the store is written to outside executing()")
+        with (
+            _guarded(self.folder),
+            self._mutex,
+            self._engine.connect() as connection,
+            connection.execution_options(begin="BEGIN IMMEDIATE").begin(),
+        ):
+            yield connection
+
+
+def rebuild(folder: Path) -> Store:
+    """Make the store anew from run.json and the trials' result files; the old one is kept aside.
+
+    A trial without a readable result file is planned again.  Raises StoreError, also while
+    another process executes the run.
+    """
+    run = runfolder.read_run(folder)
+    path = folder / STORE_FILE
+    store = Store(folder)
+    with store._held(), _guarded(folder):  # noqa: SLF001
+        trials = tuple(runfolder.read_result(folder, trial) for trial in run.trials)
+        # A hot journal left of the old store would be rolled back into the new one.
+        for old in (path.with_name(f"{STORE_FILE}-journal"), path):
+            if old.exists():
+                old.replace(folder / old.name.replace(STORE_FILE, f"{STORE_FILE}.corrupt"))
+        _build(path, replace(run, trials=trials))
+    return store
+
+
+def unfinished(root: Path, digest: str) -> Path | None:
+    """The newest run under `root` of the study with this digest that has trials to do, if any."""
+    for folder in runfolder.runs(root):
+        if runfolder.head(folder).study_digest == digest and not Store.open(folder).is_finished():
+            return folder
+    return None
+
+
+def _engine(path: Path) -> sa.Engine:
+    """An engine on an existing file, with transactions as SQLite has them."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_S, isolation_level=None
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=sa.NullPool,
+        json_serializer=lambda value: msgspec.json.encode(value).decode(),
+        json_deserializer=msgspec.json.decode,
+    )
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A writer that begins as a reader could find itself unable to go on.
+        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+    return engine
+
+
+def _build(path: Path, run: sample.RunRecord) -> None:
+    """Write a whole store aside, then rename it to `path`."""
+    aside = path.with_name(f"{path.name}.new")
+    journal = path.with_name(f"{path.name}.new-journal")
+    try:
+        journal.unlink(missing_ok=True)
+        aside.write_bytes(b"")
+        with _engine(aside).begin() as connection:
+            _METADATA.create_all(connection)
+            _insert_run(connection, run)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _insert_run(connection: sa.Connection, run: sample.RunRecord) -> None:
+    meta = {"format": str(FORMAT), "kdelta": run.kdelta_version}
+    connection.execute(_META.insert(), [{"key": key, "value": meta[key]} for key in meta])
+    connection.execute(_RUN.insert(), {one.name: getattr(run, one.name) for one in _RUN.c})
+    if run.arms:
+        connection.execute(_ARM.insert(), [msgspec.to_builtins(arm) for arm in run.arms])
+    for trial in run.trials:
+        names = ("index", "round", "arm", "workload", "scenario", "attempts")
+        values = {name: getattr(trial, name) for name in names}
+        connection.execute(_TRIAL.insert(), {**values, "status": Status.PLANNED})
+        if trial.result is not None:
+            _insert_result(connection, trial.index, trial.result)
+
+
+def _insert_result(connection: sa.Connection, index: int, result: sample.TrialResult) -> None:
+    """Make a trial done, with all its rows, within the caller's transaction."""
+    value = msgspec.to_builtins(result)
+    value["artifacts"] = [
+        {"name": name, "path": value["artifacts"][name]} for name in value["artifacts"]
+    ]
+    lists = {"phases": _PHASE, "functions": _FUNCTION, "state": _STATE, "artifacts": _ARTIFACT}
+    for key, table in lists.items():
+        rows = [{"trial": index, "position": at, **row} for at, row in enumerate(value.pop(key))]
+        if rows:
+            connection.execute(table.insert(), rows)
+    update = _TRIAL.update().where(_TRIAL.c.index == index)
+    connection.execute(update.values(status=Status.DONE, **value))
+
+
+def _load_run(connection: sa.Connection) -> sample.RunRecord:
+    """The run with its arms and trials, and no results."""
+    run = _named(_RUN.c, connection.execute(sa.select(_RUN)).one())
+    arms = connection.execute(sa.select(_ARM).order_by(_ARM.c.index))
+    run["arms"] = [_named(_ARM.c, arm) for arm in arms]
+    record = msgspec.convert({**run, "trials": ()}, sample.RunRecord)
+    return replace(record, trials=tuple(_load_trials(connection)))
+
+
+def _load_trials(connection: sa.Connection, *, done: bool = True) -> list[sample.TrialRecord]:
+    """The trials in plan order, without results; not done: only those not done."""
+    names = [field.name for field in fields(sample.TrialRecord) if field.name != "result"]
+    columns = [_TRIAL.c[name] for name in names]
+    query = sa.select(*columns).order_by(_TRIAL.c.index)
+    if not done:
+        query = query.where(_TRIAL.c.status != Status.DONE)
+    rows = connection.execute(query)
+    return [msgspec.convert(_named(columns, row), sample.TrialRecord) for row in rows]
+
+
+def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
+    """The results of the trials that are done, by trial index."""
+    phases = _load_rows(connection, _PHASE, sample.PhaseCounts)
+    functions = _load_rows(connection, _FUNCTION, sample.FunctionCount)
+    state = _load_rows(connection, _STATE, sample.StateField)
+    artifacts = _load_rows(connection, _ARTIFACT, dict[str, str])
+    names = ("outcome", "reason", "kernel", "environment", "fresh_boot", "wall_s")
+    columns = [_TRIAL.c[name] for name in names]
+    query = sa.select(_TRIAL.c.index, *columns)
+    results = {}
+    for index, *values in connection.execute(query.where(_TRIAL.c.status == Status.DONE)):
+        result = msgspec.convert(_named(columns, values), sample.TrialResult)
+        results[index] = replace(
+            result,
+            phases=tuple(phases[index]),
+            functions=tuple(functions[index]),
+            state=tuple(state[index]),
+            artifacts={row["name"]: row["path"] for row in artifacts[index]},
+        )
+    return results
+
+
+def _load_rows(
+    connection: sa.Connection, table: sa.Table, kind: type[_T]
+) -> Mapping[int, list[_T]]:
+    """The rows of a table as `kind`, by trial index, in their order."""
+    columns = [one for one in table.c if one.name not in ("trial", "position")]
+    query = sa.select(table.c.trial, *columns).order_by(table.c.trial, table.c.position)
+    found: defaultdict[int, list[_T]] = defaultdict(list)
+    for trial, *values in connection.execute(query):
+        found[trial].append(msgspec.convert(_named(columns, values), kind))
+    return found
+
+
+def _named(columns: Iterable[sa.Column[Any]], row: Iterable[Any]) -> dict[str, Any]:
+    """A row's values by column; msgspec takes no subclass of str for a key, as SQLAlchemy has."""
+    return dict(zip([str(one.name) for one in columns], row, strict=True))
+
+
+def _check(connection: sa.Connection, folder: Path) -> None:
+    """Raise StoreError unless the store is whole and of this kdelta's format."""
+    rows = {row.key: row.value for row in connection.execute(sa.select(_META))}
+    written = rows.get("format", "")
+    if not (written.isascii() and written.isdecimal()):
+        raise _corrupt(folder, "it does not say its format")
+    if int(written) > FORMAT:
+        raise StoreError(
+            f"the store has format {written}, this kdelta knows up to {FORMAT}",
+            place=str(folder / STORE_FILE),
+            action=f"use kdelta {rows.get('kdelta', '')} or newer, which wrote it",
+        )
+    if (said := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()) != "ok":
+        raise _corrupt(folder, said)
+    for table in _METADATA.sorted_tables:
+        connection.execute(sa.select(table).limit(1)).all()
+
+
+@contextmanager
+def _guarded(folder: Path) -> Iterator[None]:
+    """Turn what SQLite, the disk or garbage in the store does to the body into a StoreError."""
+    try:
+        with runfolder.disk_errors(folder):
+            yield
+    except sa.exc.DBAPIError as error:
+        raise _failure(folder, error.orig) from error
+    except (sa.exc.NoResultFound, sa.exc.MultipleResultsFound, msgspec.MsgspecError) as error:
+        raise _corrupt(folder, str(error)) from error
+
+
+def _failure(folder: Path, error: object) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return runfolder.disk_full(folder)
+    if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _corrupt(folder, str(error))
+    return StoreError(
+        f"the store cannot be read or written: {error}",
+        place=str(folder / STORE_FILE),
+        action="check that the folder is writable and that no other program holds the file",
+    )
+
+
+def _corrupt(folder: Path, why: str) -> StoreError:
+    return StoreError(
+        f"the store is corrupt: {why}",
+        place=str(folder / STORE_FILE),
+        action=f"nothing measured is lost, rebuild it with: kdelta rebuild {folder.name}",
+    )

@@ -1,0 +1,66 @@
+"""In which order a study's trials run: pure, and the same for a seed on every machine.
+
+Rounds come one after the other, each with every arm and scenario once in an order of its own, so
+that a drift of the machine meets all arms alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kdelta.sample import TrialRecord
+from kdelta.study.spec import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A study's trials in the order of execution; `arm` indexes the study's kernels."""
+
+    seed: int
+    rounds: int
+    trials: tuple[TrialRecord, ...]
+
+
+def make_plan(study: Study, seed: int) -> Plan:
+    """Plan every arm and scenario once a round, shuffled within the round by `seed`."""
+    scenarios = [name.partition(":") for name in study.scenarios]
+    arms = range(len(study.kernels))
+    pairs = [(arm, workload, name) for arm in arms for workload, _, name in scenarios]
+    ordered = [
+        (round_, *pair)
+        for round_ in range(study.plan.rounds)
+        for pair in _shuffled(pairs, f"{seed}:{round_}")
+    ]
+    trials = tuple(
+        TrialRecord(index=index, round=round_, arm=arm, workload=workload, scenario=scenario)
+        for index, (round_, arm, workload, scenario) in enumerate(ordered)
+    )
+    return Plan(seed=seed, rounds=study.plan.rounds, trials=trials)
+
+
+def _shuffled(pairs: list[tuple[int, str, str]], key: str) -> list[tuple[int, str, str]]:
+    """A Fisher-Yates shuffle.  `random` does not promise one order for all Python versions."""
+    order = list(pairs)
+    words = _words(key)
+    for last in range(len(order) - 1, 0, -1):
+        other = _below(last + 1, words)
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
+def _below(bound: int, words: Iterator[int]) -> int:
+    """A number from 0 to bound - 1, each equally likely: words of the uneven end are refused."""
+    fair = 2**64 - 2**64 % bound
+    return next(word for word in words if word < fair) % bound
+
+
+def _words(key: str) -> Iterator[int]:
+    """An endless stream of 64-bit numbers: SHA-256 of the key and a counter."""
+    counter = 0
+    while True:
+        block = hashlib.sha256(f"kdelta-plan-1:{key}:{counter}".encode()).digest()
+        for at in range(0, len(block), 8):
+            yield int.from_bytes(block[at : at + 8], "big")
+        counter += 1

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What every test shares: private directories, no network, and boots that may not vanish."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NO_BOOT = "KDELTA_NO_BOOT"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="Rewrite golden files to what is printed now."
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(NO_BOOT) == "1":
+        skip = pytest.mark.skip(reason=f"{NO_BOOT}=1: boots were declined")
+        for item in items:
+            if item.get_closest_marker("boot"):
+                item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a boot test that skips itself into a failure: only NO_BOOT may decline boots."""
+    report = yield
+    declined = os.environ.get(NO_BOOT) == "1"
+    if report.skipped and item.get_closest_marker("boot") and not declined:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} cannot run here: {report.longrepr}; or set {NO_BOOT}=1"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _private_directories(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unit tests see none of this user's caches; boots share the real one, full of kernels."""
+    if request.node.get_closest_marker("boot"):
+        return
+    for name in ("CACHE", "CONFIG", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / f"xdg-{name.lower()}"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unit tests cannot leave this machine, nor talk to another program on it over TCP."""
+    if request.node.get_closest_marker("boot"):
+        return
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, _only_unix(getattr(socket.socket, name)))
+
+
+def _only_unix(real: Any) -> Any:
+    def connect(self: socket.socket, address: Any) -> Any:
+        if self.family != socket.AF_UNIX:
+            pytest.fail(f"a unit test connects to {address!r}")
+        return real(self, address)
+
+    return connect

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command line as a user meets it: help, speed, sentences, exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from kdelta.cli import main as cli_main
+from kdelta.errors import BootError, InfraError, KdeltaError, SpecError
+
+START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
+
+
+def kdelta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", START, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def exit_code(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Makes `kdelta doctor` raise: what main() does with it is what a test looks at."""
+
+    def plant(error: BaseException) -> None:
+        @click.command()
+        def broken() -> None:
+            raise error
+
+        monkeypatch.setattr(cli_main, "_load", lambda _name: broken)
+
+    return plant
+
+
+def test_help_lists_every_command_and_exit_code() -> None:
+    done = kdelta("--help")
+    assert done.returncode == 0
+    for name, (_, text) in cli_main.COMMANDS.items():
+        assert f"  {name} " in done.stdout
+        assert text in done.stdout
+    for code in ("0", "1", "2", "3", "70", "130"):
+        assert f"\n    {code} " in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_help_takes_less_than_300_ms() -> None:
+    def once() -> float:
+        started = time.perf_counter()
+        assert kdelta("--help").returncode == 0
+        return time.perf_counter() - started
+
+    assert min(once() for _ in range(3)) < 0.3
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom kdelta.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'rich', 'sqlalchemy', 'qemu', 'elftools', 'asyncio', 'msgspec'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.endswith("HEAVY []\n")
+
+
+@pytest.mark.parametrize("name", list(cli_main.COMMANDS))
+def test_every_command_loads_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: kdelta {name}")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["no-such-command"], ["--no-such-option"], ["doctor", "surplus"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(arguments) == 2
+    shown = capsys.readouterr()
+    assert "Usage: kdelta" in shown.err
+    assert not shown.out
+
+
+def test_broken_command_does_not_break_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = ("kdelta.cli.gone:gone", "Not in this installation.")
+    monkeypatch.setitem(cli_main.COMMANDS, "gone", gone)
+    assert exit_code(["doctor", "--help"]) == 0
+    assert exit_code(["--help"]) == 0
+    capsys.readouterr()
+    assert exit_code(["gone"]) == 3
+    assert capsys.readouterr().err == (
+        "kdelta: this installation cannot load the command gone "
+        "(No module named 'kdelta.cli.gone'); reinstall kdelta.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (SpecError("unknown key x", place="a.toml: arms"), 2, "a.toml: arms: unknown key x."),
+        (InfraError("no mirror", action="check the network"), 3, "no mirror; check the network."),
+        (BootError("panicked\nat boot"), 1, "panicked at boot."),
+        (KeyboardInterrupt(), 130, "interrupted."),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/cache/x"),
+            3,
+            f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}.",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/cache"),
+            3,
+            "/cache: read-only file system; use a directory that can be written.",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/cache"),
+            3,
+            f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}.",
+        ),
+    ],
+)
+def test_errors_become_one_sentence_and_a_code(
+    error: BaseException,
+    code: int,
+    sentence: str,
+    fails: Callable[[BaseException], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fails(error)
+    assert exit_code(["doctor"]) == code
+    shown = capsys.readouterr()
+    assert shown.err.lstrip("\n") == f"kdelta: {sentence}\n"
+    assert not shown.out
+
+
+def test_bug_is_one_sentence_and_a_traceback_only_on_request(
+    fails: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails(ZeroDivisionError("division by zero"))
+    assert exit_code(["doctor"]) == cli_main.EXIT_BUG
+    quiet = capsys.readouterr().err
+    assert quiet.startswith("kdelta: this is a bug: ZeroDivisionError: division by zero;")
+    assert quiet.count("\n") == 1
+    assert exit_code(["--verbose", "doctor"]) == cli_main.EXIT_BUG
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True)
+def _quiet_again() -> object:
+    """--verbose changes the package's logger, which outlives a test."""
+    handlers, level = list(cli_main.log.handlers), cli_main.log.level
+    yield None
+    cli_main.log.handlers[:] = handlers
+    cli_main.log.setLevel(level)
+
+
+def test_verbose_logs_the_commands_that_are_run(tmp_path: Path) -> None:
+    (tmp_path / "git").symlink_to("/bin/true")
+    done = kdelta("--verbose", "doctor", PATH=str(tmp_path))
+    assert "\n$ git --version\n" in done.stderr
+    assert "$ git" not in kdelta("doctor", PATH=str(tmp_path)).stderr
+
+
+def test_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-c", START, "--help"],
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_full_disk_on_standard_output_is_one_sentence() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", START, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"kdelta: no space left on device;")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_exit_codes_of_errors_are_the_documented_ones() -> None:
+    def family(kind: type[KdeltaError]) -> set[int]:
+        return {kind.exit_code}.union(*(family(child) for child in kind.__subclasses__()))
+
+    documented = {line.split()[0] for line in cli_main.EPILOG.splitlines() if line.startswith("  ")}
+    assert {str(code) for code in family(KdeltaError)} <= documented

@@ -1,0 +1,464 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.errors import SpecError, StoreError
+from kdelta.report.evidence import TOTAL, Replicates, State
+from kdelta.report.explanation import USER, Status, base_name, explain
+from kdelta.report.findings import Ladder, report
+from kdelta.sample import FunctionCount, Outcome, PhaseCounts, RunRecord, StateField, TrialResult
+from kdelta.stats.exact import Kind
+from kdelta.stats.verdict import Verdict
+from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, result, run
+
+OLD = result(Trial(per_page=300))
+NEW = result(Trial(per_page=600))
+HUGE = (*STATE[:1], StateField(when="before", name="anon_huge_kb", value="16384", want="0"))
+
+
+def only(record: RunRecord, step_percent: float | None = None) -> Ladder:
+    found = report(record, step_percent=step_percent).ladders
+    assert len(found) == 1
+    return found[0]
+
+
+def verdicts(found: Ladder) -> list[Verdict | None]:
+    return [rung.comparison.verdict if rung.comparison else None for rung in found.rungs]
+
+
+def test_the_ladder_names_every_step_and_the_largest_first() -> None:
+    found = only(ladder())
+    assert [(step.old, step.new) for step in found.steps] == [
+        ("6.16.12", "6.17.13"),
+        ("6.1.176", "6.12.107"),
+        ("6.17.13", "6.18.15"),
+    ]
+    assert found.steps[0].new_value == pytest.approx(769.8, abs=0.001)
+    assert found.phases == ("protect", "touch")
+    assert found.operation == "page"
+
+
+def test_the_total_is_the_sum_of_the_phases() -> None:
+    for rung in only(ladder()).rungs:
+        assert rung.total is not None
+        assert rung.total.value == sum(phase.value for phase in rung.phases)
+        assert rung.total.value == rung.total.user + rung.total.kernel
+
+
+def test_ratios_are_new_over_old_per_phase() -> None:
+    rung = only(run({"6.16.1": [OLD], "6.17.1": [NEW]})).rungs[1]
+    assert rung.ratio(TOTAL).previous == 2.0
+    assert rung.ratio("protect").previous == 2.5
+    assert rung.ratio("touch").first == 1.0
+
+
+def test_phases_of_unequal_operations_add_up_per_iteration() -> None:
+    phases = (OLD.phases[0], replace(OLD.phases[1], operations=1, operation="call"))
+    found = only(run({"6.16.1": [replace(OLD, phases=phases)]}))
+    total = found.rungs[0].total
+    assert total is not None
+    assert (total.operation, total.operations) == ("iteration", 1)
+    assert total.value == 300 * PAGES
+
+
+def test_an_arm_without_ok_trials_is_undecided_and_the_next_is_compared_with_the_last_valid() -> (
+    None
+):
+    panic = failed(Outcome.BOOT_ERROR, "Kernel panic: no init")
+    found = only(run({"6.16.1": [OLD], "6.17.1": [panic], "6.18.1": [NEW]}))
+    assert verdicts(found) == [None, Verdict.UNDECIDED, Verdict.REGRESSION]
+    assert found.rungs[1].total is None
+    assert found.rungs[1].state is State.ABSENT
+    assert found.rungs[1].ratio(TOTAL).previous is None
+    assert found.rungs[2].previous == "6.16.1"
+    assert [(step.old, step.new) for step in found.steps] == [("6.16.1", "6.18.1")]
+    assert any("6.18.1 is compared with 6.16.1" in warning for warning in found.warnings)
+
+
+def test_failures_keep_their_reason_and_console() -> None:
+    hang = failed(Outcome.GUEST_ERROR, "no END line after 60 s")
+    found = only(run({"6.16.1": [OLD, hang, OLD], "6.17.1": [NEW] * 3}))
+    assert (found.rungs[0].ok, found.rungs[0].planned) == (2, 3)
+    assert found.rungs[1].comparison is not None
+    assert found.rungs[1].comparison.verdict is Verdict.REGRESSION
+    (failure,) = found.failures
+    assert (failure.trial, failure.arm, failure.outcome) == (2, "6.16.1", Outcome.GUEST_ERROR)
+    assert failure.reason == "no END line after 60 s"
+    assert failure.console == "trials/0005/console.log"
+
+
+def test_a_failed_state_contract_is_invalid_and_named() -> None:
+    bad = replace(NEW, outcome=Outcome.INVALID, reason="page state does not hold", state=HUGE)
+    found = only(run({"6.16.1": [OLD], "6.17.1": [bad]}))
+    rung = found.rungs[1]
+    assert rung.state is State.FAILED
+    assert rung.comparison is not None
+    assert rung.comparison.verdict is Verdict.INVALID
+    assert "anon_huge_kb before the windows is 16384, wanted 0" in rung.comparison.reasons[0]
+    assert rung.ratio(TOTAL).previous is None
+    assert found.steps == ()
+
+
+def test_a_state_that_does_not_hold_is_invalid_even_in_a_trial_that_says_ok() -> None:
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, state=HUGE)]}))
+    assert verdicts(found) == [None, Verdict.INVALID]
+
+
+@pytest.mark.parametrize("state", [(), (replace(STATE[0], value="unknown"),)])
+def test_an_unknown_state_is_invalid(state: tuple[StateField, ...]) -> None:
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, state=state)]}))
+    assert found.rungs[1].state is State.UNKNOWN
+    assert verdicts(found) == [None, Verdict.INVALID]
+
+
+def test_states_that_hold_but_differ_are_invalid() -> None:
+    other = (replace(STATE[0], value="8192", want="8192"), *STATE[1:])
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, state=other)]}))
+    comparison = found.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.INVALID
+    assert comparison.reasons == ("page states differ: present_pages before (16384 against 8192)",)
+
+
+def test_the_first_kernel_can_be_invalid_too() -> None:
+    found = only(run({"6.16.1": [replace(OLD, state=HUGE)], "6.17.1": [NEW]}))
+    assert verdicts(found) == [Verdict.INVALID, None]
+    assert found.rungs[1].first is None
+
+
+def test_different_environments_are_invalid_with_the_fields_named() -> None:
+    old_qemu = replace(ENVIRONMENT, qemu_version="7.2.22", cpus=2)
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, environment=old_qemu)]}))
+    comparison = found.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.INVALID
+    assert comparison.reasons == (
+        "environments differ: qemu_version (10.0.2 against 7.2.22), cpus (1 against 2)",
+    )
+    assert [machine.arms for machine in found.machines] == [("6.16.1",), ("6.17.1",)]
+
+
+def test_mitigations_may_differ_between_kernels() -> None:
+    other = replace(ENVIRONMENT, mitigations="meltdown: Not affected")
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, environment=other)]}))
+    assert verdicts(found) == [None, Verdict.REGRESSION]
+
+
+def test_trials_of_one_arm_in_different_environments_are_invalid() -> None:
+    other = replace(NEW, environment=replace(ENVIRONMENT, qemu_version="7.2.22"))
+    found = only(run({"6.16.1": [OLD, OLD], "6.17.1": [NEW, other]}))
+    assert verdicts(found) == [None, Verdict.INVALID]
+
+
+def test_an_environment_that_was_not_recorded_is_invalid() -> None:
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, environment=None)]}))
+    assert verdicts(found) == [None, Verdict.INVALID]
+
+
+def test_operations_that_differ_are_invalid() -> None:
+    halved = replace(NEW, phases=tuple(replace(p, operations=PAGES // 2) for p in NEW.phases))
+    assert verdicts(only(run({"6.16.1": [OLD], "6.17.1": [halved]}))) == [None, Verdict.INVALID]
+    assert verdicts(only(run({"6.16.1": [OLD] * 2, "6.17.1": [NEW, halved]})))[1] is Verdict.INVALID
+
+
+def test_the_most_frequent_trial_wins_and_disagreement_is_told() -> None:
+    odd = result(Trial(per_page=600.02))
+    found = only(run({"6.16.1": [OLD] * 4, "6.17.1": [odd, NEW, NEW, NEW]}))
+    total = found.rungs[1].total
+    assert total is not None
+    assert (total.per_operation, total.agree, total.trials) == (600, 3, 4)
+    assert total.trials_range == round(0.02 * PAGES)
+    assert found.rungs[1].phases[0].trial == 3  # the first trial with that value
+    assert any("trials disagree" in w and "6.17.1 3/4" in w for w in found.warnings)
+    assert verdicts(found) == [None, Verdict.REGRESSION]
+
+
+def test_trials_that_disagree_by_more_than_a_third_of_the_difference_are_undecided() -> None:
+    odd = result(Trial(per_page=420))
+    found = only(run({"6.16.1": [OLD] * 2, "6.17.1": [odd, NEW]}))
+    assert verdicts(found) == [None, Verdict.UNDECIDED]
+
+
+def test_windows_that_hardly_repeat_yield_the_flagged_median() -> None:
+    scattered = result(Trial(per_page=600, windows=tuple(range(8))))
+    found = only(run({"6.16.1": [OLD], "6.17.1": [scattered]}))
+    protect = found.rungs[1].phases[0]
+    assert (protect.kind, protect.value) == (Kind.MEDIAN, 500 * PAGES + 3)
+    assert any(w.startswith("protect: counts hardly repeat") for w in found.warnings)
+    assert verdicts(found) == [None, Verdict.REGRESSION]
+
+
+def test_a_low_share_at_the_mode_is_warned_about() -> None:
+    ticks = result(Trial(per_page=600, windows=(0, 0, 0, 11, 12, 13, 14, 15)))
+    found = only(run({"6.16.1": [OLD], "6.17.1": [ticks]}))
+    assert found.rungs[1].phases[0].kind is Kind.MODE
+    assert "protect: fewer than half of the windows have the shown count: 6.17.1 38%" in (
+        found.warnings
+    )
+
+
+def test_a_clean_ladder_has_no_warning() -> None:
+    assert only(ladder()).warnings == ()
+
+
+def test_one_trial_shows_no_agreement_and_says_so() -> None:
+    assert only(ladder(rounds=1)).warnings[0].startswith("one trial per kernel")
+
+
+def test_what_the_trials_repeat_is_told() -> None:
+    restored = replace(OLD, fresh_boot=False)
+    assert only(run({"6.16.1": [OLD]})).replicates is Replicates.FRESH_BOOTS
+    assert only(run({"6.16.1": [restored]})).replicates is Replicates.CHECKPOINT
+    assert only(run({"6.16.1": [restored, OLD]})).replicates is Replicates.MIXED
+    assert only(run({"6.16.1": [None]})).replicates is None
+
+
+def test_an_unfinished_arm_has_no_verdict() -> None:
+    found = only(run({"6.16.1": [OLD, None], "6.17.1": [None, None]}))
+    assert verdicts(found) == [None, None]
+    assert (found.done, found.planned) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        (),
+        (PhaseCounts(phase="scan", operations=4, operation="page", user=(), kernel=()),),
+        (PhaseCounts(phase="scan", operations=4, operation="page", user=(1,), kernel=(1, 2)),),
+        (PhaseCounts(phase="scan", operations=0, operation="page", user=(1,), kernel=(1,)),),
+    ],
+)
+def test_stored_counts_that_cannot_be_counts_are_a_failure(phases: tuple[PhaseCounts, ...]) -> None:
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, phases=phases)]}))
+    assert found.rungs[1].total is None
+    assert found.failures[0].outcome is Outcome.INFRA_ERROR
+    assert verdicts(found) == [None, Verdict.UNDECIDED]
+
+
+def test_the_study_names_the_threshold_and_the_caller_overrides_it() -> None:
+    record = run({"6.16.1": [OLD], "6.17.1": [result(Trial(per_page=306))]})
+    assert verdicts(only(record)) == [None, Verdict.REGRESSION]
+    assert verdicts(only(record, step_percent=2)) == [None, Verdict.SAME]
+    lenient = replace(record, study_toml="[thresholds]\nstep_percent = 3\n")
+    assert verdicts(only(lenient)) == [None, Verdict.SAME]
+    assert report(replace(record, study_toml="")).step_percent == 1.0
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "not toml",
+        "thresholds = 1",
+        '[thresholds]\nstep_percent = "x"',
+        "[thresholds]\nstep_percent = nan",
+    ],
+)
+def test_a_corrupt_stored_study_is_an_error_with_a_way_out(toml: str) -> None:
+    record = replace(ladder(1), study_toml=toml)
+    with pytest.raises(StoreError, match="--step-percent"):
+        report(record)
+    assert report(record, step_percent=1).ladders[0].steps
+
+
+def test_scenarios_are_ladders_of_their_own() -> None:
+    record = run({"6.16.1": [OLD], "6.17.1": [NEW]})
+    more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
+    found = report(replace(record, trials=(*record.trials, *more)))
+    assert [each.scenario for each in found.ladders] == [
+        "anon_full_toggle",
+        "shared_dirty_full_toggle_64m",
+    ]
+
+
+def test_the_explanation_ranks_and_closes_exactly() -> None:
+    found = explain(ladder(), "6.16", "6.17")
+    assert [row.function for row in found.functions[:4]] == [
+        "prot_commit_flush_ptes",
+        "change_protection",
+        "change_pte_range",
+        "vm_normal_page",
+    ]
+    assert found.functions[0].status is Status.NEW
+    assert found.functions[0].old is None
+    assert found.functions[0].calls_new == PAGES
+    assert found.functions[1].status is Status.VANISHED
+    assert found.delta == sum(row.delta for row in found.functions)
+    assert sum(row.share or 0 for row in found.functions) == pytest.approx(100)
+    assert [row.function for row in found.rising] == [
+        "prot_commit_flush_ptes",
+        "change_pte_range",
+        "vm_normal_page",
+    ]
+    assert [row.function for row in found.falling] == ["change_protection"]
+
+
+def test_compiler_suffixes_are_folded_and_told() -> None:
+    found = explain(ladder(), "6.16", "6.17")
+    row = next(row for row in found.functions if row.function == "change_pte_range")
+    assert row.status is Status.BOTH
+    assert found.folded == (("change_pte_range", ("change_pte_range.isra.0",)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("change_pte_range.isra.0", "change_pte_range"),
+        ("f.constprop.0.isra.0", "f"),
+        ("f.part.0.cold", "f"),
+        ("f.cold", "f"),
+        ("f.cold.12", "f"),
+        ("f.llvm.1234567", "f"),
+        ("f", "f"),
+        ("f.particular", "f.particular"),
+        ("f.0", "f.0"),
+        (".cold", ".cold"),
+        (USER, USER),
+    ],
+)
+def test_base_name(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+def test_calls_of_split_off_pieces_are_not_calls_of_the_function() -> None:
+    pieces = {"f": 10.0, "f.cold": 1.0, "f.part.0": 2.0, "f.constprop.0": 3.0}
+    record = run({"6.16.1": [OLD], "6.17.1": [result(Trial(per_page=600, functions=pieces))]})
+    row = next(row for row in explain(record, "6.16", "6.17").functions if row.function == "f")
+    assert row.new == 16 * PAGES
+    assert row.calls_new == 2 * PAGES  # f and its clone
+
+
+def test_user_space_has_no_calls() -> None:
+    row = next(r for r in explain(ladder(), "6.16", "6.17").functions if r.function == USER)
+    assert (row.delta, row.calls_old, row.calls_new) == (0, None, None)
+
+
+def test_functions_come_from_the_trial_whose_count_is_shown() -> None:
+    odd = result(Trial(per_page=601, functions={"odd": 1.0}))
+    even = result(Trial(per_page=600, functions={"even": 1.0}))
+    found = explain(run({"6.16.1": [OLD] * 3, "6.17.1": [odd, even, even]}), "6.16", "6.17")
+    names = {row.function for row in found.functions}
+    assert "even" in names
+    assert "odd" not in names
+
+
+def test_functions_that_do_not_sum_to_the_count_are_invalid() -> None:
+    lossy = replace(NEW, functions=NEW.functions[:-1])
+    record = run({"6.16.1": [OLD], "6.17.1": [lossy]})
+    found = explain(record, "6.16", "6.17")
+    assert found.comparison.verdict is Verdict.INVALID
+    assert found.refused
+    assert found.functions == ()
+    assert "6.17.1: the functions stored for touch sum to" in found.comparison.reasons[0]
+    assert explain(record, "6.16", "6.17", phase="protect").comparison.verdict is Verdict.REGRESSION
+
+
+def test_missing_functions_are_invalid() -> None:
+    found = explain(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, functions=())]}), "6.16", "6.17")
+    assert "no functions are stored for protect" in found.comparison.reasons[0]
+    assert found.refused
+
+
+def test_an_invalid_comparison_is_refused_unless_forced() -> None:
+    record = run({"6.16.1": [OLD], "6.17.1": [replace(NEW, state=HUGE)]})
+    found = explain(record, "6.16", "6.17")
+    assert found.refused
+    assert (found.functions, found.delta, found.rest) == ((), None, None)
+    forced = explain(record, "6.16", "6.17", force=True)
+    assert forced.comparison.verdict is Verdict.INVALID
+    assert not forced.refused
+    assert forced.delta == 300 * PAGES
+
+
+def test_force_cannot_rank_what_was_not_measured() -> None:
+    record = run({"6.16.1": [OLD], "6.17.1": [failed(Outcome.BOOT_ERROR, "panic")]})
+    found = explain(record, "6.16", "6.17", force=True)
+    assert found.refused
+    assert found.comparison.verdict is Verdict.UNDECIDED
+
+
+def test_one_phase_can_be_explained_alone() -> None:
+    found = explain(ladder(), "6.16", "6.17", phase="touch")
+    assert (found.phase, found.delta) == ("touch", 0)
+    assert found.comparison.verdict is Verdict.SAME
+    assert all(row.share is None for row in found.functions)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("6.17.13", "6.17.13"),
+        ("6.17", "6.17.13"),
+        ("6.17.13+deb13-cloud-amd64", "6.17.13"),
+        ("6.17.13-1~bpo13+1", "6.17.13"),
+        ("6.17.13+deb13", "6.17.13"),
+        ("6.1", "6.1.176"),
+        ("6.12", "6.12.107"),
+    ],
+)
+def test_arms_are_found_by_every_name_and_unique_beginning(text: str, label: str) -> None:
+    assert explain(ladder(1), text, "7.2.1").old == label
+
+
+@pytest.mark.parametrize(("text", "cause"), [("6", "matches several"), ("5.10", "no kernel")])
+def test_names_that_fit_no_or_several_arms_list_them(text: str, cause: str) -> None:
+    with pytest.raises(SpecError, match=rf"{cause}.*6\.1\.176, 6\.12\.107") as error:
+        explain(ladder(1), text, "7.2.1")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "\x1b[2J"])
+def test_hostile_names_of_arms_are_refused_in_print(text: str) -> None:
+    with pytest.raises(SpecError) as error:
+        explain(ladder(1), text, "7.2.1")
+    assert str(error.value).isprintable()
+
+
+def test_unknown_phases_and_scenarios_list_what_there_is() -> None:
+    with pytest.raises(SpecError, match="protect, touch"):
+        explain(ladder(1), "6.16", "6.17", phase="scan")
+    with pytest.raises(SpecError, match="mprotect:shared_dirty_full_toggle_64m"):
+        explain(ladder(1), "6.16", "6.17", scenario="scan")
+
+
+def test_several_scenarios_need_a_name() -> None:
+    record = run({"6.16.1": [OLD], "6.17.1": [NEW]})
+    more = tuple(replace(t, index=t.index + 9, scenario="other") for t in record.trials)
+    record = replace(record, trials=(*record.trials, *more))
+    with pytest.raises(SpecError, match=r"2 scenarios.*mprotect:other"):
+        explain(record, "6.16", "6.17")
+    assert explain(record, "6.16", "6.17", scenario="other").scenario == "other"
+    assert explain(record, "6.16", "6.17", scenario="mprotect:other").scenario == "other"
+
+
+COUNTS = st.dictionaries(
+    st.sampled_from(["[user]", "a", "b", "c.isra.0", "c", "c.cold", "d.part.0", "e"]),
+    st.integers(min_value=0, max_value=10**12),
+    min_size=1,
+)
+
+
+def trial_from(counts: dict[str, int]) -> TrialResult:
+    phase = PhaseCounts(
+        phase="p", operations=7, operation="call", user=(0,), kernel=(sum(counts.values()),)
+    )
+    functions = tuple(
+        FunctionCount(phase="p", function=name, insns=insns, calls=1)
+        for name, insns in counts.items()
+    )
+    return replace(OLD, phases=(phase,), functions=functions)
+
+
+@given(COUNTS, COUNTS, st.none() | st.integers(min_value=1, max_value=9))
+def test_every_explanation_closes_to_the_integer(
+    old: dict[str, int], new: dict[str, int], top: int | None
+) -> None:
+    record = run({"6.16.1": [trial_from(old)], "6.17.1": [trial_from(new)]})
+    found = explain(record, "6.16", "6.17", top=top, step_percent=1)
+    assert not found.refused
+    assert found.rest is not None
+    assert found.delta == sum(new.values()) - sum(old.values())
+    assert found.delta == sum(row.delta for row in found.functions) + found.rest.delta
+    assert found.new_value == sum(row.new or 0 for row in found.functions) + found.rest.new
+    assert found.old_value == sum(row.old or 0 for row in found.functions) + found.rest.old

@@ -1,0 +1,107 @@
+"""kdelta.study.plan: every trial once, interleaved, and the same order for ever."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.data import directory
+from kdelta.study import spec
+from kdelta.study.plan import Plan, _below, make_plan
+
+GOLDEN = Path(__file__).parent / "golden" / "plan"
+
+
+def text_of(plan: Plan) -> str:
+    head = f"seed {plan.seed}\nrounds {plan.rounds}\n"
+    return head + "".join(
+        f"{one.index} {one.round} {one.arm} {one.workload} {one.scenario}\n" for one in plan.trials
+    )
+
+
+def golden(name: str, plan: Plan) -> None:
+    """Compare with the golden file; KDELTA_UPDATE_GOLDEN=1 writes it."""
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("KDELTA_UPDATE_GOLDEN"):
+        path.write_text(text_of(plan))
+    assert text_of(plan) == path.read_text()
+
+
+def test_the_shipped_ladder_with_seed_1() -> None:
+    study = spec.load(directory("studies") / "mprotect-shared-dirty.toml")
+    golden("ladder", make_plan(study, 1))
+
+
+def test_three_rounds_of_two_scenarios() -> None:
+    study = spec.from_arguments(["mprotect:a", "mincore:b"], ["6.1", "6.12", "6.17"], rounds=3)
+    golden("rounds", make_plan(study, 2**63 - 1))
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> spec.Study:
+    scenarios = draw(st.integers(1, 6))
+    arms = draw(st.integers(1, 12))
+    return spec.from_arguments(
+        [f"w{at % 2}:s{at}" for at in range(scenarios)],
+        [f"6.{at}" for at in range(arms)],
+        rounds=draw(st.integers(1, 8)),
+    )
+
+
+seeds = st.integers(0, 2**63 - 1)
+
+
+@given(studies(), seeds)
+def test_every_trial_once_and_rounds_in_order(study: spec.Study, seed: int) -> None:
+    plan = make_plan(study, seed)
+    assert [one.index for one in plan.trials] == list(range(len(plan.trials)))
+    assert [one.round for one in plan.trials] == sorted(one.round for one in plan.trials)
+    for round_ in range(study.plan.rounds):
+        count = Counter(
+            (one.arm, f"{one.workload}:{one.scenario}")
+            for one in plan.trials
+            if one.round == round_
+        )
+        assert count == {
+            (arm, name): 1 for arm in range(len(study.kernels)) for name in study.scenarios
+        }
+    assert all(one.result is None and one.attempts == 0 for one in plan.trials)
+
+
+@given(studies(), seeds)
+def test_the_seed_decides(study: spec.Study, seed: int) -> None:
+    assert make_plan(study, seed) == make_plan(study, seed)
+
+
+@given(studies(), seeds)
+def test_more_rounds_do_not_change_the_first_ones(study: spec.Study, seed: int) -> None:
+    longer = spec.with_settings(study, rounds=study.plan.rounds + 1)
+    trials = make_plan(study, seed).trials
+    assert make_plan(longer, seed).trials[: len(trials)] == trials
+
+
+def test_every_order_is_about_equally_likely() -> None:
+    study = spec.from_arguments(["w:s"], ["a", "b", "c"])
+    orders = Counter(
+        tuple(one.arm for one in make_plan(study, seed).trials) for seed in range(1200)
+    )
+    # Six orders, 200 expected of each; chi-square with 5 degrees of freedom passes 20.5 at p 0.001.
+    assert len(orders) == 6
+    assert sum((count - 200) ** 2 / 200 for count in orders.values()) < 20.5
+
+
+def test_rounds_differ_in_order() -> None:
+    study = spec.from_arguments(["w:s"], [f"6.{at}" for at in range(9)], rounds=4)
+    trials = make_plan(study, 1).trials
+    assert len({tuple(one.arm for one in trials[at : at + 9]) for at in range(0, 36, 9)}) == 4
+
+
+def test_words_of_the_uneven_end_are_refused() -> None:
+    assert _below(3, iter([2**64 - 1, 5])) == 2
+    with pytest.raises(StopIteration):
+        _below(3, iter([2**64 - 1]))

@@ -1,0 +1,400 @@
+import csv
+import difflib
+import io
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta.cli import show as cli
+from kdelta.errors import StoreError
+from kdelta.report import tables
+from kdelta.report.bundle import write_answers
+from kdelta.report.explanation import explain
+from kdelta.report.findings import report
+from kdelta.report.printable import printable
+from kdelta.report.text import Line, coloured, number, plain
+from kdelta.report.text import explain as explain_lines
+from kdelta.report.text import show as show_lines
+from kdelta.sample import Outcome, PhaseCounts, RunRecord, StateField
+from kdelta.store import Store
+from ladder_records import (
+    ENVIRONMENT,
+    STATE,
+    TOTALS,
+    Trial,
+    failed,
+    ladder,
+    result,
+    run,
+    trial_of,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / "show"
+RUN_ID = "20261120-101500-5eed"
+Check = Callable[[str, str], None]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Check:
+    """Compare a text with a golden file; --update-golden rewrites the file instead."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8", newline="")
+        wanted = path.read_bytes().decode()
+        diff = difflib.unified_diff(wanted.splitlines(), text.splitlines(), name, "now")
+        assert text == wanted, "\n".join(diff)
+
+    return check
+
+
+def part_of(labels: Iterable[str]) -> dict[str, list[Any]]:
+    return {label: [result(trial_of(label))] * 4 for label in labels}
+
+
+def failed_arm() -> RunRecord:
+    arms = part_of(["6.16.12", "6.17.13", "6.18.15"])
+    arms["6.17.13"][1] = failed(Outcome.GUEST_ERROR, "no end line after 120 s")
+    arms["6.18.15"] = [failed(Outcome.BOOT_ERROR, "panic: VFS: unable to mount root")] * 2 + [
+        failed(Outcome.SKIP, "shared memory is not supported here"),
+        failed(Outcome.INFRA_ERROR, "QEMU ended with status 1"),
+    ]
+    return run(arms)
+
+
+def invalid_state() -> RunRecord:
+    arms = part_of(["6.16.12", "6.17.13", "6.18.15"])
+    huge = StateField(when="before", name="anon_huge_kb", value="16384", want="0")
+    arms["6.17.13"] = [
+        replace(
+            each,
+            outcome=Outcome.INVALID,
+            reason="page state: anon_huge_kb before is 16384, wanted 0",
+            state=(STATE[0], huge),
+        )
+        for each in arms["6.17.13"]
+    ]
+    return run(arms)
+
+
+def two_qemus() -> RunRecord:
+    arms = part_of(["6.16.12", "6.17.13", "6.18.15"])
+    old = replace(ENVIRONMENT, qemu_version="7.2.22")
+    arms["6.17.13"] = [replace(each, environment=old) for each in arms["6.17.13"]]
+    return run(arms)
+
+
+def unfinished() -> RunRecord:
+    return run({label: [None] for label in TOTALS})
+
+
+def inexact() -> RunRecord:
+    arms = part_of(["6.16.12", "6.17.13"])
+    base = trial_of("6.17.13")
+    arms["6.17.13"] = [
+        result(replace(base, per_page=base.per_page + more, windows=(9, 2, 3, 1, 7, 12, 4, 0)))
+        for more in (0.0, 0.05, 0.01, 0.02)
+    ]
+    return run(arms)
+
+
+def wide() -> RunRecord:
+    """Names as long as they get, and more phases than fit beside the rest."""
+    one = result(Trial(per_page=300))
+    phases = tuple(
+        PhaseCounts(
+            phase=f"phase_with_name_{number}",
+            operations=100,
+            operation="page" if number else "call",
+            user=(10**9,) * 4,
+            kernel=(10**12 * number,) * 4,
+        )
+        for number in range(6)
+    )
+    return run(
+        {f"6.{n}.1-rc1-next-20261120-of-a-long-name": [replace(one, phases=phases)] for n in (1, 2)}
+    )
+
+
+CASES = {
+    "ladder": ladder,
+    "failed-arm": failed_arm,
+    "invalid-state": invalid_state,
+    "two-qemus": two_qemus,
+    "unfinished": unfinished,
+    "inexact": inexact,
+    "wide": wide,
+}
+EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
+    "explain": (ladder, {"top": 5}),
+    "explain-same": (ladder, {"top": 3, "phase": "touch"}),
+    "explain-invalid": (invalid_state, {}),
+    "explain-forced": (invalid_state, {"top": 3, "force": True}),
+    "explain-inexact": (inexact, {"top": 3}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_show_is_as_reviewed(name: str, golden: Check) -> None:
+    text = plain(show_lines(report(CASES[name]())))
+    golden(f"{name}.txt", text)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_explain_is_as_reviewed(name: str, golden: Check) -> None:
+    make, choice = EXPLAINED[name]
+    text = plain(explain_lines(explain(make(), "6.16", "6.17", **choice)))
+    golden(f"{name}.txt", text)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_machine_formats_are_as_reviewed(golden: Check) -> None:
+    record = failed_arm()
+    golden("failed-arm.json", tables.show_json(report(record)))
+    golden("failed-arm.csv", tables.show_csv(report(record)))
+    found = explain(record, "6.16", "6.17", top=2)
+    golden("explain.json", tables.explain_json(found))
+    golden("explain.csv", tables.explain_csv(found))
+
+
+def test_several_scenarios_have_a_section_each() -> None:
+    record = run(part_of(["6.16.12", "6.17.13"]))
+    more = tuple(replace(t, index=t.index + 99, scenario="anon") for t in record.trials)
+    text = plain(show_lines(report(replace(record, trials=(*record.trials, *more)))))
+    assert text.count("The step is between 6.16.12 and 6.17.13") == 2
+    assert f"kdelta explain {RUN_ID} 6.16.12 6.17.13 --scenario anon" in text
+
+
+def test_a_ladder_without_a_step_says_so() -> None:
+    text = plain(show_lines(report(run(part_of(["7.0.9", "7.1.3"])))))
+    assert "No step: no kernel differs from the one above by more than 1 %." in text
+    assert "never a time" in text
+
+
+def hostile() -> RunRecord:
+    """Everything that a guest or a package names, full of what a terminal acts on."""
+    evil = "\x1b[2J\x1b]0;owned\x07[red]\r\n\u202e\x9b=cmd|'/C calc'!A0\ud800"
+    one = result(Trial(per_page=300, functions={f"@{evil}": 5.0}))
+    state = (StateField(when="before", name=evil, value=evil, want="0"),)
+    bad = replace(one, outcome=Outcome.INVALID, reason=evil, state=state)
+    record = run({"6.16.1": [one], "6.17.1": [bad], "6.18.1": [failed(Outcome.SKIP, evil)]})
+    arms = tuple(
+        replace(arm, label=f"={arm.label}{evil}", kernel=replace(arm.kernel, release=f"+{evil}"))
+        for arm in record.arms
+    )
+    return replace(record, arms=arms, title=evil, created=evil)
+
+
+def lines_of(record: RunRecord) -> list[list[Line]]:
+    labels = [arm.label for arm in record.arms]
+    found = explain(record, labels[0], labels[1], force=True)
+    return [show_lines(report(record)), explain_lines(found)]
+
+
+def test_nothing_a_terminal_acts_on_is_printed() -> None:
+    for lines in lines_of(hostile()):
+        text = plain(lines)
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert max(map(len, text.splitlines())) <= 100
+        assert "[red]" in text  # shown as it is, not taken for markup
+
+
+def test_no_spreadsheet_formula_survives() -> None:
+    record = hostile()
+    labels = [arm.label for arm in record.arms]
+    found = explain(record, labels[0], labels[1], force=True)
+    for text in (tables.show_csv(report(record)), tables.explain_csv(found)):
+        for row in csv.reader(io.StringIO(text, newline="")):
+            for cell in row:
+                assert cell.isprintable()
+                if cell[:1] in ("=", "+", "@", "-"):
+                    float(cell)  # a number, not a formula
+
+
+def test_hostile_text_survives_json_unchanged() -> None:
+    record = hostile()
+    text = tables.show_json(report(record))
+    assert text.isascii()
+    assert json.loads(text)["title"] == record.title
+
+
+def test_csv_is_rectangular_with_raw_integers() -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.show_csv(report(ladder())), newline="")))
+    assert len(rows) == 9 * 3
+    total = next(r for r in rows if r["arm"] == "6.17.13" and r["phase"] == "total")
+    assert int(total["instructions"]) == round(669.8 * 16384) + 100 * 16384
+    assert float(total["per_operation"]) == pytest.approx(769.8, abs=0.001)
+    assert (total["verdict"], total["grade"]) == ("REGRESSION", "exact-path")
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_absent_is_never_zero() -> None:
+    record = failed_arm()
+    rows = list(csv.DictReader(io.StringIO(tables.show_csv(report(record)), newline="")))
+    lost = next(row for row in rows if row["arm"] == "6.18.15")
+    assert (lost["instructions"], lost["per_operation"], lost["ratio_first"]) == ("", "", "")
+    rung = json.loads(tables.show_json(report(record)))["ladders"][0]["rungs"][2]
+    assert (rung["total"], rung["phases"]) == (None, [])
+    line = next(
+        line
+        for line in plain(show_lines(report(record))).splitlines()
+        if line.startswith("6.18.15 ")
+    )
+    assert line.split()[1:6] == ["-"] * 5
+
+
+def test_json_names_its_format() -> None:
+    shown = json.loads(tables.show_json(report(ladder())))
+    assert (shown["format"], shown["kind"]) == (1, "show")
+    explained = json.loads(tables.explain_json(explain(ladder(), "6.16", "6.17")))
+    assert (explained["format"], explained["kind"]) == (1, "explain")
+    assert explained["delta"] == sum(row["delta"] for row in explained["functions"])
+
+
+def test_colour_changes_no_character() -> None:
+    lines = show_lines(report(failed_arm()))
+    stripped = coloured(lines)
+    for code in ("0", "1", "2", "31", "32", "33"):
+        stripped = stripped.replace(f"\x1b[{code}m", "")
+    assert [line.rstrip() for line in stripped.splitlines()] == plain(lines).splitlines()
+    assert "\x1b[31mREGRESSION" in coloured(lines)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_colour_only_where_it_is_wanted(
+    stream: io.StringIO, environ: dict[str, str], *, wanted: bool
+) -> None:
+    assert cli.wants_colour(stream, environ) is wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(13.957, "13.96"), (99.996, "100.0"), (669.84, "669.8"), (1234567.8, "1,234,568")],
+)
+def test_numbers_keep_four_digits_or_more(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_printable_bounds_and_replaces() -> None:
+    assert printable("a\tb\x00\u202ec") == "a b??c"
+    assert printable("x" * 50, 10) == "xxxxxxx..."
+
+
+def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "explain-6.1-6.2.txt").write_text("of an earlier state", encoding="utf-8")
+    (tmp_path / "store.sqlite").write_bytes(b"kept")
+    write_answers(ladder(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "explain-6.16.12-6.17.13.csv",
+        "explain-6.16.12-6.17.13.json",
+        "explain-6.16.12-6.17.13.txt",
+        "show.csv",
+        "show.json",
+        "show.txt",
+        "store.sqlite",
+    ]
+    assert "prot_commit_flush_ptes" in (tmp_path / "explain-6.16.12-6.17.13.txt").read_text()
+    assert (tmp_path / "show.txt").read_text() == plain(show_lines(report(ladder())))
+    assert (tmp_path / "show.csv").read_bytes().count(b"\r\n") == 28
+
+
+def test_answers_with_hostile_labels_stay_in_the_folder(tmp_path: Path) -> None:
+    record = run(part_of(["6.16.12", "6.17.13"]))
+    arms = (replace(record.arms[0], label="../../a/b"), replace(record.arms[1], label="\x00c"))
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    write_answers(replace(record, arms=arms), folder)
+    assert (folder / "explain-.._.._a_b-_c.txt").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_answers_that_cannot_be_written_say_where(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"kdelta show {RUN_ID}"):
+        write_answers(ladder(1), tmp_path / "absent")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A runs directory that holds the mprotect steps 6.16 to 6.18, one of them failed."""
+    record = failed_arm()
+    folder = tmp_path / record.run_id
+    planned = replace(record, trials=tuple(replace(trial, result=None) for trial in record.trials))
+    store = Store.create(folder, planned)
+    with store.executing():
+        for trial in record.trials:
+            assert trial.result is not None
+            store.claim(trial.index)
+            store.finish(trial.index, trial.result)
+    return tmp_path
+
+
+def test_show_reads_a_stored_run(stored: Path) -> None:
+    done = CliRunner().invoke(cli.show, [RUN_ID, "--runs", str(stored)], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "The step is between 6.16.12 and 6.17.13: 401.7 -> 769.8" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_another_threshold_needs_no_new_run(stored: Path) -> None:
+    arguments = [RUN_ID, "--runs", str(stored), "--step-percent", "95"]
+    done = CliRunner().invoke(cli.show, arguments, catch_exceptions=False)
+    assert "No step above 95 % was found" in done.output
+
+
+def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
+    environ = {"KDELTA_RUNS": str(stored)}
+    done = CliRunner().invoke(cli.show, [RUN_ID, "--json"], env=environ, catch_exceptions=False)
+    assert json.loads(done.output)["run_id"] == RUN_ID
+
+
+def test_explain_reads_a_stored_run(stored: Path) -> None:
+    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(stored)]
+    done = CliRunner().invoke(cli.explain, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "prot_commit_flush_ptes (+328.0, 89 % of the" in done.output
+    done = CliRunner().invoke(cli.explain, [*arguments, "--csv"], catch_exceptions=False)
+    assert "[sum]" in done.stdout_bytes.decode()
+    assert b"\r\n" in done.stdout_bytes
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "101", "x"])
+def test_thresholds_that_are_no_percentage_are_usage_errors(stored: Path, value: str) -> None:
+    arguments = [RUN_ID, "--runs", str(stored), "--step-percent", value]
+    assert CliRunner().invoke(cli.show, arguments).exit_code == 2
+
+
+def test_two_formats_at_once_are_a_usage_error(stored: Path) -> None:
+    arguments = [RUN_ID, "--runs", str(stored), "--json", "--csv"]
+    assert CliRunner().invoke(cli.show, arguments).exit_code == 2
+
+
+def test_a_refused_explanation_exits_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_record", lambda _runs, _run: two_qemus())
+    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(tmp_path)]
+    done = CliRunner().invoke(cli.explain, arguments)
+    assert done.exit_code == cli.EXIT_INVALID
+    assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())
+    assert CliRunner().invoke(cli.explain, [*arguments, "--force"]).exit_code == 0

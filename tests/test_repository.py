@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The rules of CONTRIBUTING.md that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import check_commits
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "kdelta"
+
+# A room imports lower rungs and itself, never its own rung.
+RUNGS = (
+    ("errors",),
+    ("arch", "cache", "data", "metric", "process"),
+    ("archive", "build", "sample", "stats"),
+    ("kernels", "workload"),
+    ("study", "guest", "attribution", "runfolder"),
+    ("store", "machines"),
+    ("run", "report"),
+    ("cli",),
+)
+RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}
+
+# Beyond the ladder: who may not know whom, or what of the outside world.
+FORBIDDEN = {
+    "report": {"kdelta.process", "kdelta.kernels", "kdelta.machines", "kdelta.guest", "kdelta.run"},
+    "stats": {"os", "pathlib", "io", "time", "datetime", "subprocess", "socket", "kdelta.process"},
+    "study.plan": {"os", "pathlib", "io", "time", "datetime", "subprocess", "socket"},
+}
+
+MAX_FUNCTION = 60
+MAX_PYTHON = 500
+MAX_C = 600
+PASTED_WHOLE = {"kdelta.h"}  # one file, since it goes into the one file that a maintainer gets
+
+# Hosts that our files may name: where documents live, and never a package mirror.
+DOCUMENT_HOSTS = {
+    "doi.org",
+    "docs.kernel.org",
+    "fsf.org",
+    "git.kernel.org",
+    "github.com",
+    "gnu.org",
+    "keepachangelog.com",
+    "kernel.org",
+    "lkml.org",
+    "lore.kernel.org",
+    "qemu.org",
+    "semver.org",
+    "www.fsf.org",
+    "www.gnu.org",
+    "www.kernel.org",
+    "www.qemu.org",
+    "www.w3.org",
+}
+
+# An import name differs from the name on PyPI.
+IMPORT_NAME = {"pyelftools": "elftools", "qemu.qmp": "qemu"}
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    """Files that are or would be committed, by suffix; all of them without one."""
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = (ROOT / name for name in names.split("\0") if name)
+    return [path for path in paths if path.is_file() and (not suffixes or path.suffix in suffixes)]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package: dotted name -> file."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Dotted names a module imports, anywhere in it; `from a import b` gives a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ladder_faults(module: str, text: str) -> list[str]:
+    """Imports of a module that the ladder or FORBIDDEN rules out."""
+    room = module.split(".")[1]
+    if room not in RUNG_OF:
+        return [f"{module}: the room {room} has no rung"]
+    faults = []
+    for name in imports(ast.parse(text)):
+        parts = name.split(".")
+        outside = parts[0] == "kdelta" and len(parts) > 1 and parts[1] != room
+        if outside and RUNG_OF.get(parts[1], len(RUNGS)) >= RUNG_OF[room]:
+            faults.append(f"{module}: imports {name} from the same or a higher rung")
+        for part, banned in FORBIDDEN.items():
+            inside = f"{module}.".startswith(f"kdelta.{part}.")
+            if inside and any(f"{name}.".startswith(f"{ban}.") for ban in banned):
+                faults.append(f"{module}: imports {name}")
+    return faults
+
+
+def test_modules_keep_to_the_import_ladder() -> None:
+    faults = [
+        fault
+        for module, path in modules().items()
+        if module != "kdelta"
+        for fault in ladder_faults(module, path.read_text())
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("kdelta.process", "from kdelta.cli.main import main"),
+        ("kdelta.process", "from kdelta import metric"),
+        ("kdelta.stats.exact", "def f():\n    import kdelta.kernels.debian"),
+        ("kdelta.stats.exact", "from pathlib import Path"),
+        ("kdelta.study.plan", "import time"),
+        ("kdelta.report.text", "from kdelta import machines"),
+        ("kdelta.newcomer", ""),
+    ],
+)
+def test_ladder_sees_a_planted_fault(module: str, text: str) -> None:
+    assert ladder_faults(module, text)
+
+
+def test_ladder_lets_lower_rungs_pass() -> None:
+    text = "import os\nfrom kdelta import process\nfrom kdelta.kernels.debian import fetch"
+    assert ladder_faults("kdelta.run.runner", text) == []
+
+
+def spawns(text: str) -> list[str]:
+    """Calls in a module that start another program other than through kdelta.process."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if re.match(r"subprocess\.|os\.(system|popen|exec|spawn|posix_spawn|fork)", name):
+                found.append(name)
+            if "create_subprocess" in name:
+                found.append(name)
+        elif isinstance(node, ast.ImportFrom) and node.module == "subprocess":
+            found.append("from subprocess import")
+    return found
+
+
+def test_only_process_starts_programs() -> None:
+    found = {
+        name: spawns(path.read_text())
+        for name, path in modules().items()
+        if name != "kdelta.process" and spawns(path.read_text())
+    }
+    assert not found
+    assert spawns("import subprocess\nsubprocess.run(['true'])") == ["subprocess.run"]
+
+
+def test_only_cli_talks_to_the_user_and_exits() -> None:
+    faults = []
+    for name, path in modules().items():
+        if name.startswith("kdelta.cli"):
+            continue
+        tree = ast.parse(path.read_text())
+        faults += [f"{name}: {module}" for module in imports(tree) if module.startswith("click")]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call | ast.Raise):
+                words = ast.unparse(node)
+                if re.match(r"(print|sys\.exit|exit|os\._exit)\(|raise SystemExit", words):
+                    faults.append(f"{name}:{node.lineno}: {words}")
+    assert not faults, "\n".join(faults)
+
+
+def test_packages_have_empty_init_files() -> None:
+    assert not [path for path in PACKAGE.rglob("__init__.py") if path.read_text().strip()]
+
+
+def test_functions_and_files_are_short() -> None:
+    faults = []
+    for path in tracked(".py", ".c", ".h"):
+        lines = path.read_text().splitlines()
+        limit = MAX_PYTHON if path.suffix == ".py" else MAX_C
+        if len(lines) > limit and path.name not in PASTED_WHOLE:
+            faults.append(f"{path.name}: {len(lines)} lines")
+    for path in tracked(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or 0) - node.lineno + 1
+                if size > MAX_FUNCTION:
+                    faults.append(f"{path.name}:{node.lineno} {node.name}: {size} lines")
+    assert not faults, "\n".join(faults)
+
+
+IMPORT_ALL = """
+import importlib, sys
+extras = set(sys.argv[1].split(","))
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in extras:
+            raise ModuleNotFoundError(f"{name} is an extra")
+sys.meta_path.insert(0, Refuse())
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+"""
+
+
+def requirements() -> tuple[set[str], set[str]]:
+    """Import names that pyproject.toml declares: needed at run time, and only by extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    names = []
+    for lines in (project["dependencies"], extras):
+        bare = (re.split(r"[<>=!~\[; ]", line)[0] for line in lines)
+        names.append({IMPORT_NAME.get(name, name) for name in bare})
+    return names[0], names[1] - names[0]
+
+
+def test_every_module_imports_without_extras() -> None:
+    _, extras = requirements()
+    argv = [sys.executable, "-c", IMPORT_ALL, ",".join(extras), *modules()]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_imports_are_declared_in_pyproject() -> None:
+    runtime, _ = requirements()
+    known = runtime | set(sys.stdlib_module_names) | {"kdelta"}
+    faults = {
+        f"{name}: {found}"
+        for name, path in modules().items()
+        for found in imports(ast.parse(path.read_text()))
+        if found.split(".")[0] not in known
+    }
+    assert not faults
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in tracked():
+        try:
+            yield path, path.read_text()
+        except UnicodeDecodeError:
+            continue  # a binary fixture
+
+
+def test_no_machine_paths_or_mirrors_in_files() -> None:
+    homes = re.compile(r"(?<![\w.$}~])/(?:home|Users)/[a-z]\w*/")
+    here = [f"{ROOT}/", f"{Path.home()}/"]
+    faults = []
+    for path, text in texts():
+        for number, line in enumerate(text.splitlines(), start=1):
+            hosts = re.findall(r"https?://(?:[^/@\s]*@)?([\w.-]+)", line)
+            wrong = [host for host in hosts if host.lower() not in DOCUMENT_HOSTS | EXAMPLE_HOSTS]
+            wrong += [place for place in here if place in line] + homes.findall(line)
+            faults += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in wrong]
+    assert not faults, "\n".join(faults)
+
+
+# RFC 2606, and this machine itself: never a real mirror.
+EXAMPLE_HOSTS = {"example.com", "example.org", "example.net", "localhost", "127.0.0.1"}
+
+
+def test_sources_name_their_licence() -> None:
+    faults = []
+    for path in tracked():
+        if not path.stat().st_size or not is_source(path):
+            continue
+        head = path.read_text().splitlines()[:5]
+        if not any("SPDX-License-Identifier: GPL-2.0-or-later" in line for line in head):
+            faults.append(str(path.relative_to(ROOT)))
+    assert not faults, "no SPDX line at the top of: " + " ".join(faults)
+
+
+def is_source(path: Path) -> bool:
+    if path.suffix in {".py", ".c", ".h"} or path.name == "Makefile":
+        return True
+    with path.open("rb") as stream:
+        return stream.read(2) == b"#!"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "process: kill the whole group\n\nA child that forked outlived its parent.\n",
+        "machines/qemu: QEMU 10 needs no -nographic\n\nWhy it is so.\n",
+        "check, tools: name every gate\n\nBecause.\n\nFixes: abc\n",
+    ],
+)
+def test_commit_messages_that_pass(message: str) -> None:
+    assert check_commits.problems(message) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        ("Fix things\n\nBody.\n", "form"),
+        ("process: Kill the group\n\nBody.\n", "capital"),
+        ("process: kill the group.\n\nBody.\n", "full stop"),
+        (f"process: {'x' * 70}\n\nBody.\n", "79 characters"),
+        ("process: kill the group\n", "does not say why"),
+        ("process: kill the group\n\nSigned-off-by: A B <a@example.org>\n", "does not say why"),
+        ("process: kill the group\nno gap\n", "no empty line"),
+    ],
+)
+def test_commit_messages_that_fail(message: str, problem: str) -> None:
+    assert any(problem in found for found in check_commits.problems(message))
+
+
+def test_history_is_read_commit_by_commit(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    assert check_commits.history(tmp_path) == []
+    for subject in ("one: first", "two: second"):
+        git("commit", "-q", "--allow-empty", "-m", subject, "-m", "Why.\n\nMore.")
+    messages = [message for _, message in check_commits.history(tmp_path)]
+    assert messages == ["two: second\n\nWhy.\n\nMore.\n", "one: first\n\nWhy.\n\nMore.\n"]

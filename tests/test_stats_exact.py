@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.stats.exact import MODE_SHARE, Kind, representative
+
+WINDOWS = st.lists(st.integers(min_value=0, max_value=2**63), min_size=1, max_size=60)
+
+
+def test_the_mode_ignores_timer_ticks() -> None:
+    found = representative([1700, 1000, 1000, 1000, 1900, 1000])
+    assert (found.value, found.kind, found.index) == (1000, Kind.MODE, 1)
+    assert found.share == pytest.approx(4 / 6)
+    assert (found.n, found.minimum, found.maximum, found.deviation) == (6, 1000, 1900, 0)
+
+
+def test_a_tie_goes_to_the_smallest() -> None:
+    assert representative([9, 7, 9, 7]).value == 7
+
+
+def test_without_a_frequent_value_the_lower_median_is_taken() -> None:
+    found = representative([1004, 1001, 1003, 1002])
+    assert (found.value, found.kind, found.share, found.index) == (1002, Kind.MEDIAN, 0.25, 3)
+
+
+def test_a_value_that_repeats_too_rarely_is_not_a_mode() -> None:
+    windows = [5, 5, *range(100, 107)]  # 2 of 9 is below the share
+    assert 2 / len(windows) < MODE_SHARE
+    found = representative(windows)
+    assert (found.value, found.kind) == (102, Kind.MEDIAN)
+
+
+def test_a_mode_at_exactly_the_share_counts() -> None:
+    assert representative([5, 5, *range(100, 106)]).kind is Kind.MODE
+
+
+def test_one_window_stands_for_itself() -> None:
+    found = representative([42])
+    assert (found.value, found.kind, found.share, found.deviation) == (42, Kind.MODE, 1.0, 0)
+
+
+def test_no_windows_have_no_representative() -> None:
+    with pytest.raises(ValueError, match="no windows"):
+        representative([])
+
+
+@given(WINDOWS)
+def test_the_value_was_observed_at_the_index_first(windows: list[int]) -> None:
+    found = representative(windows)
+    assert windows[found.index] == found.value
+    assert found.value not in windows[: found.index]
+    assert found.share * found.n == pytest.approx(windows.count(found.value))
+    assert found.minimum <= found.value <= found.maximum
+
+
+@given(WINDOWS)
+def test_half_of_the_windows_lie_within_the_deviation(windows: list[int]) -> None:
+    found = representative(windows)
+    near = sum(abs(window - found.value) <= found.deviation for window in windows)
+    assert 2 * near >= len(windows)
+
+
+@given(WINDOWS, st.randoms())
+def test_the_value_does_not_depend_on_order(windows: list[int], random: object) -> None:
+    shuffled = list(windows)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert representative(shuffled).value == representative(windows).value
+
+
+@given(st.lists(st.integers(min_value=1, max_value=10**6), min_size=1, max_size=9))
+def test_ticks_in_fewer_than_half_of_the_windows_change_nothing(ticks: list[int]) -> None:
+    windows = [5000 + tick for tick in ticks] + [5000] * (len(ticks) + 1)
+    found = representative(windows)
+    assert (found.value, found.deviation) == (5000, 0)

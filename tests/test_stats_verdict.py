@@ -1,0 +1,133 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.metric import INSNS_PER_OP, Assume, Better, Grade, Metric
+from kdelta.stats.verdict import Comparison, Reading, Verdict, compare
+
+THROUGHPUT = Metric(name="rate", unit="page/s", better=Better.HIGHER, assume=Assume.NOTHING)
+
+
+def reading(value: int, *, noise: int = 0, operations: int = 100) -> Reading:
+    return Reading(value=value, operations=operations, operation="page", noise=noise)
+
+
+def decide(old: Reading | None, new: Reading | None, step_percent: float = 1.0) -> Comparison:
+    return compare(old, new, metric=INSNS_PER_OP, step_percent=step_percent)
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        (10000, Verdict.SAME),
+        (10100, Verdict.SAME),
+        (10101, Verdict.REGRESSION),
+        (9900, Verdict.SAME),
+        (9899, Verdict.IMPROVEMENT),
+        (22300, Verdict.REGRESSION),
+    ],
+)
+def test_exact_counts_are_judged_by_the_threshold(new: int, verdict: Verdict) -> None:
+    found = decide(reading(10000), reading(new))
+    assert found.verdict is verdict
+    assert found.grade is Grade.EXACT_PATH
+    assert found.ratio == new / 10000
+    assert found.difference == (new - 10000) / 100
+    assert found.reasons
+
+
+def test_the_direction_is_the_metrics() -> None:
+    found = compare(reading(100), reading(150), metric=THROUGHPUT)
+    assert found.verdict is Verdict.IMPROVEMENT
+    assert compare(reading(150), reading(100), metric=THROUGHPUT).verdict is Verdict.REGRESSION
+
+
+def test_another_threshold_is_another_verdict() -> None:
+    assert decide(reading(1000), reading(1015)).verdict is Verdict.REGRESSION
+    assert decide(reading(1000), reading(1015), step_percent=2).verdict is Verdict.SAME
+
+
+def test_scatter_above_a_third_of_the_difference_is_undecided() -> None:
+    assert decide(reading(10000), reading(10900, noise=300)).verdict is Verdict.REGRESSION
+    found = decide(reading(10000), reading(10900, noise=301))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "agree within 300" in found.reasons[0]
+
+
+def test_scatter_of_both_arms_adds_up() -> None:
+    found = decide(reading(10000, noise=200), reading(10900, noise=200))
+    assert found.verdict is Verdict.UNDECIDED
+
+
+def test_equal_counts_with_scatter_are_same_only_below_a_third_of_the_threshold() -> None:
+    assert decide(reading(10000, noise=33), reading(10000)).verdict is Verdict.SAME
+    assert decide(reading(10000, noise=34), reading(10000)).verdict is Verdict.UNDECIDED
+
+
+def test_a_difference_at_the_threshold_within_the_scatter_is_undecided() -> None:
+    found = decide(reading(10000), reading(10105, noise=10))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "threshold" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "side"),
+    [(None, reading(1), "the old"), (reading(1), None, "the new"), (None, None, "either")],
+)
+def test_an_arm_without_data_is_undecided(
+    old: Reading | None, new: Reading | None, side: str
+) -> None:
+    found = decide(old, new)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.reasons == (f"no trial of {side} kernel ended ok",)
+    assert found.ratio is None
+
+
+def test_obstacles_make_it_invalid_whatever_the_numbers_say() -> None:
+    found = compare(
+        reading(100), reading(100), metric=INSNS_PER_OP, obstacles=("environments differ: cpus",)
+    )
+    assert found.verdict is Verdict.INVALID
+    assert found.reasons == ("environments differ: cpus",)
+    assert found.ratio is None
+
+
+def test_obstacles_outrank_missing_data() -> None:
+    found = compare(None, reading(1), metric=INSNS_PER_OP, obstacles=("page state",))
+    assert found.verdict is Verdict.INVALID
+
+
+def test_different_operations_are_invalid() -> None:
+    found = decide(reading(100, operations=10), reading(100, operations=20))
+    assert found.verdict is Verdict.INVALID
+    assert found.reasons == ("operations per window differ: 10 page against 20 page",)
+
+
+def test_nothing_to_something_is_a_step_without_a_ratio() -> None:
+    found = decide(reading(0), reading(5))
+    assert (found.verdict, found.ratio) == (Verdict.REGRESSION, None)
+    assert decide(reading(0), reading(0)).verdict is Verdict.SAME
+
+
+@given(
+    st.integers(min_value=1, max_value=10**9),
+    st.integers(min_value=0, max_value=10**9),
+    st.floats(min_value=0, max_value=100),
+)
+def test_exact_counts_are_always_decided(old: int, new: int, step_percent: float) -> None:
+    verdict = decide(reading(old), reading(new), step_percent).verdict
+    expected = (
+        Verdict.SAME
+        if abs(new - old) <= old * step_percent / 100
+        else Verdict.REGRESSION
+        if new > old
+        else Verdict.IMPROVEMENT
+    )
+    assert verdict is expected
+
+
+@given(st.integers(min_value=1, max_value=10**6), st.integers(min_value=1, max_value=10**6))
+def test_swapping_the_arms_never_keeps_a_step(old: int, new: int) -> None:
+    there, back = decide(reading(old), reading(new), 0), decide(reading(new), reading(old), 0)
+    assert there.verdict.is_step == back.verdict.is_step == (old != new)
+    assert there.verdict is not back.verdict or not there.verdict.is_step
