@@ -135,7 +135,7 @@ static struct {
 	unsigned int begun;	/* iterations, warm-up included */
 	unsigned int wrong;	/* facts */
 	unsigned int unknown;	/* facts */
-	struct kd_fact facts[KD_MAX_FACTS];
+	struct kd_fact facts[KD_MAX_FACTS + 1];	/* the last one has no name */
 	struct kd_phase phases[KD_MAX_PHASES];
 	uint64_t *ns;		/* [phase][iteration] */
 	uint64_t clock_step;	/* ns, measured */
@@ -649,7 +649,7 @@ kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 	free(smaps);
 
 	/* Where it is tracked, new memory is soft-dirty and says so twice. */
-	if (!audit.soft_dirty && !audit.soft_dirty_vmas)
+	if (!audit.soft_dirty && audit.soft_dirty_vmas <= 0)
 		audit.soft_dirty = KD_UNKNOWN;
 	if (audit.soft_dirty != KD_UNKNOWN)
 		kd_note("%ld of %zu pages are soft-dirty", audit.soft_dirty, KD_PAGES(bytes));

@@ -13,6 +13,11 @@
  * the last of a block has no successor and is reported as started.  (Counting blocks times their
  * length would charge a whole block to a fault in its middle.)
  *
+ * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
+ * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
+ * entry of an interrupt to the return that matches it, everything is taken off the window.  A
+ * window in which the vCPU switched to another task is flagged.
+ *
  * Output: a stream of little-endian 64-bit words, documented at emit_*() below, read by
  * kdelta.attribution.insns.  Every window is flushed when it closes, so that nothing measured is
  * lost when the guest dies later.
@@ -35,6 +40,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
 #define MAX_VCPUS 256u
 #define MAX_WINDOWS 1000000u
 #define BLOCK_BUCKETS 65536u
+#define MAX_EVENTS 1024u
 
 enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
 
@@ -47,6 +53,14 @@ enum mark_error {
 	ERROR_NOT_ARMED = 4,	  /* BEGIN before ARM took effect */
 	ERROR_TOO_MANY_SLOTS = 5,	  /* more code than MAX_CHUNKS holds: counts would be short */
 	ERROR_TOO_MANY_WINDOWS = 6,
+};
+
+/* What the address of an instruction means beside its count; bits, in the file events= too. */
+enum event {
+	EVENT_INTERRUPT = 1, /* first instruction of an asynchronous entry */
+	EVENT_EXCEPTION = 2, /* first instruction of a synchronous entry */
+	EVENT_SWITCH = 4,    /* the vCPU goes to another task */
+	EVENT_RETURN = 8,    /* a return from interrupt or exception; found by its encoding */
 };
 
 enum slot_flag { SLOT_LAST = 1, SLOT_MARK = 2, SLOT_UNUSED = 4 };
@@ -71,11 +85,20 @@ struct block {
 	struct block *next;
 };
 
+/* All counters of one vCPU at one moment, chunks side by side. */
+struct snapshot {
+	uint64_t *counts;
+	uint32_t chunks;
+};
+
 struct vcpu {
 	bool open;
+	bool switched;
 	unsigned int phase;
-	uint64_t *base; /* counters when the window opened, chunks side by side */
-	uint32_t base_chunks;
+	unsigned int depth; /* of entries inside the interrupt that is being left out; 0: none */
+	uint64_t interrupts;
+	struct snapshot base;	   /* when the window opened, plus what was left out since */
+	struct snapshot interrupt; /* when the interrupt began */
 };
 
 static struct {
@@ -90,6 +113,9 @@ static struct {
 	uint32_t chunk_count;
 	struct block *blocks[BLOCK_BUCKETS];
 	struct vcpu vcpu[MAX_VCPUS];
+	uint64_t event_vaddr[MAX_EVENTS];
+	uint8_t event[MAX_EVENTS];
+	uint32_t event_count;
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void die(const char *what)
@@ -151,26 +177,104 @@ static uint64_t retired(const struct chunk *chunk, const uint64_t *now, const ui
 
 	if (chunk->flags[slot] & (SLOT_MARK | SLOT_UNUSED))
 		return 0;
-	return now[counter] - (base ? base[counter] : 0);
+	return now[counter] - base[counter];
+}
+
+/* Makes the snapshot cover all chunks; chunks that came since are zero, as they were then. */
+static void snapshot_cover(struct snapshot *snapshot)
+{
+	size_t old = (size_t)snapshot->chunks * CHUNK_SLOTS;
+	size_t new = (size_t)state.chunk_count * CHUNK_SLOTS;
+
+	if (snapshot->chunks == state.chunk_count)
+		return;
+	snapshot->counts = realloc(snapshot->counts, new * sizeof(uint64_t));
+	if (!snapshot->counts)
+		die("out of memory");
+	memset(snapshot->counts + old, 0, (new - old) * sizeof(uint64_t));
+	snapshot->chunks = state.chunk_count;
+}
+
+static void snapshot_take(struct snapshot *snapshot, unsigned int index)
+{
+	uint32_t i;
+
+	snapshot_cover(snapshot);
+	for (i = 0; i < state.chunk_count; i++)
+		memcpy(snapshot->counts + (size_t)i * CHUNK_SLOTS, counters(state.chunks[i], index),
+		       CHUNK_SLOTS * sizeof(uint64_t));
 }
 
 static void window_open(unsigned int index, unsigned int phase)
 {
 	struct vcpu *vcpu = &state.vcpu[index];
-	uint32_t i;
 
 	if (vcpu->open)
 		emit_error(ERROR_NESTED_BEGIN, index, phase);
 	if (!state.armed)
 		emit_error(ERROR_NOT_ARMED, index, phase);
-	free(vcpu->base);
-	vcpu->base = allocate((size_t)state.chunk_count * CHUNK_SLOTS + 1, sizeof(uint64_t));
-	vcpu->base_chunks = state.chunk_count;
-	for (i = 0; i < state.chunk_count; i++)
-		memcpy(vcpu->base + (size_t)i * CHUNK_SLOTS, counters(state.chunks[i], index),
-		       state.chunks[i]->used * sizeof(uint64_t));
+	snapshot_take(&vcpu->base, index);
 	vcpu->open = true;
+	vcpu->switched = false;
+	vcpu->depth = 0;
+	vcpu->interrupts = 0;
 	vcpu->phase = phase;
+}
+
+/* Moves what ran since the interrupt began into the window's base: it is left out. */
+static void interrupt_end(unsigned int index)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+	uint32_t i, slot;
+
+	snapshot_cover(&vcpu->base);
+	snapshot_cover(&vcpu->interrupt);
+	for (i = 0; i < state.chunk_count; i++) {
+		const uint64_t *now = counters(state.chunks[i], index);
+		uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
+		const uint64_t *begin = vcpu->interrupt.counts + (size_t)i * CHUNK_SLOTS;
+
+		for (slot = 0; slot < state.chunks[i]->used; slot++)
+			base[slot] += now[slot] - begin[slot];
+	}
+	vcpu->interrupts++;
+}
+
+/* An instruction with a meaning is about to execute.  It counts itself here: an entry after the
+ * snapshot and a return before the sum, so that both belong to the interrupt. */
+static void on_event(unsigned int index, void *userdata)
+{
+	unsigned int event = (uintptr_t)userdata & 0xff;
+	uint32_t slot = (uintptr_t)userdata >> 8;
+	struct vcpu *vcpu;
+	uint64_t *count;
+
+	if (index >= state.vcpus)
+		return;
+	pthread_mutex_lock(&state.lock);
+	vcpu = &state.vcpu[index];
+	count = &counters(state.chunks[slot / CHUNK_SLOTS], index)[slot % CHUNK_SLOTS];
+	if (!vcpu->open) {
+		++*count;
+	} else if (event & EVENT_RETURN) {
+		++*count;
+		if (vcpu->depth && !--vcpu->depth)
+			interrupt_end(index);
+	} else if (event & EVENT_SWITCH) {
+		++*count;
+		vcpu->switched = true;
+		vcpu->depth = 0;
+	} else if (vcpu->depth) {
+		++*count;
+		vcpu->depth++;
+	} else {
+		if (event & EVENT_INTERRUPT && !vcpu->switched) {
+			snapshot_take(&vcpu->interrupt, index);
+			vcpu->depth = 1;
+		}
+		++*count;
+	}
+	pthread_mutex_unlock(&state.lock);
 }
 
 struct window {
@@ -189,10 +293,8 @@ static struct window window_scan(unsigned int index, bool emit_pairs)
 	for (i = 0; i < state.chunk_count; i++) {
 		const struct chunk *chunk = state.chunks[i];
 		const uint64_t *now = counters(chunk, index);
-		const uint64_t *base = NULL;
+		const uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
 
-		if (i < vcpu->base_chunks)
-			base = vcpu->base + (size_t)i * CHUNK_SLOTS;
 		for (slot = 0; slot < chunk->used; slot++) {
 			uint64_t count = retired(chunk, now, base, slot);
 			const uint64_t pair[] = { chunk->vaddr[slot], count };
@@ -211,7 +313,17 @@ static struct window window_scan(unsigned int index, bool emit_pairs)
 	return window;
 }
 
-/* WINDOW: vcpu, phase, user, kernel, pairs, then pairs x (address, count) */
+/* WINDOW: vcpu, phase, user, kernel, interrupts left out, switched (0 or 1), pairs, then
+ * pairs x (address, count) */
+static void emit_window(unsigned int index, const struct window *window)
+{
+	const struct vcpu *vcpu = &state.vcpu[index];
+	const uint64_t words[] = { RECORD_WINDOW, index, vcpu->phase, window->user, window->kernel,
+				   vcpu->interrupts, vcpu->switched, window->pairs };
+
+	emit(words, 8);
+}
+
 static void window_close(unsigned int index, unsigned int phase)
 {
 	struct vcpu *vcpu = &state.vcpu[index];
@@ -234,13 +346,9 @@ static void window_close(unsigned int index, unsigned int phase)
 		emit_error(ERROR_TOO_MANY_WINDOWS, index, phase);
 		return;
 	}
+	snapshot_cover(&vcpu->base);
 	window = window_scan(index, false);
-	{
-		const uint64_t words[] = { RECORD_WINDOW, index, phase,
-					   window.user, window.kernel, window.pairs };
-
-		emit(words, 6);
-	}
+	emit_window(index, &window);
 	window_scan(index, true);
 	flush();
 }
@@ -294,6 +402,23 @@ static void on_start(unsigned int vcpu, void *userdata)
 }
 #endif
 
+static void read_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t size)
+{
+#if KDELTA_API >= 3
+	qemu_plugin_insn_data(insn, bytes, size);
+#else
+	memcpy(bytes, qemu_plugin_insn_data(insn), size);
+#endif
+}
+
+static bool has_bytes(const struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
+{
+	uint8_t copy[8] = { 0 };
+
+	read_bytes(insn, copy, size);
+	return !memcmp(copy, bytes, size);
+}
+
 /* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
 static unsigned int mark_code(const struct qemu_plugin_insn *insn)
 {
@@ -303,11 +428,7 @@ static unsigned int mark_code(const struct qemu_plugin_insn *insn)
 
 	if (size != 7 && size != 4)
 		return 0;
-#if KDELTA_API >= 3
-	qemu_plugin_insn_data(insn, bytes, size);
-#else
-	memcpy(bytes, qemu_plugin_insn_data(insn), size);
-#endif
+	read_bytes(insn, bytes, size);
 	if (size == 7) { /* x86-64: nopl imm32(%rax) */
 		if (bytes[0] != 0x0f || bytes[1] != 0x1f || bytes[2] != 0x80)
 			return 0;
@@ -319,6 +440,25 @@ static unsigned int mark_code(const struct qemu_plugin_insn *insn)
 		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
 	if ((word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
 		return word >> 24 == 0x6b ? word >> 12 & 0xfff : 0;
+	return 0;
+}
+
+/* Events of an instruction, 0 for none: by its address, or as a return by its encoding. */
+static unsigned int event_of(const struct qemu_plugin_insn *insn)
+{
+	static const uint8_t iretq[] = { 0x48, 0xcf };
+	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
+	uint64_t vaddr = qemu_plugin_insn_vaddr(insn);
+	size_t size = qemu_plugin_insn_size(insn);
+	uint32_t i;
+
+	if (!is_kernel(vaddr))
+		return 0;
+	if ((size == 2 && has_bytes(insn, iretq, size)) || (size == 4 && has_bytes(insn, eret, size)))
+		return EVENT_RETURN;
+	for (i = 0; i < state.event_count; i++)
+		if (state.event_vaddr[i] == vaddr)
+			return state.event[i];
 	return 0;
 }
 
@@ -441,10 +581,14 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		unsigned int code = mark_code(insn);
 		uintptr_t own_slot = slot ? slot + i : 0;
+		unsigned int event = slot ? event_of(insn) : 0;
 
 		if (code)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
 							       (void *)(own_slot << 12 | code));
+		else if (event)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_NO_REGS,
+							       (void *)(own_slot << 8 | event));
 		else if (slot)
 			count_starts(insn, slot + i);
 	}
@@ -473,17 +617,37 @@ static void emit_header(const qemu_info_t *info)
 	flush();
 }
 
+/* The file events=: lines "BITS ADDRESS", decimal and hexadecimal. */
+static bool read_events(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	unsigned long long vaddr;
+	unsigned int event;
+
+	if (!file)
+		return false;
+	while (state.event_count < MAX_EVENTS && fscanf(file, "%u %llx", &event, &vaddr) == 2) {
+		state.event[state.event_count] = event;
+		state.event_vaddr[state.event_count++] = vaddr;
+	}
+	event = feof(file);
+	fclose(file);
+	return event;
+}
+
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 					   int argc, char **argv)
 {
-	const char *path = NULL;
+	const char *path = NULL, *events = NULL;
 	int i;
 
 	for (i = 0; i < argc; i++)
 		if (!strncmp(argv[i], "out=", 4))
 			path = argv[i] + 4;
-	if (!path) {
-		fprintf(stderr, "kdelta plugin: out=FILE is missing\n");
+		else if (!strncmp(argv[i], "events=", 7))
+			events = argv[i] + 7;
+	if (!path || !events || !read_events(events)) {
+		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
 		return -1;
 	}
 	if (!info->system_emulation || info->system.max_vcpus > (int)MAX_VCPUS) {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Runs as the store would return them, built by hand for the tests of findings and renderers."""
 
 from __future__ import annotations

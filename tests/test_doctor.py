@@ -258,7 +258,13 @@ def test_kernel_is_recognised_by_its_magic(tmp_path: Path) -> None:
     image = bytearray(1024)
     image[0x202:0x206] = b"HdrS"
     (tmp_path / "a" / "vmlinuz-6.17.8").write_bytes(image)
-    assert kvm.find_kernel((tmp_path / "none", tmp_path)) == tmp_path / "a" / "vmlinuz-6.17.8"
+    found = kvm.find_kernel((tmp_path / "none", tmp_path))
+    assert found == tmp_path / "a" / "vmlinuz-6.17.8"
+    assert kvm.release_of(found) == "vmlinuz-6.17.8"
+    image[0x20E:0x210] = (0x100).to_bytes(2, "little")
+    image[0x300:0x310] = b"6.17.8-x (a@b) #"
+    found.write_bytes(image)
+    assert kvm.release_of(found) == "6.17.8-x"
 
 
 STUCK = b"""Probing EDD (edd=off to disable)... ok

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """kdelta.study.plan: every trial once, interleaved, and the same order for ever."""
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ FORBIDDEN = {
 
 MAX_FUNCTION = 60
 MAX_PYTHON = 500
-MAX_C = 600
+MAX_C = 700
 PASTED_WHOLE = {"kdelta.h"}  # one file, since it goes into the one file that a maintainer gets
 
 # Hosts that our files may name: where documents live, and never a package mirror.
@@ -262,7 +262,7 @@ def test_no_machine_paths_or_mirrors_in_files() -> None:
     for path, text in texts():
         for number, line in enumerate(text.splitlines(), start=1):
             hosts = re.findall(r"https?://(?:[^/@\s]*@)?([\w.-]+)", line)
-            wrong = [host for host in hosts if host.lower() not in DOCUMENT_HOSTS | EXAMPLE_HOSTS]
+            wrong = [host for host in hosts if not may_be_named(host.lower())]
             wrong += [place for place in here if place in line] + homes.findall(line)
             faults += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in wrong]
     assert not faults, "\n".join(faults)
@@ -270,6 +270,11 @@ def test_no_machine_paths_or_mirrors_in_files() -> None:
 
 # RFC 2606, and this machine itself: never a real mirror.
 EXAMPLE_HOSTS = {"example.com", "example.org", "example.net", "localhost", "127.0.0.1"}
+EXAMPLE_DOMAINS = (".example", ".invalid", ".test", ".example.com", ".example.org", ".example.net")
+
+
+def may_be_named(host: str) -> bool:
+    return host in DOCUMENT_HOSTS | EXAMPLE_HOSTS or f".{host}".endswith(EXAMPLE_DOMAINS)
 
 
 def test_sources_name_their_licence() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """kdelta.store and kdelta.runfolder: what is finished stays, whatever happens to the process."""
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import shutil
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,97 +22,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kdelta import runfolder, sample
-from kdelta.errors import SpecError, StoreError
-from kdelta.store import FORMAT, Store, rebuild, unfinished
-from kdelta.study import spec
-from kdelta.study.plan import make_plan
+from kdelta.errors import StoreError
+from kdelta.store import Store, rebuild
+from run_records import execute, kernel, new_run, result_of
 
-NOW = datetime(2026, 11, 20, 10, 15, 0, tzinfo=UTC)
+ROUNDS = os.environ.get("KDELTA_KILL_ROUNDS", "1")  # of the kill -9 test; 20 make it a soak
 FORK = multiprocessing.get_context("fork")
-
-
-def kernel(reference: str) -> sample.KernelIdentity:
-    return sample.KernelIdentity(
-        reference=reference,
-        release=f"{reference}.1-cloud-amd64",
-        version=f"{reference}.1-1",
-        arch="amd64",
-        flavour="cloud",
-        image_sha256="ab" * 32,
-    )
-
-
-def new_run(
-    *, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = ""
-) -> sample.RunRecord:
-    study = spec.from_arguments(
-        ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
-    )
-    return sample.RunRecord(
-        run_id=run_id or name,
-        name=name,
-        title=study.title,
-        seed=2**63 - 1,
-        rounds=rounds,
-        created=NOW.isoformat(),
-        kdelta_version="0.1.0",
-        study_toml=spec.to_toml(study),
-        study_digest=spec.digest(study),
-        arms=tuple(
-            sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
-            for at in range(arms)
-        ),
-        trials=make_plan(study, 5).trials,
-    )
-
-
-def result_of(index: int, functions: int = 3) -> sample.TrialResult:
-    """A result that only this trial can have, with numbers beyond 64 bits."""
-    return sample.TrialResult(
-        outcome=sample.Outcome.OK,
-        kernel=replace(kernel("6.1"), build_id="f0" * 20, compiler="gcc 14"),
-        environment=sample.Environment(
-            accelerator="tcg",
-            qemu_version="10.0.2",
-            plugin_sha256="cd" * 32,
-            machine="q35",
-            cpu_model="max",
-            cpus=1,
-            memory_mib=1024,
-            cmdline="nokaslr",
-            mitigations="0123",
-        ),
-        phases=(
-            sample.PhaseCounts(
-                phase="protect",
-                operations=16384,
-                operation="page",
-                user=(1, 2**63, 2**64 + index),
-                kernel=(index, 2**70),
-            ),
-            sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
-        ),
-        functions=tuple(
-            sample.FunctionCount(
-                phase="protect", function=f"f{at}", insns=2**62 + at * (index + 1), calls=2**64 + at
-            )
-            for at in range(functions)
-        ),
-        state=(
-            sample.StateField(when="before", name="present", value="16384", want="16384"),
-            sample.StateField(when="after", name="thp", value="unknown", want="0"),
-        ),
-        fresh_boot=index % 2 == 0,
-        wall_s=0.1 + index,
-        artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
-    )
-
-
-def execute(store: Store, count: int | None = None) -> None:
-    with store.executing():
-        for trial in store.pending()[:count]:
-            store.claim(trial.index)
-            store.finish(trial.index, result_of(trial.index))
 
 
 def test_a_new_run_reads_back_as_given(tmp_path: Path) -> None:
@@ -308,33 +222,35 @@ def _received(pipe: Connection) -> Iterator[int]:
         return
 
 
+def _kill_once(folder: Path, after_s: float) -> tuple[bool, set[int]]:
+    """Let a child execute the run for a while: was it killed, and what did it say it finished?"""
+    ours, theirs = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=_run_until_killed, args=(folder, theirs))
+    child.start()
+    theirs.close()
+    ours.recv()
+    child.join(after_s)
+    killed = child.exitcode is None
+    child.kill()
+    child.join()
+    return killed, set(_received(ours))
+
+
 def test_kill_9_at_random_moments_loses_no_finished_trial(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run = new_run(arms=20, rounds=5)
-    Store.create(folder, run)
+    record = Store.create(folder, new_run(arms=10, rounds=int(ROUNDS))).record()
     moments = random.Random(20261120)  # noqa: S311
     finished: set[int] = set()
     kills = 0
-    while not Store.open(folder).is_finished():
-        ours, theirs = FORK.Pipe(duplex=False)
-        child = FORK.Process(target=_run_until_killed, args=(folder, theirs))
-        child.start()
-        theirs.close()
-        ours.recv()
-        time.sleep(moments.uniform(0, 0.06))
-        if child.exitcode is None:
-            child.kill()
-            kills += 1
-        child.join()
-        finished |= set(_received(ours))
+    while any(one.result is None for one in record.trials):
+        killed, said = _kill_once(folder, moments.uniform(0, 0.04))
+        kills += killed
+        finished |= said
         record = Store.open(folder).record()
-        done = {one.index for one in record.trials if one.result is not None}
-        assert finished <= done
+        assert finished <= {one.index for one in record.trials if one.result is not None}
         for trial in record.trials:
-            expected = result_of(trial.index, functions=400)
-            assert trial.result in (None, expected)
-    assert kills >= 10
-    assert finished | done == set(range(len(run.trials)))
+            assert trial.result in (None, result_of(trial.index, functions=400))
+    assert kills >= 5
     assert rebuild(folder).record() == record
 
 
@@ -418,222 +334,3 @@ def test_a_really_full_disk(small_disk: Path) -> None:
     ballast.unlink()
     execute(store)
     assert all(one.result == result_of(one.index) for one in store.record().trials)
-
-
-# Damage
-
-
-def _garbage(path: Path) -> None:
-    path.write_bytes(os.urandom(path.stat().st_size))
-
-
-def _truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _without_table(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE state_field")
-
-
-def _without_column(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE trial DROP COLUMN attempts")
-
-
-def _damaged_pages(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    for at in range(8192, len(data), 4096):
-        data[at : at + 64] = b"\xa5" * 64
-    path.write_bytes(data)
-
-
-def _without_format(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM meta")
-
-
-DAMAGES = [
-    _garbage,
-    _truncated,
-    _empty,
-    _without_table,
-    _without_column,
-    _damaged_pages,
-    _without_format,
-    Path.unlink,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_corrupt_store_is_told_and_rebuilt(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    folder = tmp_path / "run"
-    store = Store.create(folder, new_run())
-    execute(store, 7)
-    before = store.record()
-    damage(folder / "store.sqlite")
-    with pytest.raises(StoreError) as caught:
-        Store.open(folder)
-    sentence = caught.value.sentence()
-    assert sentence.startswith(f"{folder / 'store.sqlite'}: the store is corrupt: ")
-    assert sentence.endswith("; nothing measured is lost, rebuild it with: kdelta rebuild run")
-    assert "\n" not in sentence
-    assert rebuild(folder).record() == before
-    execute(Store.open(folder))
-    assert Store.open(folder).is_finished()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE trial SET outcome = 'perhaps'",
-        "UPDATE trial SET kernel = '{'",
-        "UPDATE trial SET environment = '[1]'",
-        "UPDATE phase SET user = '[1.5]'",
-        "UPDATE function_count SET insns = 'many'",
-        "UPDATE function_count SET function = x'ff'",
-        "UPDATE state_field SET value = CAST(x'ff' AS TEXT)",
-        "DELETE FROM run",
-    ],
-)
-def test_nonsense_in_the_rows_is_a_corrupt_store(tmp_path: Path, statement: str) -> None:
-    store = Store.create(tmp_path / "run", new_run())
-    execute(store)
-    with sqlite3.connect(tmp_path / "run" / "store.sqlite") as connection:
-        connection.execute(statement)
-    with pytest.raises(StoreError, match="the store is corrupt"):
-        Store.open(tmp_path / "run").record()
-
-
-def test_a_journal_of_the_corrupt_store_does_not_reach_the_new_one(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    store = Store.create(folder, new_run())
-    execute(store)
-    before = store.record()
-    (folder / "store.sqlite-journal").write_bytes(b"stale")
-    _garbage(folder / "store.sqlite")
-    assert rebuild(folder).record() == before
-    assert not (folder / "store.sqlite-journal").exists()
-    assert (folder / "store.sqlite.corrupt").exists()
-
-
-def test_rebuild_plans_again_what_has_no_readable_result(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    execute(Store.create(folder, new_run()))
-    (folder / "trials" / "0002" / "result.json").write_bytes(b"{")
-    shutil.copy(folder / "trials/0000/result.json", folder / "trials/0003/result.json")
-    shutil.rmtree(folder / "trials" / "0004")
-    assert [one.index for one in rebuild(folder).pending()] == [2, 3, 4]
-
-
-def test_a_run_without_its_plan_cannot_be_rebuilt(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    Store.create(folder, new_run())
-    (folder / "run.json").write_bytes(b"{}")
-    with pytest.raises(StoreError, match=r"run.json: the file is corrupt: .*can still be read in"):
-        rebuild(folder)
-    (folder / "run.json").unlink()
-    with pytest.raises(StoreError, match="No such file"):
-        rebuild(folder)
-
-
-def test_a_newer_store_names_the_kdelta_it_needs(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    Store.create(folder, new_run())
-    with sqlite3.connect(folder / "store.sqlite") as connection:
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", [str(FORMAT + 1)])
-        connection.execute("UPDATE meta SET value = '9.1.0' WHERE key = 'kdelta'")
-    with pytest.raises(StoreError) as caught:
-        Store.open(folder)
-    assert caught.value.sentence() == (
-        f"{folder / 'store.sqlite'}: the store has format 2, this kdelta knows up to 1; "
-        "use kdelta 9.1.0 or newer, which wrote it"
-    )
-
-
-def test_folders_that_are_no_run_or_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"not a run: it has no run.json; list the runs with"):
-        Store.open(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"file.*cannot be read or written: .*check that"):
-        Store.create(tmp_path / "file", new_run())
-    with pytest.raises(StoreError, match="cannot be read or written: Not a directory"):
-        runfolder.new_run_folder(tmp_path / "file", "a", NOW)
-
-
-# Names of runs
-
-
-def test_run_ids_say_study_and_time_and_are_unique() -> None:
-    first = runfolder.new_run_id("mprotect-shared-dirty", NOW, ())
-    assert first == "mprotect-shared-dirty-20261120-101500"
-    second = runfolder.new_run_id("mprotect-shared-dirty", NOW, {first})
-    assert second == f"{first}-2"
-    assert runfolder.new_run_id("mprotect-shared-dirty", NOW, {first, second}) == f"{first}-3"
-
-
-def test_new_run_folders_never_collide(tmp_path: Path) -> None:
-    root = tmp_path / "not" / "there"
-    made = [runfolder.new_run_folder(root, "a", NOW) for _ in range(3)]
-    assert [one.name for one in made] == [f"a-20261120-101500{end}" for end in ("", "-2", "-3")]
-    assert runfolder.runs(root) == []  # nothing is a run before it is created
-    Store.create(made[1], new_run())
-    assert runfolder.runs(root) == [made[1]]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Three runs: b-1 is the newest."""
-    for hours, run_id in ((1, "a-1"), (2, "a-2"), (3, "b-1")):
-        created = (NOW + timedelta(hours=hours)).isoformat()
-        Store.create(tmp_path / "runs" / run_id, replace(new_run(run_id=run_id), created=created))
-    return tmp_path / "runs"
-
-
-def test_find_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [one.name for one in runfolder.runs(root)] == ["b-1", "a-2", "a-1"]
-    assert runfolder.find_run(root, "latest").name == "b-1"
-    assert runfolder.find_run(root, "a-1").name == "a-1"
-    assert runfolder.find_run(root, "b").name == "b-1"
-    assert runfolder.find_run(root / "elsewhere", str(root / "a-2")) == root / "a-2"
-    monkeypatch.chdir(root)
-    assert runfolder.find_run(root / "elsewhere", "./a-2") == Path("a-2")
-    assert runfolder.head(root / "a-1").run_id == "a-1"
-
-
-def test_find_run_lists_candidates(root: Path) -> None:
-    cases = {
-        "a": f'{root}: "a" is the beginning of 2 runs; there are a-2, a-1',
-        "zz": f'{root}: no run is called "zz"; there are b-1, a-2, a-1',
-        "": f'{root}: no run is called ""; there are b-1, a-2, a-1',
-        "../runs": f'{root}: no run is called "../runs"; there are b-1, a-2, a-1',
-    }
-    for text, sentence in cases.items():
-        with pytest.raises(SpecError) as caught:
-            runfolder.find_run(root, text)
-        assert caught.value.sentence() == sentence
-    with pytest.raises(SpecError, match="there are no runs yet; make one with"):
-        runfolder.find_run(root / "none", "latest")
-
-
-def test_an_unreadable_run_is_still_listed_and_explained(root: Path) -> None:
-    (root / "b-1" / "run.json").write_bytes(b"\xff")
-    assert [one.name for one in runfolder.runs(root)] == ["a-2", "a-1", "b-1"]
-    assert runfolder.find_run(root, "b-1").name == "b-1"
-
-
-def test_unfinished_finds_the_newest_run_of_the_study(root: Path) -> None:
-    digest = new_run().study_digest
-    assert unfinished(root, digest) == root / "b-1"
-    execute(Store.open(root / "b-1"))
-    assert unfinished(root, digest) == root / "a-2"
-    assert unfinished(root, "0" * 64) is None
-    for name in ("a-1", "a-2"):
-        execute(Store.open(root / name))
-    assert unfinished(root, digest) is None

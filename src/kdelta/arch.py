@@ -13,7 +13,8 @@ from kdelta.errors import SpecError
 class Arch:
     """One architecture that a guest can have.
 
-    firmware: whether QEMU needs a directory of PC firmware to boot a kernel directly.
+    interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
+    entered asynchronously and synchronously; switches: where it goes to another task.
     """
 
     debian: str  # "amd64": the name used in studies, kernels and results
@@ -23,7 +24,9 @@ class Arch:
     qemu_package: str  # the Debian package that has it
     machine: str  # QEMU machine type
     console: str  # kernel console on that machine's serial port
-    firmware: bool
+    interrupts: tuple[tuple[str, int], ...]
+    exceptions: tuple[tuple[str, int], ...]
+    switches: tuple[tuple[str, int], ...]
 
 
 ARCHES = {
@@ -37,7 +40,10 @@ ARCHES = {
             qemu_package="qemu-system-x86",
             machine="q35",
             console="ttyS0",
-            firmware=True,
+            # arch/x86/include/asm/idtentry.h
+            interrupts=(("asm_sysvec_*", 0), ("asm_common_interrupt", 0)),
+            exceptions=(("asm_exc_*", 0),),
+            switches=(("__switch_to_asm", 0),),
         ),
         Arch(
             debian="arm64",
@@ -47,7 +53,11 @@ ARCHES = {
             qemu_package="qemu-system-arm",
             machine="virt",
             console="ttyAMA0",
-            firmware=False,
+            # The vector table of arch/arm64/kernel/entry.S: 16 entries of 128 bytes; EL1 with
+            # SP_EL1 from 0x200, 64-bit EL0 from 0x400, each sync, irq, fiq, error.
+            interrupts=(("vectors", 0x280), ("vectors", 0x300), ("vectors", 0x480), ("vectors", 0x500)),
+            exceptions=(("vectors", 0x200), ("vectors", 0x380), ("vectors", 0x400), ("vectors", 0x580)),
+            switches=(("cpu_switch_to", 0),),
         ),
         Arch(
             debian="riscv64",
@@ -57,7 +67,10 @@ ARCHES = {
             qemu_package="qemu-system-misc",
             machine="virt",
             console="ttyS0",
-            firmware=True,
+            # One entry serves both kinds, so that ticks cannot be told from faults by address.
+            interrupts=(),
+            exceptions=(),
+            switches=(("__switch_to", 0),),
         ),
     )
 }

@@ -53,9 +53,16 @@ class StoreError(InfraError):
 
 
 class GuestFault(KdeltaError):
-    """Base of the two errors that blame the kernel under test or what ran on it."""
+    """Base of the two errors that blame the kernel under test or what ran on it.
+
+    console: what the guest's console showed until then.
+    """
 
     exit_code = 1
+
+    def __init__(self, cause: str, *, place: str = "", action: str = "", console: str = "") -> None:
+        super().__init__(cause, place=place, action=action)
+        self.console = console
 
 
 class BootError(GuestFault):

@@ -103,11 +103,16 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
+    die_with_caller: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a command in its own process group, standard input closed.
 
+    die_with_caller: the kernel ends the command when the calling thread ends, however it ends
+    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).
     Raises InfraError when the program cannot be started.
     """
+    if die_with_caller and which("setpriv"):
+        argv = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
     log.debug("$ %s", quote(argv))
     merged = {**os.environ, **env} if env else None
     try:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The folder of a run: its layout, its files, and how a run is named and found again.
 
 RUN/study.toml                 the study as it was run
@@ -31,6 +32,7 @@ STORE_FILE = "store.sqlite"
 LIST_RUNS = "list the runs with: kdelta runs"
 
 _SHOWN = 10
+_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -88,7 +90,7 @@ def head(folder: Path) -> RunHead:
     """A run's head; empty if its run.json cannot be read, which opening the run will explain."""
     try:
         return msgspec.json.decode((folder / RUN_FILE).read_bytes(), type=RunHead)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, *_NOT_OURS):
         return RunHead()
 
 
@@ -155,7 +157,7 @@ def read_run(folder: Path) -> RunRecord:
     try:
         with disk_errors(folder):
             return msgspec.json.decode(path.read_bytes(), type=RunRecord)
-    except (ValueError, RecursionError) as error:
+    except _NOT_OURS as error:
         raise StoreError(
             f"the file is corrupt: {error}",
             place=str(path),
@@ -178,7 +180,7 @@ def read_result(folder: Path, trial: TrialRecord) -> TrialRecord:
         found = msgspec.json.decode(path.read_bytes(), type=_ResultFile)
     except FileNotFoundError:
         return trial
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, *_NOT_OURS) as error:
         log.warning("%s: left out, it cannot be read: %s", path, error)
         return trial
     if found.index != trial.index:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A run's store: the journal of its trials and all their rows, in SQLite.
 
 A trial's result is renamed into place as a file before the transaction that stores it, so the
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 _BUSY_S = 30.0
 _BIG = re.compile(r"-?[0-9]{1,4000}")
+_NOT_ROWS = (msgspec.MsgspecError, RecursionError)
 _T = TypeVar("_T")
 
 
@@ -469,7 +471,7 @@ def _guarded(folder: Path) -> Iterator[None]:
             yield
     except sa.exc.DBAPIError as error:
         raise _failure(folder, error.orig) from error
-    except (sa.exc.NoResultFound, sa.exc.MultipleResultsFound, msgspec.MsgspecError) as error:
+    except (sa.exc.NoResultFound, sa.exc.MultipleResultsFound, *_NOT_ROWS) as error:
         raise _corrupt(folder, str(error)) from error
 
 
@@ -488,7 +490,7 @@ def _failure(folder: Path, error: object) -> StoreError:
 
 def _corrupt(folder: Path, why: str) -> StoreError:
     return StoreError(
-        f"the store is corrupt: {why}",
+        f"the store is corrupt: {' '.join(why.split())}",
         place=str(folder / STORE_FILE),
         action=f"nothing measured is lost, rebuild it with: kdelta rebuild {folder.name}",
     )

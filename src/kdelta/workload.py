@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Workloads: the TOML beside each C program, what the program printed, and the lone C file.
 
 A workload is the pair `workloads/NAME.c` and `workloads/NAME.toml`.  Both say which phases there
@@ -243,7 +244,7 @@ def _convert(table: Mapping[str, object], shape: type[_Toml], file: Path, key: s
         return msgspec.convert(table, shape)
     except msgspec.ValidationError as error:
         cause, _, where = str(error).partition(" - at ")
-        inner = where.strip("`").removeprefix("$.").removeprefix("$").replace("$.", "")
+        inner = where.replace("`", "").replace("$.", "").removeprefix("$")
         cause = cause.replace("Object contains unknown field", "unknown key")
         cause = cause.replace("Object missing required field", "missing key").replace("`", "")
         place = ".".join(part for part in (key, inner) if part)

@@ -29,6 +29,7 @@ _UPDATE_S = 1800.0
 _DOWNLOAD_S = 3 * 3600.0
 _LOCK_S = 3600.0
 _FORMAT = 1
+_COLUMNS = 4
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,27 +215,25 @@ class Archive:
         )  # fmt: skip
         rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
         return tuple(
-            (suite, base, str(Path(path).relative_to(self.root)))
-            for _, suite, base, path in (row for row in rows if len(row) == 4)
+            (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
+            for _, suite, base, path in (row for row in rows if len(row) == _COLUMNS)
         )
 
     # -- packages -----------------------------------------------------------------------------
 
     def _download(self, package: Package, target: Path, progress: Progress | None) -> None:
         partial = target.with_name(f"{target.name}.partial")
-        # The second attempt is for a partial file that was not ours to resume.
-        for _ in range(2):
-            for path in (target, partial):
-                if _is_package(path, package):
-                    path.replace(target)
-                    return
-            self._fetch(package, partial, progress)
-            if not _is_package(partial, package):
+        for resume in (True, False):  # the partial file may not have been ours to resume
+            if _take(target, partial, package):
+                return
+            if not resume:
                 partial.unlink(missing_ok=True)
-        raise InfraError(
-            f"{package.name} {package.version} arrives damaged: its SHA-256 is not the index's",
-            action="try again later, or refresh the index with: kdelta kernels list --refresh",
-        )
+            self._fetch(package, partial, progress)
+        if not _take(target, partial, package):
+            raise InfraError(
+                f"{package.name} {package.version} arrives damaged: its SHA-256 is not the index's",
+                action="try again later, or refresh the index: kdelta kernels list --refresh",
+            )
 
     def _fetch(self, package: Package, partial: Path, progress: Progress | None) -> None:
         """Ask apt for a package; a file of the wrong content is left for the caller to judge."""
@@ -328,6 +327,14 @@ def sha256_of(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _take(target: Path, partial: Path, package: Package) -> bool:
+    """True when `target` is the package, if need be after moving a complete download there."""
+    if _is_package(partial, package):
+        partial.replace(target)
+        return True
+    return _is_package(target, package)
 
 
 def _is_package(path: Path, package: Package) -> bool:

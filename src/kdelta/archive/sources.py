@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ _SECURITY_SUFFIX = re.compile(r"(?:-security|/updates)/?$")
 _ONE_LINE = re.compile(
     r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)"
 )
-_KEYRINGS = (
+KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
@@ -79,9 +79,9 @@ def configured(etc: Path) -> Mirrors:
     return Mirrors(archive=tuple(archive), security=tuple(security))
 
 
-def keyring(candidates: Iterable[Path] = _KEYRINGS) -> Path:
+def keyring() -> Path:
     """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
-    for candidate in candidates:
+    for candidate in KEYRINGS:
         if candidate.is_file():
             return candidate
     raise InfraError(

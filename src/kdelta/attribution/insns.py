@@ -12,17 +12,21 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kdelta.arch import Arch
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
 
 _MAGIC = 0x31574154454C444B
 _HEADER, _WINDOW, _ERROR, _ARMED, _END = range(1, 6)
-_LENGTH = {_HEADER: 5, _WINDOW: 6, _ERROR: 4, _ARMED: 1, _END: 3}
+_LENGTH = {_HEADER: 5, _WINDOW: 8, _ERROR: 4, _ARMED: 1, _END: 3}
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
+
+_INTERRUPT, _EXCEPTION, _SWITCH = 1, 2, 4  # enum event in plugin/insns.c
 
 _ERRORS = {
     1: "a window was opened inside a window",
@@ -36,12 +40,18 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedWindow:
-    """One window.  user, kernel: instructions; pairs: address, count, address, count ..."""
+    """One window.  user, kernel: instructions; pairs: address, count, address, count ...
+
+    interrupts: how many interrupts were left out of the counts.  switched: the vCPU went to
+    another task inside the window, so that the counts are not the workload's alone.
+    """
 
     vcpu: int
     phase: int
     user: int
     kernel: int
+    interrupts: int
+    switched: bool
     pairs: array[int]
 
     @property
@@ -83,7 +93,7 @@ def read(path: Path) -> Counts:
         if at + length > len(words):
             break
         if kind == _WINDOW:
-            length += 2 * words[at + 5]
+            length += 2 * words[at + 7]
             if at + length > len(words):
                 break
             windows.append(_window(words[at : at + length]))
@@ -119,6 +129,22 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
     )
 
 
+def events(symbols: Symbols, architecture: Arch) -> str:
+    """The plugin's file events=: where this kernel enters interrupts, exceptions, other tasks."""
+    kinds = (
+        (_INTERRUPT, architecture.interrupts),
+        (_EXCEPTION, architecture.exceptions),
+        (_SWITCH, architecture.switches),
+    )
+    lines = []
+    for bits, entries in kinds:
+        for pattern, offset in entries:
+            for start, name in zip(symbols.starts, symbols.names, strict=True):
+                if fnmatchcase(name, pattern):
+                    lines.append(f"{bits} {start + offset:x}\n")
+    return "".join(lines)
+
+
 def _words(path: Path) -> array[int]:
     try:
         size = path.stat().st_size
@@ -137,5 +163,13 @@ def _words(path: Path) -> array[int]:
 
 
 def _window(words: array[int]) -> CountedWindow:
-    _, vcpu, phase, user, kernel, _ = words[:6]
-    return CountedWindow(vcpu=vcpu, phase=phase, user=user, kernel=kernel, pairs=words[6:])
+    _, vcpu, phase, user, kernel, interrupts, switched, _ = words[:8]
+    return CountedWindow(
+        vcpu=vcpu,
+        phase=phase,
+        user=user,
+        kernel=kernel,
+        interrupts=interrupts,
+        switched=bool(switched),
+        pairs=words[8:],
+    )

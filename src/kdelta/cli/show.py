@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """`kdelta show` and `kdelta explain`: what a stored run says."""
 
 from __future__ import annotations
@@ -59,16 +60,23 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.report import findings, tables, text
+    from kdelta.report import findings, tables
 
     _one_format(as_json=as_json, as_csv=as_csv)
-    report = findings.report(_record(runs, run), step_percent=step_percent)
+    record = _record(runs, run)
     if as_json:
-        _raw(tables.show_json(report))
+        _raw(tables.show_json(findings.report(record, step_percent=step_percent)))
     elif as_csv:
-        _raw(tables.show_csv(report))
+        _raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
     else:
-        _page(text.show(report))
+        print_report(record, step_percent=step_percent)
+
+
+def print_report(record: RunRecord, *, step_percent: float | None = None) -> None:
+    """Print the ladder of a run as text."""
+    from kdelta.report import findings, text
+
+    _page(text.show(findings.report(record, step_percent=step_percent)))
 
 
 @click.command()

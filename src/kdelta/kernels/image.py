@@ -13,9 +13,8 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, cast
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -23,6 +22,10 @@ _COMPILER = re.compile(r"^\([^()]*\) \((.+?(?:\(.*?\).*?)?), (?:GNU ld|LLD)")
 _IMAGE_MAGIC = {b"ARM\x64": "arm64", b"RSC\x05": "riscv64"}
 _ELF_MACHINE = {62: "amd64", 183: "arm64", 243: "riscv64"}
 _PE_MACHINE = {0x8664: "amd64", 0xAA64: "arm64", 0x5064: "riscv64"}
+_ELF64_LITTLE = b"\x02\x01"
+_PT_NOTE = 4
+_NT_GNU_BUILD_ID = 3
+_BUILD_ID_BYTES = 32
 _LIMIT_BYTES = 256 << 20
 _SMALLEST_BYTES = 4096
 
@@ -54,7 +57,7 @@ def inspect(path: Path) -> ImageFacts:
             if recognised(data):
                 try:
                     return reader(data)
-                except struct.error as error:
+                except (struct.error, OverflowError) as error:
                     raise BadImage("its header is damaged") from error
     raise BadImage("it is neither a bzImage, an Image nor a vmlinux")
 
@@ -103,39 +106,31 @@ def _gzip(data: Data) -> ImageFacts:
 
 
 def _vmlinux(data: Data) -> ImageFacts:
-    from elftools.common.exceptions import ELFError, ELFParseError
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import NoteSection
-
-    build_id = ""
-    try:
-        elf = ELFFile(cast("IO[bytes]", data))  # a memory map has read, seek and tell
-        arch = _ELF_MACHINE.get(elf.header["e_machine"], "") or _machine(elf.header["e_machine"])
-        end = max((s["p_offset"] + s["p_filesz"] for s in elf.iter_segments()), default=0)
-        for section in elf.iter_sections():
-            if isinstance(section, NoteSection):
-                notes = [n for n in section.iter_notes() if n["n_type"] == "NT_GNU_BUILD_ID"]
-                build_id = build_id or next((str(n["n_desc"]) for n in notes), "")
-    except (ELFError, ELFParseError, struct.error, UnicodeDecodeError) as error:
-        raise BadImage(f"its ELF header is damaged: {error}") from error
-    if not arch or not end:
+    arch = _ELF_MACHINE.get(struct.unpack_from("<H", data, 18)[0], "")
+    if data[4:6] != _ELF64_LITTLE or not arch:
         raise BadImage("it is an ELF file, but no kernel of a known architecture")
+    (table,) = struct.unpack_from("<Q", data, 32)
+    entry, count = struct.unpack_from("<HH", data, 54)
+    end, build_id = 0, ""
+    for at in range(count):
+        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, table + at * entry)
+        end = max(end, offset + size)
+        if kind == _PT_NOTE and offset + size <= len(data):
+            build_id = build_id or _build_id(bytes(data[offset : offset + size]))
     if len(data) < end:
         raise BadImage(f"it is truncated: {len(data)} of {end} bytes")
-    facts = _by_banner(data, "vmlinux", arch)
-    return ImageFacts(
-        format=facts.format,
-        arch=arch,
-        release=facts.release,
-        banner=facts.banner,
-        compiler=facts.compiler,
-        build_id=build_id,
-    )
+    return replace(_by_banner(data, "vmlinux", arch), build_id=build_id)
 
 
-def _machine(name: object) -> str:
-    names = {"EM_X86_64": "amd64", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64"}
-    return names.get(str(name), "")
+def _build_id(notes: bytes) -> str:
+    at = 0
+    while at + 12 <= len(notes):
+        name_size, size, kind = struct.unpack_from("<III", notes, at)
+        start = at + 12 + (name_size + 3 & ~3)
+        if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
+            return notes[start : start + min(size, _BUILD_ID_BYTES)].hex()
+        at = start + (size + 3 & ~3)
+    return ""
 
 
 def _by_banner(data: Data, kind: str, arch: str) -> ImageFacts:

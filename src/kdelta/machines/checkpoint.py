@@ -38,18 +38,30 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     sha256: str
     settled: bool
-    release: str
+    build_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A guest to restore.  settled: its background work had died down when it was taken."""
+    """A guest to restore.
+
+    settled: its background work had died down when it was taken.  build_id: of its kernel, whose
+    symbols are in the cache.
+    """
 
     state: Path
     settled: bool
+    build_id: str
 
 
-def take_or_find(emulator: Qemu, settings: Settings, image: Path, *, timeout: float) -> Checkpoint:
+def take_or_find(
+    emulator: Qemu,
+    settings: Settings,
+    image: Path,
+    *,
+    timeout: float,
+    cancelled: threading.Event | None = None,
+) -> Checkpoint:
     """The checkpoint of this image on this machine: from the cache when it is intact, else made.
 
     Making it boots the kernel (at most timeout seconds) and caches the kernel's symbols too.
@@ -58,18 +70,18 @@ def take_or_find(emulator: Qemu, settings: Settings, image: Path, *, timeout: fl
     folder = cache.entry(
         _KIND,
         _key(emulator, settings, image),
-        lambda scratch: _make(scratch, emulator, settings, image, timeout),
+        lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
     )
-    if not _intact(folder, folder.stat().st_ino):
-        discard(Checkpoint(state=folder / "state", settled=False))
-        return take_or_find(emulator, settings, image, timeout=timeout)
     meta = _meta(folder)
-    return Checkpoint(state=folder / "state", settled=meta is not None and meta.settled)
+    if meta is None or not _intact(folder, folder.stat().st_ino):
+        discard(folder)
+        return take_or_find(emulator, settings, image, timeout=timeout, cancelled=cancelled)
+    return Checkpoint(state=folder / "state", settled=meta.settled, build_id=meta.build_id)
 
 
-def discard(checkpoint: Checkpoint) -> None:
-    """Remove a checkpoint that QEMU does not accept."""
-    shutil.rmtree(checkpoint.state.parent, ignore_errors=True)
+def discard(folder: Path) -> None:
+    """Remove a checkpoint that is damaged or that QEMU does not accept."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_room(keep: Path | None = None) -> None:
@@ -105,7 +117,12 @@ def _image_digest(image: Path, _mtime: int) -> str:
 
 
 def _make(
-    folder: Path, emulator: Qemu, settings: Settings, image: Path, timeout: float
+    folder: Path,
+    emulator: Qemu,
+    settings: Settings,
+    image: Path,
+    timeout: float,
+    cancelled: threading.Event | None,
 ) -> None:
     """Fill a checkpoint's folder by booting the guest and saving it."""
     make_room()
@@ -116,14 +133,14 @@ def _make(
         image=image,
         initramfs=guest.initramfs(settings.arch),
         with_qmp=True,
+        cancelled=cancelled,
     ) as booted:
         settled = booted.wait_ready(timeout)
         digest = _save(booted, state)
         identity = booted.identity(_ANSWER_S)
-        if identity.build_id:
-            symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
+        symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
     meta = _Meta(
-        size=state.stat().st_size, sha256=digest, settled=settled, release=identity.release
+        size=state.stat().st_size, sha256=digest, settled=settled, build_id=identity.build_id
     )
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
     (folder / "console.log").write_text(booted.console_text)

@@ -29,6 +29,12 @@ _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _HUGEPAGES = Path("/sys/kernel/mm/hugepages")
 
+_NAMESPACE_SWITCHES = (
+    ("user.max_user_namespaces", "0", "15000"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+)
+
 
 def memory() -> Capability:
     """Memory that a new guest could take now."""
@@ -187,5 +193,14 @@ def user_namespaces() -> Capability:
         state=State.UNUSABLE,
         detail=done.last_words,
         purpose=purpose,
-        remedy=as_root("sysctl user.max_user_namespaces=15000"),
+        remedy=_namespace_switch(),
     )
+
+
+def _namespace_switch() -> str:
+    """The setting that forbids user namespaces, turned; empty when it is something else."""
+    for name, off, on in _NAMESPACE_SWITCHES:
+        path = Path("/proc/sys", name.replace(".", "/"))
+        if path.exists() and path.read_text().strip() == off:
+            return as_root(f"sysctl {name}={on}")
+    return ""

@@ -140,6 +140,15 @@ def _is_bzimage(path: Path) -> bool:
         return False
 
 
+def release_of(kernel: Path) -> str:
+    """The release that a bzImage says it is ("6.17.8+deb13-cloud-amd64"); else its file name."""
+    with kernel.open("rb") as stream:
+        head = stream.read(0x10000)
+    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200  # kernel_version of the same header
+    words = head[at : at + 128].partition(b"\0")[0].decode("ascii", "replace").split()
+    return words[0] if at > 0x200 and words else kernel.name
+
+
 def _judge_kernel(qemu: Program, kernel: Path, scratch: Path) -> KvmProbe:
     argv = [
         *(*_bare(qemu, "kvm"), "-m", "1024", "-kernel", str(kernel)),
@@ -155,7 +164,7 @@ def _judge_kernel(qemu: Program, kernel: Path, scratch: Path) -> KvmProbe:
         )
     return KvmProbe(
         reach=Reach.BOOT_SECTOR,
-        detail=f"boot sector runs, stock kernel {kernel.name} does not: {_why(ended, log)}",
+        detail=f"boot sector runs, stock kernel {release_of(kernel)} does not: {_why(ended, log)}",
         kernel_tried=True,
     )
 

@@ -63,6 +63,14 @@ class Channels:
         return tuple(fd for fd in every if fd >= 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """Files of our plugin.  output: the counts; events: kernel entries (attribution.insns)."""
+
+    output: Path
+    events: Path
+
+
 def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
     """The QEMU for guests of an architecture.
 
@@ -134,12 +142,12 @@ def command(
     image: Path,
     initramfs: Path,
     channels: Channels,
-    counts: Path | None = None,
+    counting: Counting | None = None,
     restore: Path | None = None,
 ) -> list[str]:
     """The command line of one guest: no network, no disk, no display, sandbox on.
 
-    counts: file for our plugin's output, None for no plugin.  restore: a checkpoint to start from
+    counting: what our plugin reads and writes, None for no plugin.  restore: a checkpoint to start from
     instead of booting.
     """
     machine = settings.arch
@@ -157,8 +165,9 @@ def command(
     ]
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
-    if counts:
-        argv += ["-plugin", f"{_escaped(plugin(qemu))},out={_escaped(counts)}"]
+    if counting:
+        options = f"out={_escaped(counting.output)},events={_escaped(counting.events)}"
+        argv += ["-plugin", f"{_escaped(plugin(qemu))},{options}"]
     if restore and qemu.release >= _FILE_MIGRATION:
         argv += ["-incoming", f"file:{restore}"]
     elif restore:

@@ -7,6 +7,7 @@ import re
 import selectors
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -35,6 +36,10 @@ _REASONS = (
 )
 
 
+class Cancelled(Exception):  # noqa: N818  not an error: the user ended the run
+    """The event given as `cancelled` was set while a guest was waited for."""
+
+
 class Guest:
     """One QEMU process.  Use as a context manager: leaving it ends the process group.
 
@@ -48,12 +53,14 @@ class Guest:
         *,
         image: Path,
         initramfs: Path,
-        counts: Path | None = None,
+        counting: qemu.Counting | None = None,
         restore: Path | None = None,
         with_qmp: bool = False,
+        cancelled: threading.Event | None = None,
     ) -> None:
-        """Start QEMU.  counts, restore: as qemu.command().  Raises InfraError."""
+        """Start QEMU.  counting, restore: as qemu.command().  Raises InfraError."""
         self._ready = restore is not None
+        self._cancelled = cancelled or threading.Event()
         self._answer = bytearray()
         self._console = bytearray()
         self._dropped = 0
@@ -75,7 +82,7 @@ class Guest:
                 image=image,
                 initramfs=initramfs,
                 channels=channels,
-                counts=counts,
+                counting=counting,
                 restore=restore,
             )
             self._child = process.start(
@@ -83,6 +90,7 @@ class Guest:
                 stderr=subprocess.PIPE,
                 env=emulator.environment,
                 pass_fds=channels.inherited,
+                die_with_caller=True,
             )
         self._watch()
 
@@ -196,6 +204,8 @@ class Guest:
             self._check_alive()
 
     def _check_alive(self) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled
         if self._child.poll() is None:
             return
         self._drain()
@@ -240,7 +250,7 @@ class Guest:
             last = [line.strip() for line in console.splitlines() if line.strip()]
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
         kind = GuestError if self._ready else BootError
-        return kind(f"{what}: {reason}")
+        return kind(f"{what}: {reason}", console=console)
 
 
 def _channels(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The answers beside the data: a run folder that a stranger can read without kdelta."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What each arm of a stored run says of one scenario, and whether two arms may be compared."""
 
 from __future__ import annotations

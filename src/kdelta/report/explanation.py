@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Which functions a difference between two kernels is made of: exact, and closed to 100 %."""
 
 from __future__ import annotations
@@ -127,29 +128,45 @@ def explain(
     was, now = find_arm(arms, old), find_arm(arms, new)
     part = _find_phase((was, now), phase)
     threshold = study_step_percent(record) if step_percent is None else step_percent
-    comparison = compare_arms(was, now, phase=part, step_percent=threshold)
-    before, after = was.measure(part), now.measure(part)
     profiles = profile(was, part), profile(now, part)
+    comparison = compare_arms(was, now, phase=part, step_percent=threshold)
     faults = tuple(
         f"{arm.arm.label}: {own.fault}"
         for arm, own in zip((was, now), profiles, strict=True)
-        if own.fault and arm.total
+        if own.fault
     )
     if faults:
         comparison = _invalid(comparison, faults)
-    measured = before or after
-    found = Explanation(
+    found = _without_functions(record, (workload, name), (was, now), part, comparison, threshold)
+    measured = was.measure(part) and now.measure(part)
+    if not measured or (comparison.verdict is Verdict.INVALID and not force):
+        return found
+    return _ranked(found, profiles, top)
+
+
+def _without_functions(
+    record: RunRecord,
+    scenario: tuple[str, str],
+    arms: tuple[ArmEvidence, ArmEvidence],
+    phase: str,
+    comparison: Comparison,
+    step_percent: float,
+) -> Explanation:
+    """The explanation as far as it goes when nothing may be ranked."""
+    old, new = arms
+    measured = old.measure(phase) or new.measure(phase)
+    return Explanation(
         run_id=record.run_id,
-        workload=workload,
-        scenario=name,
-        phase=part,
-        old=was.arm.label,
-        new=now.arm.label,
-        old_release=was.arm.kernel.release,
-        new_release=now.arm.kernel.release,
+        workload=scenario[0],
+        scenario=scenario[1],
+        phase=phase,
+        old=old.arm.label,
+        new=new.arm.label,
+        old_release=old.arm.kernel.release,
+        new_release=new.arm.kernel.release,
         operation=measured.operation if measured else "",
         operations=measured.operations if measured else 1,
-        step_percent=threshold,
+        step_percent=step_percent,
         comparison=comparison,
         refused=True,
         old_value=None,
@@ -161,9 +178,6 @@ def explain(
         rising=(),
         falling=(),
     )
-    if before is None or after is None or (comparison.verdict is Verdict.INVALID and not force):
-        return found
-    return _ranked(found, profiles, top)
 
 
 def _invalid(comparison: Comparison, faults: tuple[str, ...]) -> Comparison:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The analysis stage: a stored run -> Report.  All that the renderers may read.
 
 A pure function of the record: another threshold needs no new measurement.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Text from kernels, guests and studies, made safe for a terminal and bounded."""
 
 from __future__ import annotations

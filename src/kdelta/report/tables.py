@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Findings for programs: JSON and CSV, both described in docs/method.md (format 1)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Findings as text for a terminal, a mail or a file: at most 100 columns, colour kept apart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Where an exact count lies: the one window that stands for many, and how well it repeats.
 
 Counts of a single-threaded path repeat to the instruction, and a timer tick shows as a rare larger

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Two arms, one metric, one decision: a verdict with its reasons (rules: docs/method.md)."""
 
 from __future__ import annotations

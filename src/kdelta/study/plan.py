@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """In which order a study's trials run: pure, and the same for a seed on every machine.
 
 Rounds come one after the other, each with every arm and scenario once in an order of its own, so

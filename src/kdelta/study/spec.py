@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A study as its author writes it: strict TOML to frozen values, and back to TOML.
 
 Only the shape is checked here.  Whether a workload, a scenario or a kernel exists is for the run
@@ -224,7 +225,8 @@ def to_toml(study: Study) -> str:
 
 def digest(study: Study) -> str:
     """SHA-256 (hexadecimal) of the study's canonical JSON: equal studies, equal digests."""
-    return hashlib.sha256(msgspec.json.encode(study, order="sorted")).hexdigest()
+    text = json.dumps(msgspec.to_builtins(study), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:

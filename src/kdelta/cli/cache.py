@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta cache`: what kdelta keeps on disk, and how to get rid of it."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+
+from kdelta import cache as store
+from kdelta.errors import SpecError
+
+_MEANING = {
+    "apt": "package lists and downloads of the private apt root",
+    "build": "programs and plugins compiled on this machine",
+    "checkpoints": "booted guests to restore trials from",
+    "images": "kernel images",
+    "initramfs": "initramfs archives with PID 1",
+    "packages": "which package an image came from",
+    "qemu": "unpacked QEMU versions",
+    "symbols": "functions of kernels, by build id",
+}
+
+
+@click.group()
+def cache() -> None:
+    """Show and clear what kdelta keeps on disk; all of it can be made again."""
+
+
+@cache.command("show")
+def show() -> None:
+    """Print what the cache holds, the largest first."""
+    click.echo(f"{store.root()}")
+    for row in store.usage():
+        meaning = _MEANING.get(row.kind, "")
+        click.echo(f"  {row.kind:<12} {row.size / 2**20:>9.1f} MiB  {row.entries:>5}  {meaning}")
+
+
+@cache.command("clear")
+@click.argument("kinds", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Clear every kind.")
+def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
+    """Remove KINDS of things (see `kdelta cache show`), or --all."""
+    here = [row.kind for row in store.usage()]
+    chosen = here if everything else list(kinds)
+    if not chosen:
+        raise SpecError("nothing chosen", action="name kinds, or say --all")
+    for kind in chosen:
+        if kind not in here:
+            raise SpecError(f"the cache holds no {kind!r}", action=f"it holds: {', '.join(here)}")
+    for kind in chosen:
+        with store.usable():
+            shutil.rmtree(store.root() / kind)
+        click.echo(f"cleared {kind}")

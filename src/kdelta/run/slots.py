@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How many guests run at once on this machine, over all kdelta processes of this user."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kdelta import cache
+from kdelta.machines.session import Cancelled
+
+_QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
+_MEMINFO = Path("/proc/meminfo")
+_POLL_S = 0.05
+
+
+def limit(cpus: int, memory_mib: int) -> int:
+    """Guests of this size that this machine's cores and available memory hold; at least 1."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores // cpus, available_mib() // (memory_mib + _QEMU_MIB)))
+
+
+def available_mib() -> int:
+    """MemAvailable of /proc/meminfo in MiB."""
+    for line in _MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) >> 10
+    return 0
+
+
+@contextmanager
+def lease(count: int, cancelled: threading.Event) -> Iterator[None]:
+    """Hold one of `count` slots that all processes share; wait for one.
+
+    A slot is a locked file: it is free again however its holder ends.
+    Raises Cancelled when `cancelled` is set while waiting.
+    """
+    import filelock
+
+    folder = cache.root() / "locks"
+    with cache.usable():
+        folder.mkdir(parents=True, exist_ok=True)
+    locks = [
+        filelock.FileLock(folder / f"guest-{number}.lock", thread_local=False)
+        for number in range(count)
+    ]
+    held = None
+    while held is None:
+        if cancelled.is_set():
+            raise Cancelled
+        held = next((lock for lock in locks if _taken(lock)), None)
+        if held is None:
+            time.sleep(_POLL_S)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _taken(lock: object) -> bool:
+    import filelock
+
+    try:
+        lock.acquire(blocking=False)  # type: ignore[attr-defined]
+    except filelock.Timeout:
+        return False
+    return True

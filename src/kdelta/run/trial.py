@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One trial: one guest runs one scenario under the exact instrument."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdelta import guest, process, workload
+from kdelta.attribution import insns, symbols
+from kdelta.errors import GuestError, GuestFault, InfraError
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import checkpoint, qemu
+from kdelta.machines.machine import Identity, Settings, mismatches
+from kdelta.machines.session import Guest
+from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, TrialResult
+from kdelta.stats.exact import representative
+
+_ANSWER_S = 60.0
+_SKIPPED = 77
+_CONTRACT = 1
+_NO_PROGRAM = 126
+_MAX_REASON = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
+
+    emulator: qemu.Qemu
+    settings: Settings
+    fresh_boot: bool
+    timeout_s: float
+    cancelled: threading.Event
+
+
+def run_trial(
+    bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
+) -> TrialResult:
+    """Run a scenario's program (C source) on a kernel; artifacts go into folder.
+
+    A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
+    machine is at fault (the caller may try again), Cancelled when the run was ended.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    try:
+        result = _Trial(bench, kernel, scenario, program, folder).result()
+    except GuestFault as fault:
+        if fault.console:
+            (folder / "console.log").write_text(fault.console)
+        result = TrialResult(
+            outcome=_blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel.identity()
+        )
+    return replace(
+        result,
+        fresh_boot=bench.fresh_boot,
+        wall_s=round(time.monotonic() - begun, 3),
+        artifacts={
+            path.stem.partition(".")[0]: f"{folder.parent.name}/{folder.name}/{path.name}"
+            for path in sorted(folder.iterdir())
+            if path.name in ("console.log", "workload.txt", "counts.bin.gz", "command.txt")
+        },
+    )
+
+
+class _Trial:
+    def __init__(
+        self,
+        bench: Bench,
+        kernel: Kernel,
+        scenario: workload.Scenario,
+        program: Path,
+        folder: Path,
+    ) -> None:
+        self._bench = bench
+        self._kernel = kernel
+        self._scenario = scenario
+        self._workload = workload.load(scenario.workload)
+        self._binary = guest.program(program, bench.settings.arch)
+        self._folder = folder
+
+    def result(self) -> TrialResult:
+        point = checkpoint.take_or_find(
+            self._bench.emulator,
+            self._bench.settings,
+            self._kernel.image,
+            timeout=self._bench.timeout_s,
+            cancelled=self._bench.cancelled,
+        )
+        table = symbols.load(point.build_id, self._no_symbols)
+        counting = qemu.Counting(
+            output=self._folder / "counts.bin", events=self._folder / "events"
+        )
+        counting.events.write_text(insns.events(table, self._bench.settings.arch))
+        identity, printed, status = self._run(point, counting)
+        (self._folder / "workload.txt").write_text(printed)
+        counts = insns.read(counting.output)
+        self._keep_counts(counting)
+        if identity.build_id != point.build_id:
+            raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
+        return self._judged(identity, printed, status, counts, table)
+
+    def _run(
+        self, point: checkpoint.Checkpoint, counting: qemu.Counting
+    ) -> tuple[Identity, str, int]:
+        bench = self._bench
+        with Guest(
+            bench.emulator,
+            bench.settings,
+            image=self._kernel.image,
+            initramfs=guest.initramfs(bench.settings.arch),
+            counting=counting,
+            restore=None if bench.fresh_boot else point.state,
+            cancelled=bench.cancelled,
+        ) as machine:
+            (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
+            if bench.fresh_boot:
+                machine.wait_ready(bench.timeout_s)
+            identity = machine.identity(_ANSWER_S)
+            arguments = self._scenario.arguments()
+            printed, status = machine.run(self._binary, arguments, bench.timeout_s)
+        (self._folder / "console.log").write_text(machine.console_text)
+        return identity, printed, status
+
+    def _no_symbols(self) -> str:
+        raise InfraError("the kernel's symbols left the cache during the trial")
+
+    def _keep_counts(self, counting: qemu.Counting) -> None:
+        raw = counting.output.read_bytes()
+        (self._folder / "counts.bin.gz").write_bytes(gzip.compress(raw, compresslevel=1, mtime=0))
+        counting.output.unlink()
+        counting.events.unlink()
+
+    def _judged(
+        self,
+        identity: Identity,
+        printed: str,
+        status: int,
+        counts: insns.Counts,
+        table: symbols.Symbols,
+    ) -> TrialResult:
+        if status >= _NO_PROGRAM:
+            last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
+            raise GuestError(f"the workload ended with status {status}: {last[0][:200]}")
+        reading = workload.parse_output(printed, self._workload, self._scenario)
+        known = replace(
+            self._kernel.identity(), build_id=identity.build_id, compiler=identity.compiler
+        )
+        empty = TrialResult(
+            outcome=Outcome.OK, kernel=known, environment=self._environment(identity)
+        )
+        if reading.exit_code == _SKIPPED:
+            return replace(empty, outcome=Outcome.SKIP, reason=_last(reading.notes))
+        if reading.exit_code and not reading.samples:
+            raise GuestError(f"the workload failed: {_last(reading.notes)}")
+        phases, functions = _counted(reading, counts, table)
+        wrong = mismatches(self._bench.settings, self._kernel.release, identity)
+        failed = workload.contract_failures(reading)
+        reasons = [*wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
+        if reading.exit_code == _CONTRACT and not reasons:
+            reasons = [_last(reading.notes)]
+        return replace(
+            empty,
+            outcome=Outcome.INVALID if reasons else Outcome.OK,
+            reason="; ".join(reasons)[:_MAX_REASON],
+            phases=phases,
+            functions=functions,
+            state=reading.state,
+        )
+
+    def _environment(self, identity: Identity) -> Environment:
+        settings = self._bench.settings
+        return Environment(
+            accelerator="tcg",
+            qemu_version=self._bench.emulator.version,
+            plugin_sha256=qemu.plugin_digest(),
+            machine=settings.arch.machine,
+            cpu_model=settings.cpu_model,
+            cpus=identity.cpus,
+            memory_mib=settings.memory_mib,
+            cmdline=identity.cmdline,
+            mitigations="; ".join(identity.mitigations),
+        )
+
+
+def _counted(
+    reading: workload.Reading, counts: insns.Counts, table: symbols.Symbols
+) -> tuple[tuple[PhaseCounts, ...], tuple[FunctionCount, ...]]:
+    """Counts per phase, and the functions of the window that stands for each phase."""
+    if not counts.armed:
+        raise GuestError("the plugin never saw PID 1's mark")
+    if counts.errors:
+        raise GuestError(f"the marks do not fit: {counts.errors[0]}")
+    phases, functions = [], []
+    for phase in reading.phases:
+        windows = [window for window in counts.windows if window.phase == phase.id]
+        timed = sum(sample.phase == phase.name for sample in reading.samples)
+        if not windows or len(windows) != timed:
+            raise GuestError(f"phase {phase.name}: {len(windows)} windows, {timed} iterations")
+        phases.append(
+            PhaseCounts(
+                phase=phase.name,
+                operations=phase.operations,
+                operation=phase.operation,
+                user=tuple(window.user for window in windows),
+                kernel=tuple(window.kernel for window in windows),
+            )
+        )
+        chosen = windows[representative([window.total for window in windows]).index]
+        functions += insns.by_function(chosen, table, phase.name)
+    return tuple(phases), tuple(functions)
+
+
+def _blame(fault: GuestFault) -> Outcome:
+    return Outcome.GUEST_ERROR if isinstance(fault, GuestError) else Outcome.BOOT_ERROR
+
+
+def _last(notes: Sequence[str]) -> str:
+    return notes[-1] if notes else "it gave no reason"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs and results to put into a store, each result recognisably of its own trial."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from kdelta import sample
+from kdelta.store import Store
+from kdelta.study import spec
+from kdelta.study.plan import make_plan
+
+NOW = datetime(2026, 11, 20, 10, 15, 0, tzinfo=UTC)
+
+
+def kernel(reference: str) -> sample.KernelIdentity:
+    return sample.KernelIdentity(
+        reference=reference,
+        release=f"{reference}.1-cloud-amd64",
+        version=f"{reference}.1-1",
+        arch="amd64",
+        flavour="cloud",
+        image_sha256="ab" * 32,
+    )
+
+
+def new_run(
+    *, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = ""
+) -> sample.RunRecord:
+    study = spec.from_arguments(
+        ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
+    )
+    return sample.RunRecord(
+        run_id=run_id or name,
+        name=name,
+        title=study.title,
+        seed=2**63 - 1,
+        rounds=rounds,
+        created=NOW.isoformat(),
+        kdelta_version="0.1.0",
+        study_toml=spec.to_toml(study),
+        study_digest=spec.digest(study),
+        arms=tuple(
+            sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
+            for at in range(arms)
+        ),
+        trials=make_plan(study, 5).trials,
+    )
+
+
+def result_of(index: int, functions: int = 3) -> sample.TrialResult:
+    """A result that only this trial can have, with numbers beyond 64 bits."""
+    return sample.TrialResult(
+        outcome=sample.Outcome.OK,
+        kernel=replace(kernel("6.1"), build_id="f0" * 20, compiler="gcc 14"),
+        environment=sample.Environment(
+            accelerator="tcg",
+            qemu_version="10.0.2",
+            plugin_sha256="cd" * 32,
+            machine="q35",
+            cpu_model="max",
+            cpus=1,
+            memory_mib=1024,
+            cmdline="nokaslr",
+            mitigations="0123",
+        ),
+        phases=(
+            sample.PhaseCounts(
+                phase="protect",
+                operations=16384,
+                operation="page",
+                user=(1, 2**63, 2**64 + index),
+                kernel=(index, 2**70),
+            ),
+            sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
+        ),
+        functions=tuple(
+            sample.FunctionCount(
+                phase="protect", function=f"f{at}", insns=2**62 + at * (index + 1), calls=2**64 + at
+            )
+            for at in range(functions)
+        ),
+        state=(
+            sample.StateField(when="before", name="present", value="16384", want="16384"),
+            sample.StateField(when="after", name="thp", value="unknown", want="0"),
+        ),
+        fresh_boot=index % 2 == 0,
+        wall_s=0.1 + index,
+        artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
+    )
+
+
+def execute(store: Store, count: int | None = None) -> None:
+    with store.executing():
+        for trial in store.pending()[:count]:
+            store.claim(trial.index)
+            store.finish(trial.index, result_of(trial.index))

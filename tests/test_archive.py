@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The private apt root against a small signed mirror; versions, source lists, package members."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdelta.archive import deb, index, root, sources, version
+from kdelta.archive.index import Package
+from kdelta.archive.root import Archive, write_aside, writing
+from kdelta.errors import InfraError
+
+if TYPE_CHECKING:
+    from archive_mirror import Mirror
+
+pytest_plugins = ("archive_mirror",)
+
+DATA = Path(__file__).resolve().parent / "data" / "archive"
+
+IMAGE = "linux-image-6.17.8+deb13-cloud-amd64"
+KERNELS = r"linux-.*"
+
+
+def opened(mirror: Mirror) -> Archive:
+    archive = Archive(mirror.etc.parent / "cache", "amd64")
+    archive.refresh()
+    return archive
+
+
+def package(archive: Archive, name: str) -> Package:
+    (found,) = [p for p in archive.packages("kernels", KERNELS) if p.name == name]
+    return found
+
+
+# -- versions -----------------------------------------------------------------------------------
+
+
+ORDERED = (
+    "6.1.170-3",
+    "6.1.192-1",
+    "6.1.192-2",
+    "6.12.90-1~bpo12+1",
+    "6.12.90-2~bpo12+1",
+    "6.12.107-1~deb12u1",
+    "6.12.107-1",
+    "6.12.115-1",
+    "6.17.8-1~bpo13+1",
+    "6.17.13-1~bpo13+1",
+    "7.2.12-1~bpo13+1",
+    "7.2.12-1",
+    "7.3~rc7-1~exp1",
+    "7.3-1",
+    "7.3.4-1~bpo13+1",
+    "1:7.2+dfsg-7+deb12u15",
+    "1:7.2+dfsg-7+deb12u18",
+    "1:7.2+dfsg-7+deb12u18+b3",
+    "1:10.0.2+ds-2+deb13u1~bpo12+1",
+    "1:10.0.2+ds-2+deb13u1",
+)
+
+
+def test_versions_sort_as_archived() -> None:
+    assert sorted(set(ORDERED), key=version.key) == list(ORDERED)
+
+
+ODD_PAIRS = (
+    ("1.0", "1.0-0"), ("1.0~", "1.0"), ("1.0~~", "1.0~"), ("1.0a", "1.0+"), ("1.0-1", "1.0-1.0"),
+    ("0:1", "1"), ("1.09", "1.9"), ("1.0.", "1.0"), ("1-1-1", "1-1"), ("1.a", "1.1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), [*itertools.pairwise(ORDERED), *ODD_PAIRS])
+def test_versions_compare_as_dpkg_says(left: str, right: str) -> None:
+    def dpkg(relation: str) -> bool:
+        argv = ["dpkg", "--compare-versions", left, relation, right]
+        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+    order = version.compare(left, right)
+    assert (order < 0, order == 0, order > 0) == (dpkg("lt"), dpkg("eq"), dpkg("gt"))
+    assert version.compare(right, left) == -order or order * version.compare(right, left) < 0
+
+
+# -- source lists -------------------------------------------------------------------------------
+
+
+def test_mirrors_from_both_formats(tmp_path: Path) -> None:
+    parts = tmp_path / "sources.list.d"
+    parts.mkdir()
+    (tmp_path / "sources.list").write_text(
+        "# deb http://commented.example/debian trixie main\n"
+        "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] "
+        "http://one.example/debian bookworm main contrib # note\n"
+        "deb-src http://src.example/debian bookworm main\n"
+        "deb cdrom:[Debian]/ bookworm main\n"
+    )
+    (parts / "security.list").write_text("deb http://sec.example/s bookworm-security main\n")
+    (parts / "d.sources").write_text(
+        "Types: deb deb-src\nURIs: http://two.example/debian\n http://three.example/debian\n"
+        "# a comment\nSuites: trixie trixie-updates\nComponents: main\n\n"
+        "Types: deb\nURIs: http://off.example/debian\nSuites: sid\nComponents: main\nEnabled: no\n"
+    )
+    found = sources.configured(tmp_path)
+    assert found.archive == (
+        "http://one.example/debian",
+        "http://two.example/debian",
+        "http://three.example/debian",
+    )
+    assert found.security == ("http://sec.example/s",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deb https://vendor.example/apt nodistro main",
+        "deb https://vendor.example/apt llvm-toolchain-bookworm main",
+        "deb https://vendor.example/apt bookworm-pgdg main",
+        "deb https://vendor.example/apt bookworm stable",
+        "deb [signed-by=/etc/apt/keyrings/vendor.gpg] https://vendor.example/apt stable main",
+        "deb http://archive.example/ubuntu noble main",
+        "",
+    ],
+)
+def test_other_owners_archives_are_not_debians(tmp_path: Path, line: str) -> None:
+    (tmp_path / "sources.list").write_text(f"{line}\n")
+    with pytest.raises(InfraError, match="no Debian mirror is configured"):
+        sources.configured(tmp_path)
+
+
+def test_source_list_verifies_every_suite() -> None:
+    mirrors = sources.Mirrors(archive=("http://a.example/debian",), security=("http://s.example",))
+    text = sources.stanzas(mirrors, "arm64", Path("/keys/debian.gpg"))
+    stanzas = text.strip().split("\n\n")
+    assert len(stanzas) == len(sources.RELEASE_SUITES) + len(sources.SECURITY_SUITES)
+    assert all("Signed-By: /keys/debian.gpg" in stanza for stanza in stanzas)
+    assert all("Architectures: arm64" in stanza for stanza in stanzas)
+    assert "trusted" not in text.lower()
+    assert "URIs: http://s.example\nSuites: trixie-security" in text
+
+
+def test_a_missing_keyring_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg",))
+    with pytest.raises(InfraError, match="debian-archive-keyring"):
+        sources.keyring()
+
+
+# -- the index ----------------------------------------------------------------------------------
+
+
+def test_refresh_takes_what_is_there_and_names_the_rest(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    assert [(suite.name, suite.stale) for suite in archive.suites()] == [("trixie", "2025-10-16")]
+    notes = "\n".join(archive.notes)
+    assert "past their date, signature valid: trixie (2025-10-16)" in notes
+    assert "not on the mirror: bookworm" in notes
+    assert "no security mirror" in notes
+    found = package(archive, IMAGE)
+    assert found.suites == ("trixie",)
+    assert found.version == "6.17.8-1~bpo13+1"
+
+
+def test_a_changed_release_file_is_refused(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    assert any(path.startswith("/debian/dists/sid/") for path in mirror.requests)
+    assert all("sid" not in p.suites for p in archive.packages("kernels", KERNELS))
+
+
+def test_a_fresh_index_needs_no_network(mirror: Mirror) -> None:
+    opened(mirror)
+    mirror.requests.clear()
+    assert package(opened(mirror), IMAGE).size
+    assert mirror.requests == []
+
+
+def test_an_old_index_is_refreshed(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(mirror)
+    mirror.requests.clear()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + root.MAX_AGE_S + 1)
+    opened(mirror)
+    assert "/debian/dists/trixie/InRelease" in mirror.requests
+
+
+def test_offline_the_cached_index_serves(mirror: Mirror) -> None:
+    opened(mirror)
+    mirror.stop()
+    archive = Archive(mirror.etc.parent / "cache", "amd64")
+    archive.refresh(force=True)
+    assert "no package mirror could be reached" in archive.notes[0]
+    assert "using the index of" in archive.notes[0]
+    assert package(archive, IMAGE)
+
+
+def test_offline_without_an_index_is_an_error(mirror: Mirror) -> None:
+    mirror.stop()
+    with pytest.raises(InfraError, match="no package index is cached") as caught:
+        opened(mirror)
+    assert str(mirror.etc) in caught.value.action
+
+
+def test_the_index_is_parsed_once(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = opened(mirror).packages("kernels", KERNELS)
+    monkeypatch.setattr(index, "read", lambda *_: pytest.fail("parsed again"))
+    assert opened(mirror).packages("kernels", KERNELS) == first
+
+
+def test_a_damaged_state_is_fetched_anew(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    (archive.root / "state.json").write_text("{")
+    for kept in archive.root.glob("kernels-*.json"):
+        kept.write_bytes(b"\0garbage")
+    assert package(opened(mirror), IMAGE)
+
+
+def test_the_systems_apt_is_left_alone(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    shown = subprocess.run(
+        ["apt-config", "-c", str(archive.root / "apt.conf"), "dump"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    values = dict(line.rstrip(";").split(" ", 1) for line in shown.splitlines() if " " in line)
+    for key in ("Dir::State", "Dir::State::status", "Dir::Cache", "Dir::Etc::sourceparts"):
+        assert values[key].strip('"').startswith(str(archive.root))
+    assert not [key for key in values if "Invoke" in key]
+    assert values["Acquire::http::Proxy::127.0.0.1"] == '"DIRECT"'  # the machine's own stays
+
+
+# -- packages -----------------------------------------------------------------------------------
+
+
+def test_fetch_verifies_and_extracts(mirror: Mirror, tmp_path: Path) -> None:
+    archive = opened(mirror)
+    wanted = {
+        "boot/vmlinuz-6.17.8+deb13-cloud-amd64": tmp_path / "image",
+        "boot/absent": tmp_path / "absent",
+    }
+    with archive.fetched(package(archive, IMAGE)) as path:
+        assert path.read_bytes() == (DATA / "pool" / path.name).read_bytes()
+        assert deb.extract(path, wanted) == {"boot/vmlinuz-6.17.8+deb13-cloud-amd64"}
+    assert not path.exists()
+    assert (tmp_path / "image").read_bytes()[0x202:0x206] == b"HdrS"
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_partial_download_resumes(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    wanted = package(archive, IMAGE)
+    partial = archive.root / "debs" / f"{wanted.file_name}.partial"
+    partial.write_bytes((DATA / "pool" / f"{IMAGE}_{wanted.version}_amd64.deb").read_bytes()[:400])
+    os.utime(partial, (1760000000, 1760000000))  # as apt leaves it: the mirror's Last-Modified
+    with archive.fetched(wanted) as path:
+        assert path.stat().st_size == wanted.size
+    assert mirror.ranges == ["bytes=400-"]
+
+
+def test_a_partial_file_of_something_else_heals(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    wanted = package(archive, IMAGE)
+    partial = archive.root / "debs" / f"{wanted.file_name}.partial"
+    partial.write_bytes(b"x" * 400)
+    os.utime(partial, (1760000000, 1760000000))
+    with archive.fetched(wanted) as path:
+        assert path.stat().st_size == wanted.size
+
+
+def test_a_broken_transfer_is_an_error_and_then_heals(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    wanted = package(archive, IMAGE)
+    mirror.cut = 300
+    with pytest.raises(InfraError, match="could not be downloaded"), archive.fetched(wanted):
+        pytest.fail("a truncated package was handed out")
+    mirror.cut = None
+    with archive.fetched(wanted) as path:
+        assert path.stat().st_size == wanted.size
+
+
+def test_a_package_gone_from_the_mirror_is_named(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    gone = package(archive, "linux-image-6.18.5+deb13-cloud-amd64")
+    told = r"lists linux-image-6\.18\.5.*but no longer has it"
+    with pytest.raises(InfraError, match=told), archive.fetched(gone):
+        pytest.fail("a missing package was handed out")
+
+
+def test_progress_is_reported(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    seen: list[tuple[str, float]] = []
+    with archive.fetched(package(archive, IMAGE), lambda label, part: seen.append((label, part))):
+        pass
+    assert seen
+    assert {label for label, _ in seen} == {IMAGE}
+    assert seen[-1][1] <= 100
+
+
+def test_a_damaged_package_is_told(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.deb"
+    content = (DATA / "pool" / f"{IMAGE}_6.17.8-1~bpo13+1_amd64.deb").read_bytes()
+    for damage in (content[:500], b"not a package"):
+        bad.write_bytes(damage)
+        with pytest.raises(InfraError, match="damaged"):
+            deb.extract(bad, {"boot/none": tmp_path / "none"})
+
+
+# -- disk ---------------------------------------------------------------------------------------
+
+
+def test_write_aside_keeps_the_old_file_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "file"
+    write_aside(target, b"old")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(InfraError, match="disk is full"), writing(tmp_path):
+        write_aside(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_unwritable_cache_is_named(tmp_path: Path) -> None:
+    (tmp_path / "apt").write_text("a file where a directory is needed")
+    with pytest.raises(InfraError, match="the cache cannot be written"):
+        Archive(tmp_path, "amd64", etc=tmp_path).refresh()

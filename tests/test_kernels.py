@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""References to kernels: what the archive offers, which one is meant, and its image on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdelta.archive.index import Package
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import debian, image, store
+from kdelta.kernels.debian import Offer
+from kdelta.kernels.kernel import Flavour
+from kdelta.kernels.reference import is_cached, listing, resolve
+
+if TYPE_CHECKING:
+    from archive_mirror import Mirror
+
+pytest_plugins = ("archive_mirror",)
+
+START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
+
+
+def deb(name: str, version: str, depends: str = "", suite: str = "trixie") -> Package:
+    return Package(
+        name=name,
+        version=version,
+        arch="amd64",
+        depends=depends,
+        size=1000,
+        sha256="0" * 64,
+        uri=f"http://mirror.example/{name}",
+        suites=(suite,),
+    )
+
+
+# As the archive really names them.
+ARCHIVED = (
+    deb("linux-image-6.1.0-9-cloud-amd64", "6.1.27-1"),
+    deb("linux-image-6.1.0-56-cloud-amd64", "6.1.192-2"),
+    deb("linux-image-6.1.0-56-amd64", "6.1.192-2"),
+    deb("linux-image-6.1.0-56-rt-amd64", "6.1.192-2"),
+    deb("linux-image-6.1.0-56-cloud-amd64-unsigned", "6.1.192-2"),
+    deb("linux-image-6.1.0-56-cloud-amd64-dbg", "6.1.192-2"),
+    deb("linux-image-6.12-cloud-amd64", "6.12.117-1~deb12u1", "linux-image-6.12.117+deb12-cloud-a"),
+    deb("linux-image-6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1", "kmod, linux-base"),
+    deb("linux-image-6.12.107+deb13-cloud-amd64", "6.12.107-1"),
+    deb("linux-image-6.12.90+deb13.1-cloud-amd64", "6.12.90-2"),
+    deb("linux-image-6.17.8+deb13-cloud-amd64", "6.17.8-1~bpo13+1"),
+    deb("linux-image-6.17.13+deb13-cloud-amd64", "6.17.13-1~bpo13+1"),
+    deb(
+        "linux-image-7.2.12+deb13-cloud-amd64",
+        "7.2.12-1~bpo13+1",
+        "linux-binary-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1)",
+    ),
+    deb("linux-binary-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1", "linux-base-7.2.12+deb13"),
+    deb("linux-binary-unsigned-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
+    deb("linux-base-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
+    deb("linux-binary-7.3-cloud-amd64", "7.3~rc7-1~exp1"),
+    deb("linux-base-7.3-cloud-amd64", "7.3~rc7-1~exp1"),
+    deb("linux-binary-unsigned-7.4.1+deb13-cloud-amd64", "7.4.1-1~bpo13+1"),
+    deb("linux-image-6.17.8+deb13-cloud-arm64", "6.17.8-1~bpo13+1"),
+)
+
+
+def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[Offer, ...]:
+    return debian.assemble(ARCHIVED, "amd64", flavour)
+
+
+def test_offers_are_the_kernels_in_order() -> None:
+    assert [offer.upstream for offer in offered()] == [
+        "6.1.27",
+        "6.1.192",
+        "6.12.90",
+        "6.12.107",
+        "6.12.107",
+        "6.17.8",
+        "6.17.13",
+        "7.2.12",
+        "7.3-rc7",
+        "7.4.1",
+    ]
+    assert [offer.release for offer in offered(Flavour.GENERIC)] == ["6.1.0-56-amd64"]
+    assert [offer.release for offer in offered(Flavour.RT)] == ["6.1.0-56-rt-amd64"]
+
+
+def test_a_signed_image_is_preferred_and_an_unsigned_one_better_than_none() -> None:
+    names = {offer.upstream: offer.package.name for offer in offered()}
+    assert names["6.1.192"] == "linux-image-6.1.0-56-cloud-amd64"
+    assert names["7.2.12"] == "linux-binary-7.2.12+deb13-cloud-amd64"
+    assert names["7.4.1"] == "linux-binary-unsigned-7.4.1+deb13-cloud-amd64"
+    reverse = debian.assemble(reversed(ARCHIVED), "amd64", Flavour.CLOUD)
+    assert {offer.upstream: offer.package.name for offer in reverse} == names
+
+
+def test_the_configurations_package_is_found() -> None:
+    found = {offer.upstream: offer.config_package for offer in offered()}
+    assert found["6.17.8"] is None
+    extra = found["7.3-rc7"]
+    assert extra is not None
+    assert extra.name == "linux-base-7.3-cloud-amd64"
+
+
+@pytest.mark.parametrize(
+    ("reference", "version"),
+    [
+        ("6.1", "6.1.192-2"),
+        ("6.12", "6.12.107-1"),  # trixie's before bookworm's ~deb12u1
+        ("6.12.107", "6.12.107-1"),
+        ("6.12.90", "6.12.90-2"),
+        ("6.17", "6.17.13-1~bpo13+1"),
+        ("6.17.8", "6.17.8-1~bpo13+1"),
+        ("7.3-rc", "7.3~rc7-1~exp1"),
+        ("7.3-rc7", "7.3~rc7-1~exp1"),
+        ("deb:6.17.8-1~bpo13+1", "6.17.8-1~bpo13+1"),
+        ("deb:6.12.107-1~deb12u1", "6.12.107-1~deb12u1"),
+        ("6.1.0-9", "6.1.27-1"),
+        ("6.1.0-9-cloud-amd64", "6.1.27-1"),
+        ("6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1"),
+    ],
+)
+def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
+    chosen = debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
+    assert chosen.version == version
+
+
+@pytest.mark.parametrize(
+    ("reference", "near"),
+    [
+        ("6.17.9", "6.17.8, 6.17.13"),
+        ("6.15", "6.1, 6.12, 6.17"),
+        ("6.99", "6.12, 6.17, 7.2"),
+        ("6.0", "6.1, 6.12, 6.17"),
+        ("7.3", "7.2, 7.3-rc, 7.4"),  # a candidate is never taken for a release
+        ("9.1-rc", "7.2, 7.3-rc, 7.4"),
+        ("deb:6.17.9-1", "6.17.8, 6.17.13"),
+    ],
+)
+def test_an_unknown_kernel_names_its_neighbours(reference: str, near: str) -> None:
+    with pytest.raises(SpecError, match="not in the archive") as caught:
+        debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
+    assert f"the nearest are {near};" in caught.value.sentence()
+    assert "kdelta kernels list" in caught.value.action
+
+
+@pytest.mark.parametrize("reference", ["", "6", "bogus", "6.17.8/../x", "v6.17", "6.17 ", "latest"])
+def test_what_is_no_reference_is_told_so(reference: str) -> None:
+    with pytest.raises(SpecError, match="is not a kernel reference"):
+        debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
+
+
+# -- with a mirror ------------------------------------------------------------------------------
+
+
+def test_all_three_package_shapes_resolve(mirror: Mirror) -> None:
+    assert [offer.upstream for offer in listing()] == ["6.17.8", "6.18.5", "6.19.6", "7.2.6"]
+    found = {name: resolve(name) for name in ("6.17", "6.19.6", "deb:7.2.6-1~bpo13+1")}
+    for reference, kernel in found.items():
+        assert kernel.reference == reference
+        assert kernel.image.parent.name == kernel.image_sha256
+        assert kernel.release.encode() in kernel.image.read_bytes()
+        assert kernel.identity().version == kernel.version
+    assert found["6.17"].config is not None
+    assert found["6.17"].suite == "trixie"
+    assert found["6.19.6"].config is None
+    assert found["6.19.6"].config_sha256 == ""
+    config = found["deb:7.2.6-1~bpo13+1"].config  # out of linux-base-...
+    assert config is not None
+    assert config.read_text() == "CONFIG_SMP=y\n"
+    debs = [path for path in mirror.requests if path.endswith(".deb")]
+    assert len(debs) == 4
+
+
+def test_a_cached_kernel_needs_no_network(mirror: Mirror) -> None:
+    first = resolve("6.17")
+    mirror.stop()
+    assert resolve("6.17") == first
+    assert [is_cached(offer) for offer in listing()] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("damage", [b"", b"truncated", None])
+def test_a_damaged_image_is_fetched_again(mirror: Mirror, damage: bytes | None) -> None:
+    kernel = resolve("6.17")
+    whole = kernel.image.read_bytes()
+    content = whole[:5000] + b"X" + whole[5001:] if damage is None else damage
+    kernel.image.write_bytes(content)
+    mirror.requests.clear()
+    again = resolve("6.17")
+    assert again.image.read_bytes() == whole
+    assert len(mirror.requests) == 1
+
+
+def test_a_damaged_image_offline_is_an_error_of_this_machine(mirror: Mirror) -> None:
+    resolve("6.17").image.write_bytes(b"damaged")
+    mirror.stop()
+    with pytest.raises(InfraError, match="could not be downloaded"):
+        resolve("6.17")
+
+
+@pytest.mark.usefixtures("mirror")
+def test_a_lost_record_is_fetched_again() -> None:
+    kernel = resolve("6.17")
+    (kernel.image.parent / "kernel.json").write_text("{}")
+    assert resolve("6.17") == kernel
+
+
+@pytest.mark.usefixtures("mirror")
+def test_an_image_is_hashed_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = resolve("6.17")
+    monkeypatch.setattr(store, "sha256_of", lambda _: pytest.fail("hashed again"))
+    assert resolve("6.17") == kernel
+
+
+@pytest.mark.usefixtures("mirror")
+def test_an_image_that_lies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = image.inspect
+
+    def other(path: Path) -> object:
+        facts = real(path)
+        return type(facts)(format="bzImage", arch="amd64", release="6.66", banner=facts.banner)
+
+    monkeypatch.setattr(debian, "inspect", other)
+    with pytest.raises(InfraError, match=r"not what the package says: it is 6\.66"):
+        resolve("6.17")
+    assert not is_cached(listing()[0])
+
+
+def test_two_processes_share_one_download(mirror: Mirror) -> None:
+    listing()
+    mirror.requests.clear()
+    # Both start with the keyring of this test's mirror, so only the index's state is shared.
+    argv = [sys.executable, "-c", START, "kernels", "fetch", "6.17", "7.2"]
+    running = [
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    printed = [child.communicate(timeout=60) for child in running]
+    assert [child.returncode for child in running] == [0, 0, 0], printed
+    assert len({out for out, _ in printed}) == 1
+    assert sorted(path.count("linux-image-6.17.8") for path in mirror.requests) == [0, 0, 1]
+
+
+def test_unknown_architecture_and_flavour() -> None:
+    with pytest.raises(SpecError, match="unknown architecture s390x"):
+        resolve("6.17", "s390x")
+    with pytest.raises(SpecError, match="unknown flavour kvm"):
+        resolve("6.17", "amd64", "kvm")
+
+
+# -- the command --------------------------------------------------------------------------------
+
+
+def kdelta(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", START, "kernels", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ,
+    )
+
+
+@pytest.mark.usefixtures("mirror")
+def test_list_as_a_table_and_as_json() -> None:
+    resolve("6.17")
+    table = kdelta("list")
+    assert table.returncode == 0, table.stderr
+    assert "6.17.8-1~bpo13+1" in table.stdout
+    assert "\x1b" not in table.stdout
+    assert max(len(line) for line in table.stdout.splitlines()) <= 100
+    assert "Past their date, signature valid: trixie (2025-10-16)" in table.stdout
+    rows = json.loads(kdelta("list", "--json", "--series", "6.17").stdout)
+    assert [(row["upstream"], row["cached"], row["suites"]) for row in rows] == [
+        ("6.17.8", True, ["trixie"])
+    ]
+
+
+@pytest.mark.usefixtures("mirror")
+def test_show_says_what_an_image_is() -> None:
+    kernel = resolve("6.17")
+    shown = json.loads(kdelta("show", "6.17", "--json").stdout)
+    assert shown["image_sha256"] == kernel.image_sha256
+    assert shown["banner"].startswith("6.17.8+deb13-cloud-amd64 (kdelta@example.org) #1 SMP")
+    assert shown["compiler"] == "gcc-14"
+    assert shown["config_options"] == 2
+    text = kdelta("show", f"file:{kernel.image}").stdout
+    assert "compiler       unknown" in text
+
+
+def test_mistakes_are_one_sentence_with_the_documented_code(mirror: Mirror) -> None:
+    listing()
+    for arguments, code, words in (
+        (("fetch", "6.99"), 2, "kernel 6.99 (cloud, amd64) is not in the archive"),
+        (("fetch", "file:/nonexistent/bzImage"), 2, "/nonexistent/bzImage"),
+        (("fetch", "6.18"), 3, "but no longer has it"),
+    ):
+        done = kdelta(*arguments)
+        assert done.returncode == code
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    shutil.rmtree(mirror.etc.parent / "xdg-cache")
+    (mirror.etc.parent / "xdg-cache").write_text("no directory")
+    assert "the cache cannot be written" in kdelta("list").stderr

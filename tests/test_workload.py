@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Workload TOML and the protocol text: what is taken, what is refused, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta import data
+from kdelta.cli.workloads import export_command, workloads
+from kdelta.errors import GuestError, SpecError
+from kdelta.workload import (
+    MAX_LINE,
+    MAX_LINES,
+    Feature,
+    Reading,
+    contract_failures,
+    exported_source,
+    load,
+    names,
+    parse_output,
+    parse_reference,
+)
+
+TOML = """\
+name = "walk"
+title = "A walk"
+description = "Walks."
+path = "walk()"
+mail = "walk is slow"
+
+[[phases]]
+id = 0
+name = "out"
+operation = "page"
+what = "away"
+
+[[phases]]
+id = 1
+name = "back"
+operation = "page"
+what = "home"
+
+[contract]
+vmas = 1
+
+[scenarios.short]
+summary = "a short one"
+pages = 4
+operations = { out = 4, back = 4 }
+contract = { present_pages = 4 }
+
+[scenarios.oneway]
+summary = "out only"
+pages = 2
+operations = { out = 2 }
+args = ["--left"]
+features = ["thp"]
+contract = { shape = "round" }
+"""
+
+OUTPUT = """\
+kdelta-workload 1 walk short
+phase 0 out page 4
+phase 1 back page 4
+note the road is wet
+state before vmas 1 1
+state before present_pages 4 4
+state after vmas 1 1
+state after present_pages 4 4
+sample out 0 1001 4
+sample out 1 1002 4
+sample back 0 2001 4
+sample back 1 2002 4
+end 0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "walk.toml").write_text(TOML)
+    (tmp_path / "walk.c").write_text("int main(void) { return 0; }\n")
+    return tmp_path
+
+
+def read(folder: Path, text: str, scenario: str = "short") -> Reading:
+    walk = load("walk", folder)
+    return parse_output(text, walk, walk.scenario(scenario))
+
+
+# ---- TOML
+
+
+def test_a_workload_is_read_whole(folder: Path) -> None:
+    walk = load("walk", folder)
+    assert (walk.name, walk.title, walk.path, walk.mail) == (
+        "walk",
+        "A walk",
+        "walk()",
+        "walk is slow",
+    )
+    assert [(phase.id, phase.name, phase.what) for phase in walk.phases] == [
+        (0, "out", "away"),
+        (1, "back", "home"),
+    ]
+    oneway = walk.scenario("oneway")
+    assert oneway.reference == "walk:oneway"
+    assert [(window.name, window.operations) for window in oneway.windows] == [("out", 2)]
+    assert oneway.features == (Feature.THP,)
+    assert [(fact.name, fact.want) for fact in oneway.contract] == [
+        ("vmas", "1"),
+        ("shape", "round"),
+    ]
+    assert oneway.arguments(iterations=3, warmup=0) == [
+        "--protocol",
+        "--iterations",
+        "3",
+        "--warmup",
+        "0",
+        "--left",
+        "oneway",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('title = "A walk"', "", "walk.toml: missing key title"),
+        ('title = "A walk"', "title = 3", "walk.toml: title: expected str, got int"),
+        ('title = "A walk"', 'title = "A walk"\ntitel = "x"', "walk.toml: unknown key titel"),
+        ("id = 1", "id = 255", "walk.toml: phases[1].id: expected int <= 254"),
+        ("id = 1", "id = 0", "walk.toml: phases: two phases have the same id or name"),
+        ('name = "back"', 'name = "out"', "walk.toml: phases: two phases have the same id or name"),
+        ("what = ", "wat = ", "walk.toml: phases[0]: unknown key wat"),
+        ("pages = 4", "pages = true", "walk.toml: scenarios.short.pages: expected int, got bool"),
+        ("pages = 4", "pages = 0", "walk.toml: scenarios.short.pages: expected int >= 1"),
+        ("pages = 4", "pages = 4\nx = 1", "walk.toml: scenarios.short: unknown key x"),
+        (
+            "out = 4, ",
+            "up = 4, ",
+            "walk.toml: scenarios.short.operations.up: not one of the phases",
+        ),
+        ("{ out = 2 }", "{}", "walk.toml: scenarios.oneway.operations: expected object"),
+        (
+            "present_pages = 4",
+            "vmas = 2",
+            "walk.toml: scenarios.short.contract.vmas: is wanted by every scenario already",
+        ),
+        ('"round"', '"two words"', "walk.toml: scenarios.oneway.contract[...]: expected"),
+        ('["thp"]', '["wings"]', "walk.toml: scenarios.oneway.features[0]: invalid enum value"),
+        ('name = "walk"', 'name = "run"', "walk.toml: name: 'run' is not the file's name"),
+        ("[scenarios.short]", "[scenarios.Short]", "walk.toml: key in scenarios: expected str"),
+        ("[contract]", "[contract", "walk.toml: not valid TOML"),
+    ],
+)
+def test_wrong_toml_names_file_and_key(folder: Path, old: str, new: str, sentence: str) -> None:
+    assert TOML.count(old) >= 1
+    (folder / "walk.toml").write_text(TOML.replace(old, new, 1))
+    with pytest.raises(SpecError) as caught:
+        load("walk", folder)
+    assert caught.value.sentence().startswith(sentence)
+
+
+def test_a_workload_without_its_program_is_refused(folder: Path) -> None:
+    (folder / "walk.c").unlink()
+    with pytest.raises(SpecError, match=r"walk\.toml: its program walk\.c is missing"):
+        load("walk", folder)
+
+
+@pytest.mark.parametrize("name", ["fly", "", "../walk", "walk.toml", "WALK", "wal\x1bk"])
+def test_an_unknown_workload_lists_the_known(folder: Path, name: str) -> None:
+    with pytest.raises(SpecError, match="known: walk") as caught:
+        load(name, folder)
+    assert caught.value.sentence().isprintable()
+
+
+def test_references_resolve_or_say_what_is_known(folder: Path) -> None:
+    walk, scenario = parse_reference("walk:short", folder)
+    assert (walk.name, scenario.name) == ("walk", "short")
+    with pytest.raises(SpecError, match="walk has no scenario 'long'; known: short, oneway"):
+        parse_reference("walk:long", folder)
+    with pytest.raises(SpecError, match="'walk' names no scenario; write WORKLOAD:SCENARIO"):
+        parse_reference("walk", folder)
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_shipped_loads(name: str) -> None:
+    workload = load(name)
+    assert workload.program.is_file()
+    for scenario in workload.scenarios:
+        wanted = {fact.name: fact.want for fact in scenario.contract}
+        assert wanted["present_pages"] == str(scenario.pages)
+
+
+def test_the_shipped_scenarios() -> None:
+    assert [scenario.name for scenario in load("mincore").scenarios] == [
+        "no_thp_pte_scan_4m",
+        "no_thp_pte_scan_64m",
+        "thp_pmd_shortcut_4m",
+        "thp_pmd_shortcut_64m",
+    ]
+    assert [scenario.name for scenario in load("mprotect").scenarios] == [
+        "shared_dirty_full_toggle_16m",
+        "shared_dirty_full_toggle_64m",
+        "anon_full_toggle",
+        "anon_split_restore",
+        "single_protect",
+    ]
+
+
+# ---- protocol
+
+
+def test_good_output_is_read_whole(folder: Path) -> None:
+    reading = read(folder, OUTPUT)
+    assert [(phase.id, phase.name, phase.operations) for phase in reading.phases] == [
+        (0, "out", 4),
+        (1, "back", 4),
+    ]
+    assert [(s.phase, s.iteration, s.nanoseconds) for s in reading.samples] == [
+        ("out", 0, 1001),
+        ("out", 1, 1002),
+        ("back", 0, 2001),
+        ("back", 1, 2002),
+    ]
+    assert reading.notes == ("the road is wet",)
+    assert len(reading.state) == 4
+    assert contract_failures(reading) == ()
+    assert reading.exit_code == 0
+    assert read(folder, OUTPUT.replace("\n", "\r\n")) == reading
+
+
+def test_an_unknown_fact_fails_the_contract(folder: Path) -> None:
+    reading = read(
+        folder, OUTPUT.replace("before present_pages 4 4", "before present_pages unknown 4")
+    )
+    assert [(field.when, field.value) for field in contract_failures(reading)] == [
+        ("before", "unknown")
+    ]
+
+
+def test_a_mismatch_is_read_with_its_samples(folder: Path) -> None:
+    text = OUTPUT.replace("after vmas 1 1", "after vmas 2 1")
+    reading = read(folder, text.replace("end 0", "note 1 fact is not as wanted\nend 1"))
+    assert [field.value for field in contract_failures(reading)] == ["2"]
+    assert len(reading.samples) == 4
+    assert reading.exit_code == 1
+
+
+@pytest.mark.parametrize("code", [1, 2, 77])
+def test_a_program_that_gives_up_says_why(folder: Path, code: int) -> None:
+    text = f"kdelta-workload 1 walk short\nnote no shoes\nend {code}\n"
+    reading = read(folder, text)
+    assert (reading.exit_code, reading.notes, reading.samples) == (code, ("no shoes",), ())
+    with pytest.raises(GuestError, match="without a note of its reason"):
+        read(folder, text.replace("note no shoes\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("kdelta-workload 1 walk short", "kdelta-workload 1 walk oneway", "not the header"),
+        ("kdelta-workload 1 walk short", "kdelta-workload 2 walk short", "not the header"),
+        ("kdelta-workload 1 walk short\n", "", "not the header"),
+        ("phase 1 back page 4", "phase 1 back page 5", "not a phase of the scenario's TOML"),
+        ("phase 1 back page 4", "phase 2 back page 4", "not a phase of the scenario's TOML"),
+        ("phase 1 back page 4", "phase 1 side page 4", "not a phase of the scenario's TOML"),
+        ("phase 1 back page 4", "phase 0 out page 4", "phase declared twice"),
+        ("phase 1 back page 4", "phase -1 back page 4", "'-1' is not a number"),
+        ("state after vmas 1 1", "state after vmas 1 2", "not as the scenario's TOML wants it"),
+        ("state after vmas 1 1", "state after vma 1 1", "not as the scenario's TOML wants it"),
+        ("state after vmas 1 1", "state later vmas 1 1", "not a fact"),
+        ("state after vmas 1 1", "state after vmas % 1", "not a fact"),
+        ("state after vmas 1 1", "state before vmas 1 1", "fact stated twice"),
+        ("sample out 1 1002 4", "sample out 0 1002 4", "sample printed twice"),
+        ("sample out 1 1002 4", "sample out 1 1002 3", "not a sample of a declared phase"),
+        ("sample out 1 1002 4", "sample up 1 1002 4", "not a sample of a declared phase"),
+        ("sample out 1 1002 4", "sample out 1 1e3 4", "'1e3' is not a number"),
+        ("sample out 1 1002 4", "sample out 1 " + "9" * 30 + " 4", "is not a number"),
+        ("sample out 1 1002 4", "sample out 1 1002", "not a record"),
+        ("sample out 1 1002 4", "sample  out 1 1002 4", "not a record"),
+        ("note the road is wet", "random: crng init done", "not a record"),
+        ("note the road is wet", "", "not a record"),
+        ("note the road is wet", "note \x1b[31mred", "not printable ASCII"),
+        ("note the road is wet", "note " + "x" * MAX_LINE, f"longer than {MAX_LINE} characters"),
+        ("end 0", "end 3", "not an exit code of a workload"),
+        ("end 0\n", "end 0\nend 0\n", "line after the end record"),
+    ],
+)
+def test_a_bad_line_is_quoted(folder: Path, old: str, new: str, cause: str) -> None:
+    text = OUTPUT.replace(old, new, 1)
+    with pytest.raises(GuestError) as caught:
+        read(folder, text)
+    sentence = caught.value.sentence()
+    assert caught.value.place.startswith("output of walk:short, line ")
+    assert cause in sentence
+    assert sentence.isprintable()
+    assert len(sentence) < 300
+    bad = text.split("\n")[int(caught.value.place.rpartition(" ")[2]) - 1]
+    assert ascii(bad[:60])[1:-1] in sentence
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("end 0\n", "", "no end record"),
+        (OUTPUT, "", "not the header"),
+        ("sample back 1 2002 4\n", "", "not one sample of each phase in each iteration"),
+        ("sample back 1 ", "sample back 2 ", "not one sample of each phase in each iteration"),
+        ("state after vmas 1 1\n", "", "no fact vmas after the windows"),
+        ("state before present_pages 4 4\n", "", "no fact present_pages before the windows"),
+        ("state after vmas 1 1", "state after vmas 2 1", "exit 0 although vmas does not hold"),
+        (OUTPUT[OUTPUT.index("sample") : OUTPUT.index("end")], "", "not one sample of each phase"),
+    ],
+)
+def test_what_is_missing_is_named(folder: Path, old: str, new: str, cause: str) -> None:
+    assert old in OUTPUT
+    with pytest.raises(GuestError, match=cause):
+        read(folder, OUTPUT.replace(old, new, 1))
+
+
+def test_an_undeclared_phase_is_missed(folder: Path) -> None:
+    lines = [line for line in OUTPUT.splitlines(keepends=True) if " back " not in line]
+    with pytest.raises(GuestError, match="no phase back"):
+        read(folder, "".join(lines))
+
+
+def test_endless_output_is_refused(folder: Path) -> None:
+    with pytest.raises(GuestError, match=f"more than {MAX_LINES} lines"):
+        read(folder, "note x\n" * (MAX_LINES + 1))
+
+
+# ---- export and the command line
+
+
+def test_the_exported_file_is_whole() -> None:
+    workload = load("mincore")
+    source = exported_source(workload)
+    assert source.startswith("// SPDX-License-Identifier: GPL-2.0-or-later\n/*\n * mincore.c - ")
+    assert source.count("SPDX-License-Identifier") == 1
+    assert 'kdelta.h"' not in source
+    assert "gcc -O2 -static mincore.c -o mincore" in source
+    assert workload.mail.split()[0] in source
+    body = workload.program.read_text().partition('#include "kdelta.h"\n')[2]
+    assert source.endswith(body)
+    shared = (data.directory("guest") / "kdelta.h").read_text().partition("\n")[2]
+    assert shared in source
+
+
+def test_export_writes_the_file_or_says_why_not(tmp_path: Path) -> None:
+    source = exported_source(load("mprotect"))
+    target = tmp_path / "out.c"
+    written = CliRunner().invoke(export_command, ["mprotect", "-o", str(target)])
+    assert (written.exit_code, target.read_text()) == (0, source)
+    assert CliRunner().invoke(export_command, ["mprotect"]).output == source
+    failed = CliRunner().invoke(export_command, ["mprotect", "-o", str(tmp_path / "no" / "out.c")])
+    assert isinstance(failed.exception, SpecError)
+    assert "No such file or directory; choose another file with -o" in failed.exception.sentence()
+
+
+def test_workloads_are_listed_and_described() -> None:
+    listed = CliRunner().invoke(workloads, []).output
+    mprotect = CliRunner().invoke(workloads, ["mprotect"]).output
+    single = CliRunner().invoke(workloads, ["mprotect:single_protect"]).output
+    for name in names():
+        for scenario in load(name).scenarios:
+            assert scenario.reference in listed
+    assert load("mprotect").mail in mprotect
+    assert "vmas            1024" in single
+    assert "512 x page: mprotect(PROT_READ)" in single
+    assert max(len(line) for line in (listed + mprotect + single).splitlines()) <= 100
+    unknown = CliRunner().invoke(workloads, ["mprotect:double"])
+    assert isinstance(unknown.exception, SpecError)
