@@ -9,11 +9,14 @@
  *	poweroff
  *
  * Every answer ends in a line "kdelta-done STATUS".  The order port is the virtio-serial port
- * named kdelta.0.  The kernel's console carries only what the kernel says and, from here,
- * reasons for giving up.
+ * named kdelta.0, or, where the kernel has no virtio console built in, the second serial port of
+ * a PC.  Such a line is slow and loses what is not read in time: then the program does not follow
+ * its order but lies in QEMU's fw_cfg device.  The kernel's console carries only what the kernel
+ * says and, from here, reasons for giving up.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -23,17 +26,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <sys/io.h>
+#endif
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PROTOCOL 1
 #define PORT_NAME "kdelta.0"
+#define SERIAL_PORT "/dev/ttyS1"
+#define FW_CFG_FILE "opt/org.kdelta/program"
 #define PROGRAM "/run/workload"
 #define MAX_PROGRAM (64L << 20)
 #define MAX_ARGUMENTS 32
@@ -138,19 +147,38 @@ static void sleep_ms(long ms)
 		;
 }
 
-static int open_port(void)
+struct port {
+	int fd;
+	bool serial;
+};
+
+static struct port open_serial(void)
+{
+	struct port port = { open(SERIAL_PORT, O_RDWR | O_NOCTTY | O_CLOEXEC), true };
+	struct termios line;
+
+	if (port.fd < 0 || tcgetattr(port.fd, &line))
+		give_up("no virtio-serial port %s (CONFIG_VIRTIO_PCI=y, CONFIG_VIRTIO_CONSOLE=y) and no %s",
+			PORT_NAME, SERIAL_PORT);
+	cfmakeraw(&line);
+	cfsetspeed(&line, B115200);
+	if (tcsetattr(port.fd, TCSAFLUSH, &line))
+		give_up("%s: %s", SERIAL_PORT, strerror(errno));
+	return port;
+}
+
+static struct port open_port(void)
 {
 	int tries, fd;
 
-	for (tries = 0; tries < 300; tries++) {
+	/* A kernel with the driver built in has probed the port before it started us. */
+	for (tries = 0; tries < 50; tries++) {
 		fd = try_port();
 		if (fd >= 0)
-			return fd;
+			return (struct port){ fd, false };
 		sleep_ms(10);
 	}
-	give_up("no virtio-serial port %s: the kernel needs CONFIG_VIRTIO_PCI=y and CONFIG_VIRTIO_CONSOLE=y",
-		PORT_NAME);
-	return -1;
+	return open_serial();
 }
 
 static bool idle_ticks(uint64_t *idle, uint64_t *all)
@@ -262,13 +290,14 @@ static int count_nodes(void)
 	return count ? count : 1;
 }
 
-static void tell_identity(FILE *out)
+static void tell_identity(FILE *out, bool serial)
 {
 	struct utsname name;
 	struct sysinfo memory;
 
 	if (uname(&name) || sysinfo(&memory))
 		give_up("uname or sysinfo: %s", strerror(errno));
+	fprintf(out, "port %s\n", serial ? "serial" : "virtio");
 	fprintf(out, "release %s\n", name.release);
 	fprintf(out, "machine %s\n", name.machine);
 	fprintf(out, "build %s\n", name.version);
@@ -303,15 +332,10 @@ static void tell_kallsyms(FILE *out)
 	fprintf(out, "kdelta-done 0\n");
 }
 
-static void receive_program(FILE *in, long bytes)
+static void receive_program(FILE *in, FILE *program, long bytes)
 {
 	static char block[1 << 16];
-	FILE *program;
 
-	unlink(PROGRAM);
-	program = fopen(PROGRAM, "we");
-	if (!program)
-		give_up("%s: %s", PROGRAM, strerror(errno));
 	while (bytes > 0) {
 		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
 
@@ -322,6 +346,83 @@ static void receive_program(FILE *in, long bytes)
 			give_up("%s: %s", PROGRAM, strerror(errno));
 		bytes -= size;
 	}
+}
+
+#if defined(__x86_64__)
+#define FW_CFG_SELECTOR 0x510
+#define FW_CFG_DATA 0x511
+#define FW_CFG_DIRECTORY 0x19
+
+/* An entry of the device's directory, docs/specs/fw_cfg.rst of QEMU; numbers are big-endian. */
+struct fw_cfg_file {
+	uint32_t size;
+	uint16_t select;
+	uint16_t reserved;
+	char name[56];
+};
+
+static void fw_cfg_read(void *buffer, size_t size)
+{
+	asm volatile("rep insb" : "+D"(buffer), "+c"(size) : "d"(FW_CFG_DATA) : "memory");
+}
+
+/* Selects our file; false when QEMU was started without it. */
+static bool fw_cfg_select(long bytes)
+{
+	struct fw_cfg_file file;
+	uint32_t count;
+
+	outw(FW_CFG_DIRECTORY, FW_CFG_SELECTOR);
+	fw_cfg_read(&count, sizeof(count));
+	for (count = be32toh(count); count; count--) {
+		fw_cfg_read(&file, sizeof(file));
+		if (strncmp(file.name, FW_CFG_FILE, sizeof(file.name)) ||
+		    be32toh(file.size) != (uint32_t)bytes)
+			continue;
+		outw(be16toh(file.select), FW_CFG_SELECTOR);
+		return true;
+	}
+	return false;
+}
+
+static void fetch_program(FILE *program, long bytes)
+{
+	static char block[1 << 16];
+
+	if (ioperm(FW_CFG_SELECTOR, 2, 1))
+		give_up("ioperm: %s", strerror(errno));
+	if (!fw_cfg_select(bytes))
+		give_up("QEMU's fw_cfg device has no %s of %ld bytes", FW_CFG_FILE, bytes);
+	while (bytes > 0) {
+		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
+
+		fw_cfg_read(block, size);
+		if (fwrite(block, 1, size, program) != size)
+			give_up("%s: %s", PROGRAM, strerror(errno));
+		bytes -= size;
+	}
+}
+#else
+static void fetch_program(FILE *program, long bytes)
+{
+	(void)program;
+	(void)bytes;
+	give_up("this machine has no fw_cfg ports");
+}
+#endif
+
+static void load_program(FILE *in, bool serial, long bytes)
+{
+	FILE *program;
+
+	unlink(PROGRAM);
+	program = fopen(PROGRAM, "we");
+	if (!program)
+		give_up("%s: %s", PROGRAM, strerror(errno));
+	if (serial)
+		fetch_program(program, bytes);
+	else
+		receive_program(in, program, bytes);
 	if (fclose(program) || chmod(PROGRAM, 0755))
 		give_up("%s: %s", PROGRAM, strerror(errno));
 }
@@ -341,7 +442,7 @@ static void become_program(int port, char **arguments)
 	_exit(127);
 }
 
-static void run_program(FILE *in, FILE *out, char *line)
+static void run_program(FILE *in, FILE *out, bool serial, char *line)
 {
 	char *arguments[MAX_ARGUMENTS + 2] = { PROGRAM };
 	char *word = strtok(line, " ");
@@ -353,7 +454,7 @@ static void run_program(FILE *in, FILE *out, char *line)
 		arguments[count++] = word;
 	if (bytes <= 0 || bytes > MAX_PROGRAM)
 		give_up("an order wants a program of %ld bytes", bytes);
-	receive_program(in, bytes);
+	load_program(in, serial, bytes);
 	mark_arm();
 	child = fork();
 	if (child < 0)
@@ -367,18 +468,20 @@ static void run_program(FILE *in, FILE *out, char *line)
 		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-static void take_orders(FILE *in, FILE *out)
+static void take_orders(FILE *in, FILE *out, bool serial)
 {
 	char line[4096];
 
 	while (fgets(line, sizeof(line), in)) {
 		line[strcspn(line, "\n")] = '\0';
+		if (!line[0])
+			continue; /* see Guest._order() in kdelta's session.py */
 		if (!strcmp(line, "identity"))
-			tell_identity(out);
+			tell_identity(out, serial);
 		else if (!strcmp(line, "kallsyms"))
 			tell_kallsyms(out);
 		else if (!strncmp(line, "run ", 4))
-			run_program(in, out, line + 4);
+			run_program(in, out, serial, line + 4);
 		else if (!strcmp(line, "poweroff"))
 			power_off();
 		else
@@ -390,8 +493,8 @@ static void take_orders(FILE *in, FILE *out)
 int main(void)
 {
 	FILE *in, *out;
+	struct port port;
 	bool quiet;
-	int port;
 
 	if (getpid() != 1) {
 		fprintf(stderr, "kdelta-init is PID 1 of a kdelta guest; it does nothing here\n");
@@ -400,14 +503,14 @@ int main(void)
 	mount_all();
 	port = open_port();
 	/* Two streams: one stdio stream cannot turn from reading to writing on a port. */
-	in = fdopen(port, "r");
-	out = fdopen(dup(port), "w");
+	in = fdopen(port.fd, "r");
+	out = fdopen(dup(port.fd), "w");
 	if (!in || !out)
 		give_up("the order port: %s", strerror(errno));
 	quiet = settle();
 	fprintf(out, "kdelta-ready %d settled=%d\n", PROTOCOL, quiet);
 	fflush(out);
-	take_orders(in, out);
+	take_orders(in, out, port.serial);
 	give_up("the order port closed");
 	return 0;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kdelta.archive import deb, index, root, sources, version
+from kdelta.archive import apt, deb, index, root, sources, version
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive, write_aside, writing
 from kdelta.errors import InfraError
@@ -202,6 +203,20 @@ def test_offline_without_an_index_is_an_error(mirror: Mirror) -> None:
     with pytest.raises(InfraError, match="no package index is cached") as caught:
         opened(mirror)
     assert str(mirror.etc) in caught.value.action
+
+
+def test_a_mirror_that_never_answers_is_given_up(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(mirror)
+    monkeypatch.setattr(apt, "PATIENCE_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}/debian"
+        (mirror.etc / "sources.list").write_text(f"deb {uri} trixie main\n")
+        archive = Archive(mirror.etc.parent / "cache", "amd64")
+        archive.refresh(force=True)
+    assert "no answer within" in archive.notes[0]
+    assert package(archive, IMAGE)
 
 
 def test_the_index_is_parsed_once(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:

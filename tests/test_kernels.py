@@ -301,6 +301,7 @@ def test_mistakes_are_one_sentence_with_the_documented_code(mirror: Mirror) -> N
         (("fetch", "6.99"), 2, "kernel 6.99 (cloud, amd64) is not in the archive"),
         (("fetch", "file:/nonexistent/bzImage"), 2, "/nonexistent/bzImage"),
         (("fetch", "6.18"), 3, "but no longer has it"),
+        (("list", "--series", "6.5"), 2, "choose from: 6.17, 6.18, 6.19, 7.2"),
     ):
         done = kdelta(*arguments)
         assert done.returncode == code

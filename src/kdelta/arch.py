@@ -24,6 +24,7 @@ class Arch:
     qemu_package: str  # the Debian package that has it
     machine: str  # QEMU machine type
     console: str  # kernel console on that machine's serial port
+    serial_fallback: bool  # a second serial port and fw_cfg ports for kernels without virtio
     interrupts: tuple[tuple[str, int], ...]
     exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
@@ -40,6 +41,7 @@ ARCHES = {
             qemu_package="qemu-system-x86",
             machine="q35",
             console="ttyS0",
+            serial_fallback=True,
             # arch/x86/include/asm/idtentry.h
             interrupts=(("asm_sysvec_*", 0), ("asm_common_interrupt", 0)),
             exceptions=(("asm_exc_*", 0),),
@@ -53,10 +55,21 @@ ARCHES = {
             qemu_package="qemu-system-arm",
             machine="virt",
             console="ttyAMA0",
+            serial_fallback=False,
             # The vector table of arch/arm64/kernel/entry.S: 16 entries of 128 bytes; EL1 with
             # SP_EL1 from 0x200, 64-bit EL0 from 0x400, each sync, irq, fiq, error.
-            interrupts=(("vectors", 0x280), ("vectors", 0x300), ("vectors", 0x480), ("vectors", 0x500)),
-            exceptions=(("vectors", 0x200), ("vectors", 0x380), ("vectors", 0x400), ("vectors", 0x580)),
+            interrupts=(
+                ("vectors", 0x280),
+                ("vectors", 0x300),
+                ("vectors", 0x480),
+                ("vectors", 0x500),
+            ),
+            exceptions=(
+                ("vectors", 0x200),
+                ("vectors", 0x380),
+                ("vectors", 0x400),
+                ("vectors", 0x580),
+            ),
             switches=(("cpu_switch_to", 0),),
         ),
         Arch(
@@ -67,6 +80,7 @@ ARCHES = {
             qemu_package="qemu-system-misc",
             machine="virt",
             console="ttyS0",
+            serial_fallback=False,
             # One entry serves both kinds, so that ticks cannot be told from faults by address.
             interrupts=(),
             exceptions=(),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Where the sources that kdelta compiles, and the studies it ships, lie on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Everything that can go wrong, as types that say whose fault it is.
 
 Each error carries a cause, a place and the next action; `cli` prints them as one sentence and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What a number means: unit, direction and assumption live with the metric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The one door to other programs: log the command, bound its time, end its whole group."""
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ def start(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise InfraError(f"{argv[0]} is not installed", action="see what is missing with: kdelta doctor") from error
+        raise InfraError(
+            f"{argv[0]} is not installed", action="see what is missing with: kdelta doctor"
+        ) from error
     except OSError as error:
         raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The rows that flow: what one trial yields and what a whole run holds.
 
 Counts are of guest instructions retired by the vCPU that executed the marks (QEMU TCG).
@@ -58,7 +59,16 @@ class Environment:
         Mitigations are the kernel's answer to the machine, so kernels of different age
         legitimately report other texts; they are recorded, and not part of the comparison.
         """
-        names = ("accelerator", "qemu_version", "plugin_sha256", "machine", "cpu_model", "cpus", "memory_mib", "cmdline")
+        names = (
+            "accelerator",
+            "qemu_version",
+            "plugin_sha256",
+            "machine",
+            "cpu_model",
+            "cpus",
+            "memory_mib",
+            "cmdline",
+        )
         return tuple(name for name in names if getattr(self, name) != getattr(other, name))
 
 
@@ -115,7 +125,9 @@ class TrialResult:
     state: tuple[StateField, ...] = ()
     fresh_boot: bool = False
     wall_s: float = 0.0
-    artifacts: dict[str, str] = field(default_factory=dict)  # name -> path relative to the run folder
+    artifacts: dict[str, str] = field(
+        default_factory=dict
+    )  # name -> path relative to the run folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

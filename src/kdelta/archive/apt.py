@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from kdelta import process
 from kdelta.errors import InfraError
@@ -20,6 +22,7 @@ HELPER = "/usr/lib/apt/apt-helper"
 Progress = Callable[[str, float], None]
 """Called with what is going on ("linux-image-...") and percent done (0..100)."""
 
+PATIENCE_S = 30.0
 _POLL_S = 0.2
 _CONFIG = """\
 // Written by kdelta.  Read after the system's own configuration, whose proxies and
@@ -90,9 +93,12 @@ def run(
     timeout: float,
     label: str = "",
     progress: Progress | None = None,
+    sign_of_life: re.Pattern[bytes] | None = None,
 ) -> AptRun:
     """Run an apt command to its end, passing on its progress.
 
+    With sign_of_life it is ended, as a failure, when nothing it prints in its first half minute
+    matches: apt alone would wait so long for each suite of a mirror that does not answer.
     Never raises for a failed command (see returncode); raises InfraError when it is missing or
     does not end within timeout seconds.
     """
@@ -109,33 +115,55 @@ def run(
                 )
             finally:
                 os.close(writer)
+            watch = _Watch(timeout=timeout, output=output, sign_of_life=sign_of_life)
             try:
-                _follow(child, reader, timeout=timeout, label=label, progress=progress)
+                _follow(child, reader, watch, lambda line: _report(line, label, progress))
             finally:
                 process.end(child)
-            output.seek(0)
-            text = output.read().decode(errors="replace")
+            text = watch.printed().decode(errors="replace")
     finally:
         os.close(reader)
+    if watch.gave_up:
+        text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
 
 
-def _follow(
-    child: subprocess.Popen[bytes],
-    reader: int,
-    *,
-    timeout: float,
-    label: str,
-    progress: Progress | None,
-) -> None:
-    deadline = time.monotonic() + timeout
-    pending = b""
-    while child.poll() is None:
-        if time.monotonic() > deadline:
+class _Watch:
+    """Decides when a running command has had its chance."""
+
+    def __init__(
+        self, *, timeout: float, output: IO[bytes], sign_of_life: re.Pattern[bytes] | None
+    ) -> None:
+        self.gave_up = False
+        self._output = output
+        self._sign = sign_of_life
+        self._timeout = timeout
+        self._start = time.monotonic()
+
+    def printed(self) -> bytes:
+        """All output so far; the child's own position in the file stays."""
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, 0)
+
+    def goes_on(self) -> bool:
+        """False when there is no sign of life; raises InfraError when the time is up."""
+        spent = time.monotonic() - self._start
+        if spent > self._timeout:
             raise InfraError(
-                f"apt did not end within {timeout:.0f} s",
+                f"apt did not end within {self._timeout:.0f} s",
                 action="check the connection to the package mirror and try again",
             )
+        if self._sign is not None and spent > PATIENCE_S:
+            self.gave_up = self._sign.search(self.printed()) is None
+            self._sign = None
+        return not self.gave_up
+
+
+def _follow(
+    child: subprocess.Popen[bytes], reader: int, watch: _Watch, report: Callable[[str], None]
+) -> None:
+    pending = b""
+    while child.poll() is None and watch.goes_on():
         if not select.select([reader], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(reader, 4096)
@@ -144,7 +172,7 @@ def _follow(
             continue
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
-            _report(line.decode(errors="replace"), label, progress)
+            report(line.decode(errors="replace"))
 
 
 def _report(line: str, label: str, progress: Progress | None) -> None:

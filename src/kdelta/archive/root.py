@@ -119,7 +119,8 @@ class Archive:
     def fetched(self, package: Package, progress: Progress | None = None) -> Iterator[Path]:
         """The .deb of a package, verified against the signed index, while the context lasts.
 
-        A partial download is resumed.  Two processes asking for one package take turns.
+        A partial download is resumed where the mirror dates its files (Last-Modified), else
+        started again.  Two processes asking for one package take turns.
         """
         with self._writing():
             self._prepare()
@@ -169,8 +170,9 @@ class Archive:
             timeout=_UPDATE_S,
             label="package lists",
             progress=progress,
+            sign_of_life=_REACHED,
         )
-        reached = _REACHED.search(done.output) is not None
+        reached = _REACHED.search(done.output.encode()) is not None
         complaint = next(iter(done.complaints()), f"apt-get exited with {done.returncode}")
         _raise_if_disk(complaint, self.root)
         lists = self._verified_lists() if reached else ()
@@ -273,7 +275,7 @@ class Archive:
             yield
 
 
-_REACHED = re.compile(r"^(?:Hit|Get):\d+ ", re.MULTILINE)
+_REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.errors import SpecError
 from kdelta.kernels import reference
 from kdelta.kernels.debian import Offer
 from kdelta.kernels.image import inspect
@@ -60,6 +61,12 @@ def list_command(
     with reporting() as progress:
         offers = reference.listing(arch, flavour, refresh=refresh, progress=progress)
     chosen = [offer for offer in offers if series in (None, offer.series)]
+    if series and not chosen:
+        known = ", ".join(dict.fromkeys(offer.series for offer in offers))
+        raise SpecError(
+            f"the archive offers no {flavour} kernel of series {series} for {arch}",
+            action=f"choose from: {known}" if known else "",
+        )
     if as_json:
         click.echo(json.dumps([_offer_fields(offer) for offer in chosen], indent=2))
         return
@@ -137,8 +144,10 @@ def _print_offers(offers: list[Offer], arch: str, flavour: str) -> None:
     console = Console(highlight=False)
     if not console.is_terminal or console.width > WIDTH:
         console = Console(highlight=False, width=WIDTH)
-    title = f"{len(offers)} kernels, {flavour} {arch} (release names end in {_end(arch, flavour)})"
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="")
+    click.echo(
+        f"{len(offers)} kernels, {flavour} {arch}; release names end in {_end(arch, flavour)}"
+    )
+    table = Table(box=None, pad_edge=False)
     table.add_column("release", no_wrap=True)
     table.add_column("upstream", no_wrap=True)
     table.add_column("version", no_wrap=True)

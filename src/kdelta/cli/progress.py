@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def showing(record: RunRecord) -> Iterator[Report]:
     """A report function for as long as the run lasts."""
     labels = [arm.label for arm in record.arms]
-    head = f"{record.run_id}: {len(record.trials)} trials, {len(labels)} kernels, seed {record.seed}"
+    head = (
+        f"{record.run_id}: {len(record.trials)} trials, {len(labels)} kernels, seed {record.seed}"
+    )
     click.echo(head, err=True)
     if sys.stderr.isatty():
         with _bar(labels) as report:

@@ -125,9 +125,7 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
         study = spec.load(Path(what[0]))
         return spec.with_settings(study, kernels=refs, **settings)
     if len(named) != len(what):
-        raise SpecError(
-            "give one study file, or scenarios only", action="see: kdelta run --help"
-        )
+        raise SpecError("give one study file, or scenarios only", action="see: kdelta run --help")
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
     return spec.from_arguments(named, refs, **settings)

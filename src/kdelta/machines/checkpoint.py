@@ -39,6 +39,7 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     settled: bool
     build_id: str
+    serial: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +47,13 @@ class Checkpoint:
     """A guest to restore.
 
     settled: its background work had died down when it was taken.  build_id: of its kernel, whose
-    symbols are in the cache.
+    symbols are in the cache.  serial: PID 1 takes orders on the serial line.
     """
 
     state: Path
     settled: bool
     build_id: str
+    serial: bool
 
 
 def take_or_find(
@@ -76,7 +78,9 @@ def take_or_find(
     if meta is None or not _intact(folder, folder.stat().st_ino):
         discard(folder)
         return take_or_find(emulator, settings, image, timeout=timeout, cancelled=cancelled)
-    return Checkpoint(state=folder / "state", settled=meta.settled, build_id=meta.build_id)
+    return Checkpoint(
+        state=folder / "state", settled=meta.settled, build_id=meta.build_id, serial=meta.serial
+    )
 
 
 def discard(folder: Path) -> None:
@@ -140,7 +144,11 @@ def _make(
         identity = booted.identity(_ANSWER_S)
         symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
     meta = _Meta(
-        size=state.stat().st_size, sha256=digest, settled=settled, build_id=identity.build_id
+        size=state.stat().st_size,
+        sha256=digest,
+        settled=settled,
+        build_id=identity.build_id,
+        serial=booted.speaks_serial,
     )
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
     (folder / "console.log").write_text(booted.console_text)

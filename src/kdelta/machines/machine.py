@@ -13,6 +13,7 @@ from kdelta.errors import GuestError
 _MAX_LINE = 4096
 _LEAST_MEMORY = 0.8  # of what was asked for: the kernel keeps the rest for itself
 _WORDS = (
+    "port",
     "release",
     "machine",
     "build",
@@ -49,6 +50,7 @@ class Settings:
 class Identity:
     """What the guest sees of itself.  Empty string: the guest cannot tell."""
 
+    port: str  # what carries orders: "virtio" or "serial"
     release: str
     machine: str
     build: str
@@ -90,6 +92,7 @@ def parse_identity(lines: Iterable[str]) -> Identity:
     if missing or bad:
         raise GuestError(f"the guest does not say its {(missing or bad)[0]}")
     return Identity(
+        port=words["port"],
         release=words["release"],
         machine=words["machine"],
         build=words["build"],

@@ -15,6 +15,7 @@ from kdelta.machines import qemu_archive
 from kdelta.machines.machine import Settings
 
 PORT_NAME = "kdelta.0"
+_FW_CFG_FILE = "opt/org.kdelta/program"
 _VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
 _FIRMWARE = ("/usr/share/seabios",)
@@ -49,9 +50,13 @@ class Qemu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """File descriptors that QEMU inherits; qmp and incoming: -1 for none."""
+    """File descriptors that QEMU inherits; qmp and incoming: -1 for none.
+
+    port, serial: the two ways to PID 1; it uses the first that its kernel has.
+    """
 
     port: int
+    serial: int
     console: int
     qmp: int = -1
     incoming: int = -1
@@ -59,7 +64,7 @@ class Channels:
     @property
     def inherited(self) -> tuple[int, ...]:
         """Those that are there."""
-        every = (self.port, self.console, self.qmp, self.incoming)
+        every = (self.port, self.serial, self.console, self.qmp, self.incoming)
         return tuple(fd for fd in every if fd >= 0)
 
 
@@ -143,11 +148,13 @@ def command(
     initramfs: Path,
     channels: Channels,
     counting: Counting | None = None,
+    program: Path | None = None,
     restore: Path | None = None,
 ) -> list[str]:
     """The command line of one guest: no network, no disk, no display, sandbox on.
 
-    counting: what our plugin reads and writes, None for no plugin.  restore: a checkpoint to start from
+    counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
+    a guest that cannot take it through its port.  restore: a checkpoint to start from
     instead of booting.
     """
     machine = settings.arch
@@ -160,11 +167,14 @@ def command(
         *("-smp", str(settings.cpus), "-m", str(settings.memory_mib)),
         *("-kernel", str(image), "-initrd", str(initramfs), "-append", settings.full_cmdline),
         *("-chardev", f"socket,id=console,fd={channels.console}", "-serial", "chardev:console"),
+        *_serial_fallback(machine, channels),
         *("-chardev", f"socket,id=port,fd={channels.port}", "-device", "virtio-serial-pci"),
         *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
     ]
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
+    if program and machine.serial_fallback:
+        argv += ["-fw_cfg", f"name={_FW_CFG_FILE},file={_escaped(program)}"]
     if counting:
         options = f"out={_escaped(counting.output)},events={_escaped(counting.events)}"
         argv += ["-plugin", f"{_escaped(plugin(qemu))},{options}"]
@@ -217,6 +227,12 @@ def _firmware() -> tuple[str, ...]:
 def _has_version(have: str, wanted: str) -> bool:
     number = have.partition(":")[2] or have
     return number == wanted or number.startswith((f"{wanted}.", f"{wanted}+"))
+
+
+def _serial_fallback(machine: arch.Arch, channels: Channels) -> tuple[str, ...]:
+    if not machine.serial_fallback:
+        return ()
+    return ("-chardev", f"socket,id=serial,fd={channels.serial}", "-serial", "chardev:serial")
 
 
 def _escaped(path: Path) -> str:

@@ -196,7 +196,7 @@ def _fill(
     root: Path, archive: Archive, offer: QemuOffer, suite: str, progress: Progress | None
 ) -> _Record:
     root.mkdir()
-    taken = _members(_packages(archive), offer, suite)
+    taken = members(_packages(archive), offer, suite)
     for package in taken:
         _unpack(root, archive, package, progress)
     record = _Record(
@@ -214,7 +214,7 @@ def _fill(
     return record
 
 
-def _members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
+def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
     """The packages that make up one QEMU: its program, what it shares, its firmware."""
     suffix = _GUESTS[offer.guest_arch][0]
     near = [p for p in packages if set(p.suites) & set(_family(suite))]

@@ -56,9 +56,16 @@ class Guest:
         counting: qemu.Counting | None = None,
         restore: Path | None = None,
         with_qmp: bool = False,
+        serial: bool = False,
+        program: Path | None = None,
         cancelled: threading.Event | None = None,
     ) -> None:
-        """Start QEMU.  counting, restore: as qemu.command().  Raises InfraError."""
+        """Start QEMU.  Raises InfraError.
+
+        counting, restore: as qemu.command().  serial: the restored guest takes its orders on the
+        serial line (`speaks_serial` of the guest that was saved).  program: what `run` will be asked
+        to run.
+        """
         self._ready = restore is not None
         self._cancelled = cancelled or threading.Event()
         self._answer = bytearray()
@@ -67,15 +74,26 @@ class Guest:
         self._stderr = bytearray()
         self._selector = selectors.DefaultSelector()
         self._port, port_end = socket.socketpair()
+        self._serial, serial_end = socket.socketpair()
+        self._speaker = self._serial if serial else self._port
         self._console_end, console_end = socket.socketpair()
-        self.qmp, qmp_end = socket.socketpair() if with_qmp else (None, None)
-        ends = [end for end in (port_end, console_end, qmp_end) if end]
+        self.qmp: socket.socket | None = None
+        qmp_end: socket.socket | None = None
+        if with_qmp:
+            self.qmp, qmp_end = socket.socketpair()
+        ends = [end for end in (port_end, serial_end, console_end, qmp_end) if end]
         with ExitStack() as closing:
             for end in ends:
                 closing.enter_context(end)
             file = closing.enter_context(restore.open("rb")) if restore else None
             by_fd = file if file and qemu.needs_open_checkpoint(emulator) else None
-            channels = _channels(port_end, console_end, qmp_end, by_fd)
+            channels = qemu.Channels(
+                port=port_end.fileno(),
+                serial=serial_end.fileno(),
+                console=console_end.fileno(),
+                qmp=qmp_end.fileno() if qmp_end else -1,
+                incoming=by_fd.fileno() if by_fd else -1,
+            )
             self.argv = qemu.command(
                 emulator,
                 settings,
@@ -83,6 +101,7 @@ class Guest:
                 initramfs=initramfs,
                 channels=channels,
                 counting=counting,
+                program=program,
                 restore=restore,
             )
             self._child = process.start(
@@ -110,7 +129,7 @@ class Guest:
         self._drain()
         process.end(self._child)
         self._selector.close()
-        for channel in (self._port, self._console_end, self.qmp):
+        for channel in (self._port, self._serial, self._console_end, self.qmp):
             if channel:
                 channel.close()
 
@@ -138,12 +157,20 @@ class Guest:
         self._ready = True
         return match[2] == b"1"
 
-    def ask(self, order: str, timeout: float, payload: bytes = b"") -> tuple[str, int]:
+    def ask(self, order: str, timeout: float) -> tuple[str, int]:
         """Give PID 1 an order; its answer's text and the status that ends it."""
-        self._send(order.encode() + b"\n" + payload, timeout)
+        self._order(order, timeout)
+        return self._answer_to(order, timeout)
+
+    def _answer_to(self, order: str, timeout: float) -> tuple[str, int]:
         match = self._await(_DONE, timeout, f"no answer to '{order.split()[0]}'")
         text = bytes(match.string[: match.start()]).decode(errors="replace")
         return text, int(match[1])
+
+    @property
+    def speaks_serial(self) -> bool:
+        """True when PID 1 uses the serial line: its kernel has no virtio console built in."""
+        return self._speaker is self._serial
 
     def identity(self, timeout: float) -> Identity:
         """What the guest sees of itself.  Raises GuestError for garbage."""
@@ -158,18 +185,30 @@ class Guest:
         return text
 
     def run(self, program: Path, arguments: Sequence[str], timeout: float) -> tuple[str, int]:
-        """Run a static program in the guest; what it printed and its exit status."""
+        """Run a static program in the guest; what it printed and its exit status.
+
+        A guest on the serial line takes it from QEMU's fw_cfg device: give it to the constructor.
+        """
         payload = program.read_bytes()
         order = " ".join(["run", str(len(payload)), *arguments])
-        return self.ask(order, timeout, payload)
+        self._order(order, timeout)
+        if not self.speaks_serial:
+            self._send(payload, timeout)
+        return self._answer_to(order, timeout)
 
     def _watch(self) -> None:
-        for channel in (self._port, self._console_end):
+        for channel in (self._port, self._serial, self._console_end):
             channel.setblocking(False)
         self._selector.register(self._port, selectors.EVENT_READ, self._answer)
+        self._selector.register(self._serial, selectors.EVENT_READ, self._answer)
         self._selector.register(self._console_end, selectors.EVENT_READ, self._console)
         if self._child.stderr:
             self._selector.register(self._child.stderr, selectors.EVENT_READ, self._stderr)
+
+    def _order(self, order: str, timeout: float) -> None:
+        # A serial port of a guest that is still being restored takes one byte and then forgets
+        # it: the empty line before an order is that byte, or is ignored by PID 1.
+        self._send(b"\n" + order.encode() + b"\n", timeout)
 
     def _send(self, data: bytes, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -178,7 +217,7 @@ class Guest:
             if time.monotonic() > deadline:
                 raise self._failure("the guest does not read its orders")
             try:
-                view = view[self._port.send(view[:_CHUNK]) :]
+                view = view[self._speaker.send(view[:_CHUNK]) :]
             except BlockingIOError:
                 self._pump(0.01)
             except OSError as error:
@@ -209,7 +248,7 @@ class Guest:
         if self._child.poll() is None:
             return
         self._drain()
-        if not _DONE.search(self._answer) and not _READY.search(self._answer):
+        if not any(pattern.search(self._answer) for pattern in (_DONE, _READY)):
             raise self._failure(f"QEMU ended with exit status {self._child.returncode}")
 
     def _drain(self) -> None:
@@ -224,6 +263,8 @@ class Guest:
             if data:
                 moved = True
                 self._keep(key.data, data)
+                if key.fileobj is self._serial:
+                    self._speaker = self._serial
             elif data is not None:
                 self._selector.unregister(key.fileobj)
         return moved
@@ -251,17 +292,6 @@ class Guest:
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
         kind = GuestError if self._ready else BootError
         return kind(f"{what}: {reason}", console=console)
-
-
-def _channels(
-    port: socket.socket, console: socket.socket, qmp: socket.socket | None, file: IO[bytes] | None
-) -> qemu.Channels:
-    return qemu.Channels(
-        port=port.fileno(),
-        console=console.fileno(),
-        qmp=qmp.fileno() if qmp else -1,
-        incoming=file.fileno() if file else -1,
-    )
 
 
 def _read(channel: socket.socket | IO[bytes]) -> bytes | None:

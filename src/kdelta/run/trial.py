@@ -93,9 +93,7 @@ class _Trial:
             cancelled=self._bench.cancelled,
         )
         table = symbols.load(point.build_id, self._no_symbols)
-        counting = qemu.Counting(
-            output=self._folder / "counts.bin", events=self._folder / "events"
-        )
+        counting = qemu.Counting(output=self._folder / "counts.bin", events=self._folder / "events")
         counting.events.write_text(insns.events(table, self._bench.settings.arch))
         identity, printed, status = self._run(point, counting)
         (self._folder / "workload.txt").write_text(printed)
@@ -115,7 +113,9 @@ class _Trial:
             image=self._kernel.image,
             initramfs=guest.initramfs(bench.settings.arch),
             counting=counting,
+            program=self._binary,
             restore=None if bench.fresh_boot else point.state,
+            serial=point.serial and not bench.fresh_boot,
             cancelled=bench.cancelled,
         ) as machine:
             (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""QEMU from the archive: which one is meant, what belongs to it, how it is run from the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdelta.archive.index import Package
+from kdelta.errors import InfraError, SpecError
+from kdelta.machines import qemu_archive
+from kdelta.machines.qemu_archive import QemuOffer, choose, installed, provides
+
+if TYPE_CHECKING:
+    from archive_mirror import Mirror
+
+pytest_plugins = ("archive_mirror",)
+
+
+def offer(version: str, *suites: str) -> QemuOffer:
+    return QemuOffer(version=version, suites=suites, guest_arch="amd64", size=1)
+
+
+OFFERS = (
+    offer("1:7.2+dfsg-7+deb12u15", "bookworm-security"),
+    offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    offer("1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+    offer("1:10.0.2+ds-2+deb13u1", "trixie-security"),
+    offer("1:10.0.13+ds-0+deb13u1", "trixie"),
+    offer("1:11.1.3+ds-1", "sid"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codename", "version", "suite"),
+    [
+        (None, "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+        (None, "trixie", "1:10.0.13+ds-0+deb13u1", "trixie"),
+        ("bookworm", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+        ("sid", "bookworm", "1:11.1.3+ds-1", "sid"),
+        ("10.0.2", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+        ("10.0.2", "trixie", "1:10.0.2+ds-2+deb13u1", "trixie-security"),
+        ("7.2", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+        ("1:10.0.13+ds-0+deb13u1", "bookworm", "1:10.0.13+ds-0+deb13u1", "trixie"),
+    ],
+)
+def test_a_suite_or_version_means_one_qemu(
+    wanted: str | None, codename: str, version: str, suite: str
+) -> None:
+    chosen, origin = choose(wanted, OFFERS, codename)
+    assert (chosen.version, origin) == (version, suite)
+
+
+@pytest.mark.parametrize(("wanted", "codename"), [("9.9", "bookworm"), (None, "noble"), (None, "")])
+def test_no_such_qemu(wanted: str | None, codename: str) -> None:
+    with pytest.raises(SpecError, match="the archive has no QEMU") as caught:
+        choose(wanted, OFFERS, codename)
+    assert "kdelta qemu list" in caught.value.action
+
+
+def deb(name: str, version: str, *suites: str) -> Package:
+    return Package(
+        name=name,
+        version=version,
+        arch="amd64",
+        depends="",
+        size=1,
+        sha256="0" * 64,
+        uri="",
+        suites=suites,
+    )
+
+
+PACKAGES = (
+    deb("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    deb("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    deb("qemu-system-data", "1:7.2+dfsg-7+deb12u15", "bookworm-security"),
+    deb("qemu-system-data", "1:7.2+dfsg-7+deb12u18", "bookworm"),
+    deb("seabios", "1.16.2-1", "bookworm"),
+    deb("qemu-system-x86", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("qemu-system-common", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("qemu-system-data", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("seabios", "1.16.3-2~bpo12+1", "bookworm-backports"),
+    deb("seabios", "1.17.0-1", "sid"),
+)
+
+
+def test_companions_come_from_the_same_suites() -> None:
+    old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
+    members = qemu_archive.members(PACKAGES, old, "bookworm")
+    assert [(p.name, p.version) for p in members] == [
+        ("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3"),
+        ("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3"),
+        ("qemu-system-data", "1:7.2+dfsg-7+deb12u18"),  # not rebuilt, so without +b3
+        ("seabios", "1.16.2-1"),
+    ]
+    new = offer("1:10.0.2+ds-2~bpo12+1", "bookworm-backports")
+    members = qemu_archive.members(PACKAGES, new, "bookworm-backports")
+    assert [p.version for p in members[2:]] == ["1:10.0.2+ds-2~bpo12+1", "1.16.3-2~bpo12+1"]
+
+
+def test_a_missing_companion_is_named() -> None:
+    old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
+    without = [p for p in PACKAGES if p.name != "seabios"]
+    with pytest.raises(InfraError, match="lacks seabios"):
+        qemu_archive.members(without, old, "bookworm")
+
+
+@pytest.mark.parametrize(
+    ("package", "soname", "does"),
+    [
+        ("libslirp0", "libslirp.so.0", True),
+        ("libfuse3-3", "libfuse3.so.3", True),
+        ("libaio1t64", "libaio.so.1", True),
+        ("libglib2.0-0", "libglib-2.0.so.0", True),
+        ("libjpeg62-turbo", "libjpeg.so.62", True),
+        ("libgcc-s1", "libgcc_s.so.1", True),
+        ("libcapstone5", "libcapstone.so.4", False),
+        ("libpng16-16", "libpng.so.16", False),
+        ("libslirp0", "slirp", False),
+    ],
+)
+def test_packages_are_named_after_their_library(package: str, soname: str, does: bool) -> None:  # noqa: FBT001
+    assert provides(package, soname) is does
+
+
+def test_installed_trees_say_how_to_run_them(tmp_path: Path) -> None:
+    prefix = tmp_path / "qemu" / "10.0.2+ds-2" / "x86"
+    (prefix / "usr" / "bin").mkdir(parents=True)
+    record = {
+        "version": "1:10.0.2+ds-2",
+        "guest_arch": "amd64",
+        "host_arch": "amd64",
+        "packages": [["seabios", "1.16.3-2"]],
+    }
+    (prefix / "kdelta-qemu.json").write_text(json.dumps(record))
+    assert installed(tmp_path) == ()  # without its program it is not installed
+    (prefix / "usr" / "bin" / "qemu-system-x86_64").touch()
+    broken = tmp_path / "qemu" / "0" / "x86"
+    broken.mkdir(parents=True)
+    (broken / "kdelta-qemu.json").write_text("{")
+    (tree,) = installed(tmp_path)
+    assert tree.version == "1:10.0.2+ds-2"
+    assert tree.program == prefix / "usr" / "bin" / "qemu-system-x86_64"
+    assert tree.environment["QEMU_MODULE_DIR"] == f"{prefix}/usr/lib/x86_64-linux-gnu/qemu"
+    assert tree.arguments[-1] == f"{prefix}/usr/share/seabios"
+    assert ":" not in str(tree.prefix.relative_to(tmp_path))
+
+
+@pytest.mark.usefixtures("mirror")
+def test_an_archive_without_qemu(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"the archive has no QEMU 10\.0"):
+        qemu_archive.fetch("10.0", "amd64", cache=tmp_path / "cache")
+    with pytest.raises(SpecError, match="unknown architecture s390x"):
+        qemu_archive.fetch("10.0", "s390x", cache=tmp_path / "cache")
+
+
+def test_offline_without_an_index(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.stop()
+    with pytest.raises(InfraError, match="no package index is cached"):
+        qemu_archive.fetch(None, "amd64", cache=tmp_path / "cache")
