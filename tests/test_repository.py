@@ -22,7 +22,7 @@ PACKAGE = SOURCE / "kdelta"
 # A room imports lower rungs and itself, never its own rung.
 RUNGS = (
     ("errors",),
-    ("arch", "cache", "data", "metric", "process"),
+    ("arch", "cache", "data", "files", "metric", "process"),
     ("archive", "build", "sample", "stats"),
     ("kernels", "workload"),
     ("study", "guest", "attribution", "runfolder"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from kdelta.errors import InfraError
 
-_LOCK_PATIENCE_S = 1800.0
+_LOCK_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +45,20 @@ def digest(*parts: bytes | str) -> str:
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold the cache-wide lock `name`: two processes never make the same thing at once."""
+def locked(path: Path, timeout: float = _LOCK_S) -> Iterator[None]:
+    """Hold the lock file at `path`; other processes wait.  Raises InfraError after timeout."""
     import filelock
 
-    path = root() / "locks" / f"{name}.lock"
-    with usable():
+    with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(path, timeout=_LOCK_PATIENCE_S)
+        lock = filelock.FileLock(path)
         try:
-            lock.acquire()
+            lock.acquire(timeout=timeout)
         except filelock.Timeout as error:
             raise InfraError(
-                f"another kdelta has held the cache lock {name} for half an hour",
+                f"another kdelta has held a lock for {timeout:.0f} s",
                 place=str(path),
-                action="end it, then run this again",
+                action="wait for it to end, or end it",
             ) from error
     try:
         yield
@@ -76,7 +76,7 @@ def entry(kind: str, key: str, make: Callable[[Path], None]) -> Path:
     if final.is_dir():
         mark_used(final)
         return final
-    with locked(f"{kind}-{key[:16]}"), usable():
+    with locked(root() / "locks" / f"{kind}-{key[:16]}.lock"), writing(final):
         if final.is_dir():
             return final
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -100,16 +100,27 @@ def mark_used(path: Path) -> None:
 
 
 @contextmanager
-def usable() -> Iterator[None]:
-    """Turn what the operating system says of the cache directory into one sentence."""
+def writing(place: Path) -> Iterator[None]:
+    """Turn an OSError of the body, which uses `place`, into an InfraError that says what to do."""
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(place) from error
         raise InfraError(
-            f"the cache directory cannot be used: {error.strerror or error}",
-            place=str(root()),
-            action="free space or make it writable, or set XDG_CACHE_HOME to another directory",
+            f"the cache cannot be written: {error.strerror or error}",
+            place=str(error.filename or place),
+            action="make it writable, or point XDG_CACHE_HOME elsewhere",
         ) from error
+
+
+def disk_full(place: Path) -> InfraError:
+    """The error of a cache whose disk is full."""
+    return InfraError(
+        "the disk is full",
+        place=str(place),
+        action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
+    )
 
 
 def evict(kind: str, limit: int, keep: Path | None = None) -> list[Path]:

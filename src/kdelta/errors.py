@@ -53,7 +53,7 @@ class StoreError(InfraError):
     """A run folder or its store cannot be read or written."""
 
 
-class GuestFault(KdeltaError):
+class GuestFault(KdeltaError):  # noqa: N818  a fault, not an error of ours
     """Base of the two errors that blame the kernel under test or what ran on it.
 
     console: what the guest's console showed until then.

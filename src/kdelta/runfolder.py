@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import SpecError, StoreError
+from kdelta.files import write_aside
 from kdelta.sample import RunRecord, TrialRecord, TrialResult
 
 log = logging.getLogger(__name__)
@@ -131,24 +131,10 @@ def trial_folder(folder: Path, index: int) -> Path:
     return folder / "trials" / f"{index:04d}"
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Put a file in place whole or not at all, and onto the disk."""
-    aside = path.with_name(path.name + ".new")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
 def write_run(folder: Path, run: RunRecord) -> None:
     """Write run.json: the run without its results."""
     planned = tuple(replace(trial, attempts=0, result=None) for trial in run.trials)
-    write_file(folder / RUN_FILE, msgspec.json.encode(replace(run, trials=planned)))
+    write_aside(folder / RUN_FILE, msgspec.json.encode(replace(run, trials=planned)))
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -170,7 +156,7 @@ def write_result(folder: Path, index: int, attempts: int, result: TrialResult) -
     path = trial_folder(folder, index)
     path.mkdir(parents=True, exist_ok=True)
     content = {**msgspec.to_builtins(result), "index": index, "attempts": attempts}
-    write_file(path / "result.json", msgspec.json.encode(content))
+    write_aside(path / "result.json", msgspec.json.encode(content))
 
 
 def read_result(folder: Path, trial: TrialRecord) -> TrialRecord:

@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 
 from kdelta import runfolder, sample
 from kdelta.errors import StoreError
+from kdelta.files import write_aside
 from kdelta.runfolder import RUN_FILE, STORE_FILE, STUDY_FILE
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Store:
             if (folder / RUN_FILE).exists():
                 raise StoreError("there is a run already", place=str(folder))
             (folder / "trials").mkdir(exist_ok=True)
-            runfolder.write_file(folder / STUDY_FILE, run.study_toml.encode())
+            write_aside(folder / STUDY_FILE, run.study_toml.encode())
             _build(folder / STORE_FILE, run)
             runfolder.write_run(folder, run)
         return cls(folder)

@@ -5,29 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
-import errno
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import filelock
 import msgspec
 
 from kdelta.archive import apt, index, sources
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import ListFile, Package
+from kdelta.cache import disk_full, locked, writing
 from kdelta.errors import InfraError
+from kdelta.files import sha256_of, write_aside
 
 MAX_AGE_S = 12 * 3600.0
 RETRY_S = 15 * 60.0
 _UPDATE_S = 1800.0
 _DOWNLOAD_S = 3 * 3600.0
-_LOCK_S = 3600.0
 _FORMAT = 1
 _COLUMNS = 4
 
@@ -278,59 +276,6 @@ class Archive:
 _REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)
 
 
-@contextlib.contextmanager
-def locked(path: Path, timeout: float = _LOCK_S) -> Iterator[None]:
-    """Hold the lock file at `path`; other processes wait.  Raises InfraError after timeout."""
-    with writing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(path)
-        try:
-            lock.acquire(timeout=timeout)
-        except filelock.Timeout as error:
-            raise InfraError(
-                f"another kdelta has held a lock for {timeout:.0f} s",
-                place=str(path),
-                action="wait for it to end, or end it",
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Turn an OSError of writing below `place` into an InfraError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        _raise_if_disk("", place, number=error.errno)
-        raise InfraError(
-            f"the cache cannot be written: {error.strerror or error}",
-            place=str(error.filename or place),
-            action="make it writable, or point XDG_CACHE_HOME elsewhere",
-        ) from error
-
-
-def write_aside(path: Path, content: bytes) -> None:
-    """Replace a file by new content; a reader sees the old or the new, never a part."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    aside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _take(target: Path, partial: Path, package: Package) -> bool:
     """True when `target` is the package, if need be after moving a complete download there."""
     if _is_package(partial, package):
@@ -346,13 +291,10 @@ def _is_package(path: Path, package: Package) -> bool:
         return False
 
 
-def _raise_if_disk(complaint: str, place: Path, *, number: int | None = None) -> None:
-    if number == errno.ENOSPC or re.search("No space left|Disk quota exceeded", complaint):
-        raise InfraError(
-            "the disk is full",
-            place=str(place),
-            action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
-        )
+def _raise_if_disk(complaint: str, place: Path) -> None:
+    """Raise what apt's complaint says of the disk, if it does."""
+    if re.search("No space left|Disk quota exceeded", complaint):
+        raise disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):
         raise InfraError(
             f"the cache cannot be written: {complaint}",

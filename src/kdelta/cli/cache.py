@@ -49,6 +49,6 @@ def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
         if kind not in here:
             raise SpecError(f"the cache holds no {kind!r}", action=f"it holds: {', '.join(here)}")
     for kind in chosen:
-        with store.usable():
+        with store.writing(store.root()):
             shutil.rmtree(store.root() / kind)
         click.echo(f"cleared {kind}")

@@ -201,8 +201,8 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]
-    for error in broken:
-        click.echo(f"kdelta: {error.sentence()}", err=True)
+    for reason in broken:
+        click.echo(f"kdelta: {reason.sentence()}", err=True)
     return found
 
 

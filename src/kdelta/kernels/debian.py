@@ -16,8 +16,9 @@ from pathlib import Path
 from kdelta.archive import deb, version
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive, sha256_of
+from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import sha256_of
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Flavour, Kernel
 from kdelta.kernels.store import ImageStore, Record

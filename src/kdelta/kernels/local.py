@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kdelta.archive.root import sha256_of
 from kdelta.errors import SpecError
+from kdelta.files import sha256_of
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Kernel
 

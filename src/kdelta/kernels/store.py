@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from kdelta.archive.index import Package
-from kdelta.archive.root import locked, sha256_of, write_aside, writing
+from kdelta.cache import locked, writing
+from kdelta.files import sha256_of, write_aside
 from kdelta.kernels.kernel import Kernel
 
 log = logging.getLogger(__name__)

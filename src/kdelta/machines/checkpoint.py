@@ -22,8 +22,9 @@ import msgspec
 from kdelta import cache, guest
 from kdelta.attribution import symbols
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.files import sha256_of
 from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Qemu
+from kdelta.machines.qemu import Launch, Qemu
 from kdelta.machines.session import Guest
 
 _KIND = "checkpoints"
@@ -116,8 +117,7 @@ def _key(emulator: Qemu, settings: Settings, image: Path) -> str:
 
 @remember
 def _image_digest(image: Path, _mtime: int) -> str:
-    with image.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(image)
 
 
 def _make(
@@ -134,8 +134,7 @@ def _make(
     with Guest(
         emulator,
         settings,
-        image=image,
-        initramfs=guest.initramfs(settings.arch),
+        Launch(image=image, initramfs=guest.initramfs(settings.arch)),
         with_qmp=True,
         cancelled=cancelled,
     ) as booted:
@@ -169,8 +168,7 @@ def _intact(folder: Path, _inode: int) -> bool:
     try:
         if meta is None or state.stat().st_size != meta.size:
             return False
-        with state.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == meta.sha256
+        return sha256_of(state) == meta.sha256
     except OSError:
         return False
 
@@ -188,7 +186,7 @@ def _save(booted: Guest, state: Path) -> str:
         asyncio.run(_migrate(booted, theirs))
     except KdeltaError:
         raise
-    except Exception as error:  # noqa: BLE001  qemu.qmp has no common base of its errors
+    except Exception as error:  # qemu.qmp has no common base of its errors
         raise InfraError(f"QEMU cannot save the guest: {error}") from error
     finally:
         theirs.close()
@@ -204,7 +202,7 @@ async def _migrate(booted: Guest, stream: socket.socket) -> None:
         raise InfraError("the guest was started without a control channel")
     client = QMPClient("kdelta")
     client.logger.disabled = True
-    booted.qmp.setblocking(False)
+    booted.qmp.settimeout(0)
     await client.connect(booted.qmp)
     try:
         await client.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})

@@ -81,7 +81,7 @@ def parse_identity(lines: Iterable[str]) -> Identity:
         key, _, value = line.partition(" ")
         if len(line) > _MAX_LINE or not line.isprintable():
             raise GuestError(f"the guest says garbage of itself: {line[:60]!r}")
-        if key == "mitigation" and len(mitigations) < 256:  # noqa: PLR2004
+        if key == "mitigation" and len(mitigations) < 256:
             mitigations.append(value)
         elif key in _WORDS or key in _NUMBERS:
             words[key] = value.strip()

@@ -76,6 +76,23 @@ class Counting:
     events: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a guest starts from and with.
+
+    counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
+    a guest that cannot take it through its port.  restore: a checkpoint to start from instead of
+    booting; serial: the guest in it takes its orders on the serial line.
+    """
+
+    image: Path
+    initramfs: Path
+    counting: Counting | None = None
+    program: Path | None = None
+    restore: Path | None = None
+    serial: bool = False
+
+
 def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
     """The QEMU for guests of an architecture.
 
@@ -140,23 +157,8 @@ def plugin_digest() -> str:
     return cache.digest((folder / "insns.c").read_bytes(), (folder / "qemu_api.h").read_bytes())
 
 
-def command(
-    qemu: Qemu,
-    settings: Settings,
-    *,
-    image: Path,
-    initramfs: Path,
-    channels: Channels,
-    counting: Counting | None = None,
-    program: Path | None = None,
-    restore: Path | None = None,
-) -> list[str]:
-    """The command line of one guest: no network, no disk, no display, sandbox on.
-
-    counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
-    a guest that cannot take it through its port.  restore: a checkpoint to start from
-    instead of booting.
-    """
+def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) -> list[str]:
+    """The command line of one guest: no network, no disk, no display, sandbox on."""
     machine = settings.arch
     argv = [
         str(qemu.program),
@@ -165,7 +167,14 @@ def command(
         *("-sandbox", _SANDBOX),
         *("-accel", "tcg", "-M", machine.machine, "-cpu", settings.cpu_model),
         *("-smp", str(settings.cpus), "-m", str(settings.memory_mib)),
-        *("-kernel", str(image), "-initrd", str(initramfs), "-append", settings.full_cmdline),
+        *(
+            "-kernel",
+            str(launch.image),
+            "-initrd",
+            str(launch.initramfs),
+            "-append",
+            settings.full_cmdline,
+        ),
         *("-chardev", f"socket,id=console,fd={channels.console}", "-serial", "chardev:console"),
         *_serial_fallback(machine, channels),
         *("-chardev", f"socket,id=port,fd={channels.port}", "-device", "virtio-serial-pci"),
@@ -173,14 +182,16 @@ def command(
     ]
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
-    if program and machine.serial_fallback:
-        argv += ["-fw_cfg", f"name={_FW_CFG_FILE},file={_escaped(program)}"]
-    if counting:
-        options = f"out={_escaped(counting.output)},events={_escaped(counting.events)}"
+    if launch.program and machine.serial_fallback:
+        argv += ["-fw_cfg", f"name={_FW_CFG_FILE},file={_escaped(launch.program)}"]
+    if launch.counting:
+        options = (
+            f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
+        )
         argv += ["-plugin", f"{_escaped(plugin(qemu))},{options}"]
-    if restore and qemu.release >= _FILE_MIGRATION:
-        argv += ["-incoming", f"file:{restore}"]
-    elif restore:
+    if launch.restore and qemu.release >= _FILE_MIGRATION:
+        argv += ["-incoming", f"file:{launch.restore}"]
+    elif launch.restore:
         argv += ["-incoming", f"fd:{channels.incoming}"]
     return argv
 

@@ -21,8 +21,10 @@ from kdelta import process
 from kdelta.archive import deb, version
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive, locked, write_aside, writing
+from kdelta.archive.root import Archive
+from kdelta.cache import locked, writing
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import write_aside
 
 _HOST_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIPLE = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}

@@ -50,60 +50,38 @@ class Guest:
         self,
         emulator: qemu.Qemu,
         settings: Settings,
+        launch: qemu.Launch,
         *,
-        image: Path,
-        initramfs: Path,
-        counting: qemu.Counting | None = None,
-        restore: Path | None = None,
         with_qmp: bool = False,
-        serial: bool = False,
-        program: Path | None = None,
         cancelled: threading.Event | None = None,
     ) -> None:
-        """Start QEMU.  Raises InfraError.
-
-        counting, restore: as qemu.command().  serial: the restored guest takes its orders on the
-        serial line (`speaks_serial` of the guest that was saved).  program: what `run` will be asked
-        to run.
-        """
-        self._ready = restore is not None
+        """Start QEMU.  with_qmp: open `qmp`, a control channel.  Raises InfraError."""
+        self._ready = launch.restore is not None
         self._cancelled = cancelled or threading.Event()
         self._answer = bytearray()
         self._console = bytearray()
         self._dropped = 0
         self._stderr = bytearray()
         self._selector = selectors.DefaultSelector()
-        self._port, port_end = socket.socketpair()
-        self._serial, serial_end = socket.socketpair()
-        self._speaker = self._serial if serial else self._port
-        self._console_end, console_end = socket.socketpair()
-        self.qmp: socket.socket | None = None
-        qmp_end: socket.socket | None = None
-        if with_qmp:
-            self.qmp, qmp_end = socket.socketpair()
-        ends = [end for end in (port_end, serial_end, console_end, qmp_end) if end]
-        with ExitStack() as closing:
-            for end in ends:
-                closing.enter_context(end)
-            file = closing.enter_context(restore.open("rb")) if restore else None
-            by_fd = file if file and qemu.needs_open_checkpoint(emulator) else None
+        with ExitStack() as theirs:
+            self._port, port = _pair(theirs)
+            self._serial, serial = _pair(theirs)
+            self._console_end, console = _pair(theirs)
+            self.qmp: socket.socket | None = None
+            control: socket.socket | None = None
+            if with_qmp:
+                self.qmp, control = _pair(theirs)
+            self._speaker = self._serial if launch.serial else self._port
+            by_fd = launch.restore if qemu.needs_open_checkpoint(emulator) else None
+            state = theirs.enter_context(by_fd.open("rb")) if by_fd else None
             channels = qemu.Channels(
-                port=port_end.fileno(),
-                serial=serial_end.fileno(),
-                console=console_end.fileno(),
-                qmp=qmp_end.fileno() if qmp_end else -1,
-                incoming=by_fd.fileno() if by_fd else -1,
+                port=port.fileno(),
+                serial=serial.fileno(),
+                console=console.fileno(),
+                qmp=control.fileno() if control else -1,
+                incoming=state.fileno() if state else -1,
             )
-            self.argv = qemu.command(
-                emulator,
-                settings,
-                image=image,
-                initramfs=initramfs,
-                channels=channels,
-                counting=counting,
-                program=program,
-                restore=restore,
-            )
+            self.argv = qemu.command(emulator, settings, launch, channels)
             self._child = process.start(
                 self.argv,
                 stderr=subprocess.PIPE,
@@ -163,7 +141,7 @@ class Guest:
         return self._answer_to(order, timeout)
 
     def _answer_to(self, order: str, timeout: float) -> tuple[str, int]:
-        match = self._await(_DONE, timeout, f"no answer to '{order.split()[0]}'")
+        match = self._await(_DONE, timeout, f"no answer to '{order.partition(' ')[0]}'")
         text = bytes(match.string[: match.start()]).decode(errors="replace")
         return text, int(match[1])
 
@@ -198,7 +176,7 @@ class Guest:
 
     def _watch(self) -> None:
         for channel in (self._port, self._serial, self._console_end):
-            channel.setblocking(False)
+            channel.settimeout(0)
         self._selector.register(self._port, selectors.EVENT_READ, self._answer)
         self._selector.register(self._serial, selectors.EVENT_READ, self._answer)
         self._selector.register(self._console_end, selectors.EVENT_READ, self._console)
@@ -292,6 +270,12 @@ class Guest:
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
         kind = GuestError if self._ready else BootError
         return kind(f"{what}: {reason}", console=console)
+
+
+def _pair(theirs: ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Our end and QEMU's end of a channel; QEMU's is closed here once QEMU has it."""
+    ours, end = socket.socketpair()
+    return ours, theirs.enter_context(end)
 
 
 def _read(channel: socket.socket | IO[bytes]) -> bytes | None:

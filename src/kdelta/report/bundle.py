@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from kdelta.errors import StoreError
+from kdelta.files import write_aside
 from kdelta.report import explanation, findings, tables, text
 from kdelta.sample import RunRecord
 
@@ -26,7 +25,7 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
     files = dict(_answers(record, step_percent))
     try:
         for name, content in files.items():
-            _replace(folder / name, content)
+            write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
             if stale.suffix in (".txt", ".json", ".csv") and stale.name not in files:
                 stale.unlink()
@@ -64,17 +63,3 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
 def _file_name(name: str) -> str:
     """Labels may hold what a file name must not ("/", control characters)."""
     return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
-
-
-def _replace(path: Path, content: str) -> None:
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise

@@ -42,7 +42,7 @@ def lease(count: int, cancelled: threading.Event) -> Iterator[None]:
     import filelock
 
     folder = cache.root() / "locks"
-    with cache.usable():
+    with cache.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     locks = [
         filelock.FileLock(folder / f"guest-{number}.lock", thread_local=False)

@@ -107,17 +107,16 @@ class _Trial:
         self, point: checkpoint.Checkpoint, counting: qemu.Counting
     ) -> tuple[Identity, str, int]:
         bench = self._bench
-        with Guest(
-            bench.emulator,
-            bench.settings,
+        restored = not bench.fresh_boot
+        launch = qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(bench.settings.arch),
             counting=counting,
             program=self._binary,
-            restore=None if bench.fresh_boot else point.state,
-            serial=point.serial and not bench.fresh_boot,
-            cancelled=bench.cancelled,
-        ) as machine:
+            restore=point.state if restored else None,
+            serial=restored and point.serial,
+        )
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
             if bench.fresh_boot:
                 machine.wait_ready(bench.timeout_s)
@@ -196,7 +195,8 @@ def _counted(
         raise GuestError("the plugin never saw PID 1's mark")
     if counts.errors:
         raise GuestError(f"the marks do not fit: {counts.errors[0]}")
-    phases, functions = [], []
+    phases: list[PhaseCounts] = []
+    functions: list[FunctionCount] = []
     for phase in reading.phases:
         windows = [window for window in counts.windows if window.phase == phase.id]
         timed = sum(sample.phase == phase.name for sample in reading.samples)
