@@ -13,6 +13,10 @@
  * the last of a block has no successor and is reported as started.  (Counting blocks times their
  * length would charge a whole block to a fault in its middle.)
  *
+ * QEMU before 8.1 shows a plugin one instruction too many where an x86-64 instruction crosses into
+ * the next page: it ends the block before that one, after it has announced it.  Such a phantom is
+ * known by the block that begins with the same instruction, see find_phantoms().
+ *
  * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
  * entry of an interrupt to the return that matches it, everything is taken off the window.  A
@@ -41,6 +45,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
 #define MAX_WINDOWS 1000000u
 #define BLOCK_BUCKETS 65536u
 #define MAX_EVENTS 1024u
+#define PAGE_BYTES 4096u
+#define MAX_X86_INSN 15u
 
 enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
 
@@ -85,6 +91,12 @@ struct block {
 	struct block *next;
 };
 
+/* An instruction at the end of a page: the last of a block there may be a phantom. */
+struct page_end {
+	uint64_t vaddr;
+	uint32_t slot; /* of the block's last instruction; 0: it begins a block and does cross */
+};
+
 /* All counters of one vCPU at one moment, chunks side by side. */
 struct snapshot {
 	uint64_t *counts;
@@ -112,6 +124,8 @@ static struct {
 	struct chunk *chunks[MAX_CHUNKS];
 	uint32_t chunk_count;
 	struct block *blocks[BLOCK_BUCKETS];
+	struct page_end *page_ends;
+	size_t page_end_count;
 	struct vcpu vcpu[MAX_VCPUS];
 	uint64_t event_vaddr[MAX_EVENTS];
 	uint8_t event[MAX_EVENTS];
@@ -513,6 +527,56 @@ static uint64_t block_hash(const struct qemu_plugin_tb *tb, size_t insns)
 	return hash;
 }
 
+static void page_end_add(uint64_t vaddr, uint32_t slot)
+{
+	const size_t step = 1024;
+
+	if (state.page_end_count % step == 0) {
+		state.page_ends = realloc(state.page_ends, (state.page_end_count + step) *
+								   sizeof(*state.page_ends));
+		if (!state.page_ends)
+			die("out of memory");
+	}
+	state.page_ends[state.page_end_count++] = (struct page_end){ vaddr, slot };
+}
+
+/* The block's last instruction never runs there: its predecessor is the last. */
+static void phantom_mark(uint32_t slot)
+{
+	uint8_t *flags = state.chunks[slot / CHUNK_SLOTS]->flags + slot % CHUNK_SLOTS;
+
+	flags[0] |= SLOT_UNUSED;
+	flags[-1] |= SLOT_LAST;
+}
+
+/*
+ * A block that only begins with a page-crossing instruction shows that others, which end with it,
+ * end with a phantom.  It is translated when the first of them has run, so before a window is
+ * added up.
+ */
+static void find_phantoms(const struct qemu_plugin_tb *tb, size_t insns, uint32_t slot)
+{
+	const struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(tb, 0);
+	const struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, insns - 1);
+	uint64_t begin = qemu_plugin_insn_vaddr(first), end = qemu_plugin_insn_vaddr(last);
+	bool crosses = begin % PAGE_BYTES + qemu_plugin_insn_size(first) > PAGE_BYTES;
+	bool candidate = insns > 1 && end % PAGE_BYTES > PAGE_BYTES - MAX_X86_INSN;
+	size_t i, known = state.page_end_count;
+
+	for (i = 0; i < known; i++) {
+		const struct page_end *at = &state.page_ends[i];
+
+		if (crosses && at->vaddr == begin && at->slot)
+			phantom_mark(at->slot);
+		else if (candidate && at->vaddr == end && !at->slot)
+			phantom_mark(slot + insns - 1);
+	}
+	if (crosses)
+		page_end_add(begin, 0);
+	if (candidate)
+		page_end_add(end, slot + insns - 1);
+}
+
 /* The block's first slot; a block translated again (after a flush) keeps its slots. */
 static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
 {
@@ -546,6 +610,8 @@ static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
 	block->slot = slot;
 	block->next = *bucket;
 	*bucket = block;
+	if (KDELTA_API < 2)
+		find_phantoms(tb, insns, slot);
 	return slot;
 }
 

@@ -7,6 +7,7 @@ A pure function of the record: another threshold needs no new measurement.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class Rung:
     release: str
     version: str
     build_id: str
+    compiler: str
     total: Measure | None
     phases: tuple[Measure, ...]
     first: str | None
@@ -237,6 +239,7 @@ def _rung(
         release=read_back.release or kernel.release,
         version=kernel.version,
         build_id=read_back.build_id or kernel.build_id,
+        compiler=_compiler(read_back.compiler),
         total=arm.total,
         phases=arm.phases,
         first=first.arm.label if first else None,
@@ -371,7 +374,7 @@ def _warnings(arms: Sequence[ArmEvidence]) -> list[str]:
     elif single:
         found.append(f"one valid trial only, agreement not shown: {', '.join(single)}")
     found += _uneven_base_warnings(arms)
-    return found
+    return found + _compiler_warnings(arms)
 
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
@@ -402,6 +405,29 @@ def _uneven_base_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
                 f" {above.arm.label} has no valid count"
             )
     return found
+
+
+def _compiler_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
+    """Say it when neighbours were built by different compilers: a step may be theirs."""
+    known = [(arm.arm.label, name) for arm in arms if (name := _compiler_of(arm))]
+    return [
+        f"{old} was built by {was}, {new} by {now}: part of the difference may be theirs"
+        for (old, was), (new, now) in pairwise(known)
+        if was != now
+    ]
+
+
+def _compiler_of(arm: ArmEvidence) -> str:
+    kernels = (trial.result.kernel for trial in arm.used if trial.result and trial.result.kernel)
+    return next((_compiler(kernel.compiler) for kernel in kernels if kernel.compiler), "")
+
+
+def _compiler(banner: str) -> str:
+    """The "gcc 14.2.0" of "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"."""
+    match = re.match(
+        r"(?:\S*-)?(gcc|clang)\b(?:-[\d.]+)?(?: \([^)]*\))?(?: version)? (\d[\w.]*)", banner
+    )
+    return f"{match[1]} {match[2]}" if match else banner[:30]
 
 
 def _labels(measured: Sequence[tuple[str, Measure]]) -> str:

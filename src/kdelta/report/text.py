@@ -194,10 +194,15 @@ def _rest_columns(ladder: Ladder) -> list[_Column]:
     return [
         _Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True),
         _Column("x prev", tuple(Span(_ratio(ratio.previous)) for ratio in ratios), right=True),
+        _Column("mode", tuple(_share(rung.total) for rung in rungs), right=True),
         _Column("state", tuple(_state(rung.state) for rung in rungs)),
         _Column("n", tuple(_trials(rung) for rung in rungs)),
         _Column("verdict", tuple(_verdict(rung.comparison) for rung in rungs)),
     ]
+
+
+def _share(total: Measure | None) -> Span:
+    return Span(f"{total.share:.0%}" if total else ABSENT)
 
 
 def _state(state: State) -> Span:
@@ -245,6 +250,7 @@ def _legend(ladder: Ladder) -> Iterator[Line]:
         return
     text = (
         f"x first, x prev: new/old against {first} and against the row above;"
+        " mode: share of windows with exactly the shown count, in the phase where it is lowest;"
         f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from the row above,"
         " grade exact-path"
     )
@@ -339,6 +345,7 @@ def _kernels(ladder: Ladder) -> Iterator[Line]:
         _Column("kernel", tuple(Span(_short(rung.arm, 24)) for rung in ladder.rungs)),
         _Column("release", tuple(Span(_short(r.release, 40) or ABSENT) for r in ladder.rungs)),
         _Column("package", tuple(Span(_short(r.version, 30) or ABSENT) for r in ladder.rungs)),
+        _Column("compiler", tuple(Span(_short(r.compiler, 16) or ABSENT) for r in ladder.rungs)),
     ]
     yield from _table(columns)
 

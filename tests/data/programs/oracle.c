@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Windows whose instructions are known by construction: what lies between the marks is written
+ * in assembly, mark to mark, so that no compiler adds to it.  x86-64 only.
+ *
+ * oracle WHAT N WINDOWS: open WINDOWS windows of phase 0, each running WHAT for N rounds.
+ */
+#include "kdelta.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define MARK(code) "nopl 0x6b640000+" #code "(%%rax)\n\t"
+#define BEGIN MARK(0x100)
+#define END MARK(0x200)
+
+/* 1 + 2 n */
+static noinline void loop(unsigned long n)
+{
+	asm volatile(BEGIN "mov %[n], %%rcx\n"
+		     "1:\tdec %%rcx\n\t"
+		     "jnz 1b\n\t" END
+		     :
+		     : [n] "r"(n)
+		     : "rcx", "cc", "memory");
+}
+
+/* 2 + 6 n; every store meets a page that is not there, in the middle of its block. */
+static noinline void touch(char *pages, unsigned long n)
+{
+	asm volatile(BEGIN "mov %[n], %%rcx\n\t"
+		     "mov %[pages], %%rdi\n"
+		     "1:\tinc %%rax\n\t"
+		     "movb $1, (%%rdi)\n\t"
+		     "inc %%rax\n\t"
+		     "add $4096, %%rdi\n\t"
+		     "dec %%rcx\n\t"
+		     "jnz 1b\n\t" END
+		     :
+		     : [n] "r"(n), [pages] "r"(pages)
+		     : "rax", "rcx", "rdi", "cc", "memory");
+}
+
+/* 2 + 4 n; the store ends its page of code, so that it is the last instruction of its block. */
+static noinline void touch_last(char *pages, unsigned long n)
+{
+	asm volatile(BEGIN "mov %[n], %%rcx\n\t"
+		     "mov %[pages], %%rdi\n\t"
+		     "jmp 1f\n\t"
+		     ".balign 4096\n\t"
+		     ".skip 4096 - 3, 0xcc\n"
+		     "1:\tmovb $1, (%%rdi)\n\t"
+		     "add $4096, %%rdi\n\t"
+		     "dec %%rcx\n\t"
+		     "jnz 1b\n\t" END
+		     :
+		     : [n] "r"(n), [pages] "r"(pages)
+		     : "rcx", "rdi", "cc", "memory");
+}
+
+/* 2 + 4 n; the second instruction of the loop begins in one page of code and ends in the next. */
+static noinline void cross(unsigned long n)
+{
+	asm volatile(BEGIN "mov %[n], %%rcx\n\t"
+		     "jmp 1f\n\t"
+		     ".balign 4096\n\t"
+		     ".skip 4096 - 6, 0xcc\n"
+		     "1:\tinc %%rax\n\t"
+		     "movabs $0x1122334455667788, %%rdx\n\t"
+		     "dec %%rcx\n\t"
+		     "jnz 1b\n\t" END
+		     :
+		     : [n] "r"(n)
+		     : "rax", "rcx", "rdx", "cc", "memory");
+}
+
+/* 1 + 4 n, and n times the kernel's shortest call */
+static noinline void calls(unsigned long n)
+{
+	asm volatile(BEGIN "mov %[n], %%rbx\n"
+		     "1:\tmov %[number], %%eax\n\t"
+		     "syscall\n\t"
+		     "dec %%rbx\n\t"
+		     "jnz 1b\n\t" END
+		     :
+		     : [n] "r"(n), [number] "i"(SYS_getppid)
+		     : "rax", "rbx", "rcx", "r11", "cc", "memory");
+}
+
+/* 1: `rep stosb` of n bytes, however often QEMU says that it ran */
+static noinline void fill(char *bytes, unsigned long n)
+{
+	asm volatile("mov %[n], %%rcx\n\t"
+		     "mov %[bytes], %%rdi\n\t" BEGIN "rep stosb\n\t" END
+		     :
+		     : [n] "r"(n), [bytes] "r"(bytes)
+		     : "rcx", "rdi", "memory");
+}
+
+static void sleep_inside(unsigned long ms)
+{
+	struct timespec delay = { 0, (long)ms * 1000000 };
+
+	KD_BEGIN(0);
+	nanosleep(&delay, NULL);
+	KD_END(0);
+}
+
+static char *map(unsigned long pages)
+{
+	char *start = mmap(NULL, pages * KD_PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (start == MAP_FAILED || madvise(start, pages * KD_PAGE, MADV_NOHUGEPAGE))
+		kd_die("mmap");
+	return start;
+}
+
+static void window(const char *what, unsigned long n)
+{
+	static char bytes[1 << 20];
+	char *pages;
+
+	if (!strcmp(what, "loop") || !strcmp(what, "noisy-loop"))
+		loop(n);
+	else if (!strcmp(what, "cross"))
+		cross(n);
+	else if (!strcmp(what, "calls"))
+		calls(n);
+	else if (!strcmp(what, "fill") && n <= sizeof(bytes))
+		fill(bytes, n);
+	else if (!strcmp(what, "sleep"))
+		sleep_inside(n);
+	else if (!strncmp(what, "touch", 5)) {
+		pages = map(n);
+		(strcmp(what, "touch") ? touch_last : touch)(pages, n);
+		munmap(pages, n * KD_PAGE);
+	} else
+		kd_exit(2, "nothing is called %s", what);
+}
+
+/* Another process that never stops executing, on the first CPU. */
+static pid_t make_noise(void)
+{
+	pid_t child = fork();
+	cpu_set_t first;
+
+	if (child < 0)
+		kd_die("fork");
+	if (child)
+		return child;
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || sched_setaffinity(0, sizeof(first), &first))
+		_exit(1);
+	for (volatile unsigned long turns = 0;; turns++)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long n, windows;
+	pid_t noise = 0;
+
+	if (argc != 4)
+		kd_exit(2, "usage: oracle WHAT N WINDOWS");
+	n = strtoul(argv[2], NULL, 10);
+	windows = strtoul(argv[3], NULL, 10);
+	if (!strcmp(argv[1], "noisy-loop"))
+		noise = make_noise();
+	for (; windows; windows--)
+		window(argv[1], n);
+	printf("cpu %d\n", sched_getcpu());
+	if (noise && (kill(noise, SIGKILL) || waitpid(noise, NULL, 0) != noise))
+		kd_die("the noise");
+	return 0;
+}
