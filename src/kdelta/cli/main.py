@@ -27,6 +27,8 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 COMMANDS = {
     "run": ("kdelta.cli.run:run", "Measure a study, or one scenario over kernels."),
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
+    "runs": ("kdelta.cli.runs:runs", "List runs."),
+    "rebuild": ("kdelta.cli.runs:rebuild", "Mend the damaged store of a run."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
@@ -41,7 +43,7 @@ EPILOG = """\
 \b
 Exit codes:
   0    success
-  1    the run finished, but a trial failed or its guest did
+  1    the run finished, but a trial failed; or the comparison asked for is INVALID
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   70   a bug in kdelta

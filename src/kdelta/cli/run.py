@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kdelta.cli.options import runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from kdelta.store import Store
     from kdelta.study.spec import Study
 
-_RUNS = click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="KDELTA_RUNS",
-    default="kdelta-runs",
-    show_default=True,
-    help="Directory of the runs.",
-)
 _QEMU = click.option(
     "--qemu",
     "wanted_qemu",
@@ -61,7 +54,7 @@ _JOBS = click.option(
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
 @_QEMU
 @_JOBS
-@_RUNS
+@runs_directory
 def run(
     what: tuple[str, ...],
     kernels: str | None,
@@ -74,8 +67,8 @@ def run(
 ) -> None:
     """Measure a study, or scenarios over kernels.
 
-    WHAT is a study's TOML file, or one or more WORKLOAD:SCENARIO together with --kernels.  An
-    unfinished run of the same study is resumed.
+    The study is a TOML file or the name of one that kdelta ships; or give one or more
+    WORKLOAD:SCENARIO together with --kernels.  An unfinished run of the same study is resumed.
     """
     from kdelta import store as stores
     from kdelta.study import spec
@@ -94,7 +87,7 @@ def run(
 @click.argument("run_id", metavar="RUN", default="latest")
 @_QEMU
 @_JOBS
-@_RUNS
+@runs_directory
 def resume(run_id: str, runs: Path, wanted_qemu: str, jobs: int | None) -> None:
     """Finish an interrupted RUN (default: the latest).
 
@@ -122,13 +115,27 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
     refs = [word.strip() for word in kernels.split(",")] if kernels is not None else None
     named = [word for word in what if ":" in word and not word.endswith(".toml")]
     if not named and len(what) == 1:
-        study = spec.load(Path(what[0]))
+        study = spec.load(_study_file(what[0]))
         return spec.with_settings(study, kernels=refs, **settings)
     if len(named) != len(what):
         raise SpecError("give one study file, or scenarios only", action="see: kdelta run --help")
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
     return spec.from_arguments(named, refs, **settings)
+
+
+def _study_file(name: str) -> Path:
+    """The file itself, else the study of that name that kdelta ships."""
+    from kdelta import data
+
+    path = Path(name)
+    if path.exists() or "/" in name:
+        return path
+    shipped = data.directory("studies") / f"{name.removesuffix('.toml')}.toml"
+    if shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in shipped.parent.glob("*.toml")))
+    raise SpecError("no such study", place=name, action=f"give a TOML file, or one of: {known}")
 
 
 def _check_scenarios(study: Study) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from kdelta.cli.options import runs_directory
+
 if TYPE_CHECKING:
     from kdelta.report.text import Line
     from kdelta.sample import RunRecord
@@ -39,14 +41,7 @@ def _run_options(command: _F) -> _F:
             metavar="PERCENT",
             help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
         ),
-        click.option(
-            "--runs",
-            type=click.Path(path_type=Path, file_okay=False),
-            envvar="KDELTA_RUNS",
-            default="kdelta-runs",
-            show_default=True,
-            help="Directory of the runs.",
-        ),
+        runs_directory,
     ):
         command = option(command)
     return command

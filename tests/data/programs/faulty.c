@@ -2,6 +2,7 @@
 /* Ways in which a workload and its guest can fail.  The last argument, the scenario, says which. */
 #include "kdelta.h"
 
+#include <signal.h>
 #include <sys/reboot.h>
 
 static void panic(void)
@@ -51,7 +52,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(how, "reboot"))
 		reboot(RB_AUTOBOOT);
 	else if (!strcmp(how, "crash"))
-		*(volatile char *)16 = 1;
+		raise(SIGSEGV);
 	else if (!strcmp(how, "unclosed"))
 		KD_BEGIN(0);
 	else if (!strcmp(how, "silent"))

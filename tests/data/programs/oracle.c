@@ -43,7 +43,7 @@ static noinline void touch(char *pages, unsigned long n)
 		     : "rax", "rcx", "rdi", "cc", "memory");
 }
 
-/* 2 + 4 n; the store ends its page of code, so that it is the last instruction of its block. */
+/* 3 + 4 n; the store ends its page of code, so that it is the last instruction of its block. */
 static noinline void touch_last(char *pages, unsigned long n)
 {
 	asm volatile(BEGIN "mov %[n], %%rcx\n\t"

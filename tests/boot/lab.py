@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What boot tests measure with: real kernels and real QEMUs out of this user's cache."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache as remember
+from pathlib import Path
+
+from kdelta import arch, cache, guest
+from kdelta.attribution import insns, symbols
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import checkpoint, qemu, qemu_archive
+from kdelta.machines.machine import Settings
+from kdelta.machines.session import Guest
+from kdelta.run.trial import Bench
+
+ARCH = arch.of("amd64")
+PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
+TIMEOUT_S = 120.0
+
+# The two generations of the plugin interface, and a Debian suite that has a QEMU of each.
+SUITES = {"old": "bookworm", "new": "bookworm-backports"}
+
+
+@remember
+def emulator(generation: str) -> qemu.Qemu:
+    """A QEMU of that generation: an installed or fetched one, else it is fetched."""
+    for found in _emulators():
+        if (found.api == 1) == (generation == "old"):
+            return found
+    tree = qemu_archive.fetch(SUITES[generation], ARCH.debian, cache=cache.root())
+    return qemu.choose(ARCH, str(tree.version).partition(":")[2] or tree.version)
+
+
+def _emulators() -> list[qemu.Qemu]:
+    wanted = [""]
+    for tree in reversed(qemu_archive.installed(cache.root())):
+        if tree.guest_arch == ARCH.debian:
+            wanted.append(tree.version.partition(":")[2] or tree.version)
+    return [qemu.choose(ARCH, name) for name in wanted]
+
+
+@remember
+def kernel(name: str) -> Kernel:
+    """A kernel of the archive, fetched when it is not in the cache."""
+    return reference.resolve(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What one run of a program showed."""
+
+    counts: insns.Counts
+    table: symbols.Symbols
+    printed: str
+    status: int
+
+    @property
+    def windows(self) -> tuple[insns.CountedWindow, ...]:
+        """All windows."""
+        return self.counts.windows
+
+    def user(self) -> list[int]:
+        """User instructions of each window."""
+        return [window.user for window in self.windows]
+
+    def calls(self, window: insns.CountedWindow, function: str) -> int:
+        """How often a function was entered."""
+        rows = insns.by_function(window, self.table, "any")
+        return sum(row.calls for row in rows if row.function == function)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One kernel on one QEMU."""
+
+    emulator: qemu.Qemu
+    kernel: Kernel
+    settings: Settings
+
+    def bench(self, *, fresh: bool = False, timeout_s: float = TIMEOUT_S) -> Bench:
+        """The machine as trials take it."""
+        return Bench(
+            emulator=self.emulator,
+            settings=self.settings,
+            fresh_boot=fresh,
+            timeout_s=timeout_s,
+            cancelled=threading.Event(),
+        )
+
+    def checkpoint(self) -> checkpoint.Checkpoint:
+        """The guest to restore."""
+        return checkpoint.take_or_find(
+            self.emulator, self.settings, self.kernel.image, timeout=TIMEOUT_S
+        )
+
+    def count(self, source: Path, *arguments: object, fresh: bool = False) -> Counted:
+        """Run a program, restored or after a fresh boot, under the plugin."""
+        point = self.checkpoint()
+        table = symbols.load(point.build_id, lambda: "")
+        binary = guest.program(source, ARCH)
+        with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:
+            counting = qemu.Counting(output=Path(name, "counts"), events=Path(name, "events"))
+            counting.events.write_text(insns.events(table, ARCH))
+            launch = qemu.Launch(
+                image=self.kernel.image,
+                initramfs=guest.initramfs(ARCH),
+                counting=counting,
+                program=binary,
+                restore=None if fresh else point.state,
+                serial=point.serial and not fresh,
+            )
+            with Guest(self.emulator, self.settings, launch) as booted:
+                if fresh:
+                    booted.wait_ready(TIMEOUT_S)
+                words = [str(word) for word in arguments]
+                printed, status = booted.run(binary, words, TIMEOUT_S)
+            counts = insns.read(counting.output)
+        assert counts.armed
+        assert not counts.errors
+        return Counted(counts=counts, table=table, printed=printed, status=status)
+
+    def oracle(self, what: str, n: int, windows: int, *, fresh: bool = False) -> Counted:
+        """Run tests/data/programs/oracle.c."""
+        counted = self.count(PROGRAMS / "oracle.c", what, n, windows, fresh=fresh)
+        assert counted.status == 0, counted.printed
+        assert len(counted.windows) == windows
+        return counted
+
+
+def machine(generation: str, name: str, *, cpus: int = 1) -> Machine:
+    """A machine of a QEMU generation that boots a kernel."""
+    return Machine(
+        emulator=emulator(generation),
+        kernel=kernel(name),
+        settings=Settings(arch=ARCH, cpus=cpus),
+    )
+
+
+def by_address(window: insns.CountedWindow) -> Counter[int]:
+    """Instructions of a window by address."""
+    total: Counter[int] = Counter()
+    for address, count in window.addresses():
+        total[address] += count
+    return total
