@@ -464,7 +464,8 @@ static void run_program(FILE *in, FILE *out, bool serial, char *line)
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			give_up("waitpid: %s", strerror(errno));
-	fprintf(out, "kdelta-done %d\n",
+	/* The line stands alone even when the program did not end its last one. */
+	fprintf(out, "\nkdelta-done %d\n",
 		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 

@@ -7,7 +7,6 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,11 +78,12 @@ def entry(kind: str, key: str, make: Callable[[Path], None]) -> Path:
     with locked(root() / "locks" / f"{kind}-{key[:16]}.lock"), writing(final):
         if final.is_dir():
             return final
-        final.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=final.parent))
+        # Nobody else makes this entry now: a scratch directory that is there is a killed process's.
+        scratch = final.parent / f".making-{key}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
         try:
             make(scratch)
-            scratch.chmod(0o755)
             scratch.rename(final)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)

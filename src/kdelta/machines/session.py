@@ -25,6 +25,7 @@ _CHUNK = 1 << 16
 _MAX_CONSOLE = 1 << 20
 _MAX_ANSWER = 64 << 20
 _MAX_STDERR = 1 << 16
+_DRAIN_S = 1.0
 _DONE = re.compile(rb"(?:^|\n)kdelta-done (-?\d{1,10})\n")
 _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) settled=([01])\n")
 _REASONS = (
@@ -230,7 +231,9 @@ class Guest:
             raise self._failure(f"QEMU ended with exit status {self._child.returncode}")
 
     def _drain(self) -> None:
-        while self._pump(0.0):
+        """Take what is there; a guest that never stops talking is cut off."""
+        deadline = time.monotonic() + _DRAIN_S
+        while self._pump(0.0) and time.monotonic() < deadline:
             pass
 
     def _pump(self, wait: float) -> bool:
@@ -256,14 +259,19 @@ class Guest:
             self._dropped += excess
         elif buffer is self._stderr and len(buffer) > _MAX_STDERR:
             del buffer[_MAX_STDERR:]
+        elif buffer is self._answer and len(buffer) > _MAX_ANSWER + 1:
+            del buffer[_MAX_ANSWER + 1 :]
 
     def _failure(self, what: str) -> KdeltaError:
         """The error for what happened: whose fault it is shows in what was said where."""
         self._drain()
         console = self.console_text
         said = self.stderr_text.splitlines()
-        if self._child.poll() not in (None, 0) and said and not _reason(console):
+        ended = self._child.poll()
+        if ended not in (None, 0) and said and not _reason(console):
             return InfraError(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
+        if ended is not None and ended < 0:  # no guest can do that
+            return InfraError(f"QEMU was ended by signal {-ended}", action="is memory short?")
         reason = _reason(console)
         if not reason:
             last = [line.strip() for line in console.splitlines() if line.strip()]

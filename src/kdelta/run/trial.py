@@ -23,7 +23,7 @@ from kdelta.stats.exact import representative
 _ANSWER_S = 60.0
 _SKIPPED = 77
 _CONTRACT = 1
-_NO_PROGRAM = 126
+_STATUSES = (workload.EXIT_OK, _CONTRACT, workload.EXIT_USAGE, _SKIPPED)
 _MAX_REASON = 400
 
 
@@ -143,10 +143,13 @@ class _Trial:
         counts: insns.Counts,
         table: symbols.Symbols,
     ) -> TrialResult:
-        if status >= _NO_PROGRAM:
+        if status not in _STATUSES:
             last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
-            raise GuestError(f"the workload ended with status {status}: {last[0][:200]}")
+            said = workload.quoted(last[0], 200)
+            raise GuestError(f"the workload ended with status {status}: {said}")
         reading = workload.parse_output(printed, self._workload, self._scenario)
+        if reading.exit_code != status:
+            raise GuestError(f"the workload says end {reading.exit_code} and ended with {status}")
         known = replace(
             self._kernel.identity(), build_id=identity.build_id, compiler=identity.compiler
         )
