@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kdelta import guest, process, workload
 from kdelta.attribution import insns, symbols
-from kdelta.errors import GuestError, GuestFault, InfraError
+from kdelta.errors import GuestError, GuestFault
 from kdelta.kernels.kernel import Kernel
 from kdelta.machines import checkpoint, qemu
 from kdelta.machines.machine import Identity, Settings, mismatches
@@ -92,7 +92,7 @@ class _Trial:
             timeout=self._bench.timeout_s,
             cancelled=self._bench.cancelled,
         )
-        table = symbols.load(point.build_id, self._no_symbols)
+        table = symbols.load(point.build_id, lambda: self._kallsyms(point))
         counting = qemu.Counting(output=self._folder / "counts.bin", events=self._folder / "events")
         counting.events.write_text(insns.events(table, self._bench.settings.arch))
         identity, printed, status = self._run(point, counting)
@@ -126,8 +126,17 @@ class _Trial:
         (self._folder / "console.log").write_text(machine.console_text)
         return identity, printed, status
 
-    def _no_symbols(self) -> str:
-        raise InfraError("the kernel's symbols left the cache during the trial")
+    def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
+        """The symbols, when the cache lost what the making of the checkpoint left there."""
+        bench = self._bench
+        launch = qemu.Launch(
+            image=self._kernel.image,
+            initramfs=guest.initramfs(bench.settings.arch),
+            restore=point.state,
+            serial=point.serial,
+        )
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            return machine.kallsyms(bench.timeout_s)
 
     def _keep_counts(self, counting: qemu.Counting) -> None:
         raw = counting.output.read_bytes()
