@@ -84,6 +84,16 @@ class PhaseCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTimes:
+    """Samples of one phase in one trial of the time instrument, in execution order."""
+
+    phase: str
+    operations: int  # operations (pages, calls) in one sample
+    operation: str  # "page"
+    nanoseconds: tuple[int, ...]  # raw, one per sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCount:
     """One function in the modal window of one phase: exact integers."""
 
@@ -114,7 +124,11 @@ class StateField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """All that one trial produced.  Lists are empty unless outcome is OK or INVALID."""
+    """All that one trial produced.  Lists are empty unless outcome is OK or INVALID.
+
+    phases and functions are the exact instrument's, times and facts the time instrument's; no
+    trial has both.  facts: what the machine was, name -> value, "unknown" where it cannot tell.
+    """
 
     outcome: Outcome
     reason: str = ""  # one sentence, empty for OK
@@ -123,6 +137,8 @@ class TrialResult:
     phases: tuple[PhaseCounts, ...] = ()
     functions: tuple[FunctionCount, ...] = ()
     state: tuple[StateField, ...] = ()
+    times: tuple[PhaseTimes, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict)
     fresh_boot: bool = False
     wall_s: float = 0.0
     artifacts: dict[str, str] = field(
@@ -150,6 +166,7 @@ class ArmRecord:
     index: int
     label: str  # shown in tables: "6.17.13"
     kernel: KernelIdentity
+    control: bool = False  # repeats the first arm at the end of each round: its drift is the noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +181,7 @@ class RunRecord:
     created: str  # ISO 8601, UTC
     kdelta_version: str
     study_toml: str
+    instrument: str = "exact"  # or "time"
     study_digest: str = ""  # study.spec.digest of it, by which an unfinished run is found again
     arms: tuple[ArmRecord, ...]
     trials: tuple[TrialRecord, ...]

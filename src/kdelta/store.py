@@ -90,7 +90,7 @@ _RUN = sa.Table(
     "run",
     _METADATA,
     *_columns(sa.Text, "run_id", "name", "title", "created", "kdelta_version"),
-    *_columns(sa.Text, "study_toml", "study_digest"),
+    *_columns(sa.Text, "study_toml", "study_digest", "instrument"),
     *_columns(_Count, "seed", "rounds"),
 )
 _ARM = sa.Table(
@@ -99,6 +99,7 @@ _ARM = sa.Table(
     sa.Column("index", sa.Integer, primary_key=True),
     *_columns(sa.Text, "label"),
     *_columns(_JSON, "kernel"),
+    *_columns(sa.Boolean, "control"),
 )
 _TRIAL = sa.Table(
     "trial",
@@ -113,6 +114,7 @@ _TRIAL = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("kernel", _JSON),
     sa.Column("environment", _JSON),
+    sa.Column("facts", _JSON),
     sa.Column("fresh_boot", sa.Boolean),
     sa.Column("wall_s", sa.Float),
 )
@@ -121,6 +123,12 @@ _PHASE = _rows_of_trial(  # user and kernel: one count for each window
     *_columns(sa.Text, "phase", "operation"),
     *_columns(_Count, "operations"),
     *_columns(_JSON, "user", "kernel"),
+)
+_TIMES = _rows_of_trial(
+    "phase_times",
+    *_columns(sa.Text, "phase", "operation"),
+    *_columns(_Count, "operations"),
+    *_columns(_JSON, "nanoseconds"),
 )
 _FUNCTION = _rows_of_trial(
     "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
@@ -378,7 +386,13 @@ def _insert_result(connection: sa.Connection, index: int, result: sample.TrialRe
     value["artifacts"] = [
         {"name": name, "path": value["artifacts"][name]} for name in value["artifacts"]
     ]
-    lists = {"phases": _PHASE, "functions": _FUNCTION, "state": _STATE, "artifacts": _ARTIFACT}
+    lists = {
+        "phases": _PHASE,
+        "times": _TIMES,
+        "functions": _FUNCTION,
+        "state": _STATE,
+        "artifacts": _ARTIFACT,
+    }
     for key, table in lists.items():
         rows = [{"trial": index, "position": at, **row} for at, row in enumerate(value.pop(key))]
         if rows:
@@ -410,10 +424,11 @@ def _load_trials(connection: sa.Connection, *, done: bool = True) -> list[sample
 def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
     """The results of the trials that are done, by trial index."""
     phases = _load_rows(connection, _PHASE, sample.PhaseCounts)
+    times = _load_rows(connection, _TIMES, sample.PhaseTimes)
     functions = _load_rows(connection, _FUNCTION, sample.FunctionCount)
     state = _load_rows(connection, _STATE, sample.StateField)
     artifacts = _load_rows(connection, _ARTIFACT, dict[str, str])
-    names = ("outcome", "reason", "kernel", "environment", "fresh_boot", "wall_s")
+    names = ("outcome", "reason", "kernel", "environment", "facts", "fresh_boot", "wall_s")
     columns = [_TRIAL.c[name] for name in names]
     query = sa.select(_TRIAL.c.index, *columns)
     results = {}
@@ -422,6 +437,7 @@ def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
         results[index] = replace(
             result,
             phases=tuple(phases[index]),
+            times=tuple(times[index]),
             functions=tuple(functions[index]),
             state=tuple(state[index]),
             artifacts={row["name"]: row["path"] for row in artifacts[index]},

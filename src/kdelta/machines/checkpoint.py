@@ -70,17 +70,26 @@ def take_or_find(
     Making it boots the kernel (at most timeout seconds) and caches the kernel's symbols too.
     Raises BootError, GuestError or InfraError.
     """
-    folder = cache.entry(
-        _KIND,
-        _key(emulator, settings, image),
-        lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
-    )
-    meta = _meta(folder)
-    if meta is None or not _intact(folder, folder.stat().st_ino):
+    key = _key(emulator, settings, image)
+    for _ in range(2):
+        folder = cache.entry(
+            _KIND,
+            key,
+            lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
+        )
+        meta = _intact(folder)
+        if meta is not None:
+            return Checkpoint(
+                state=folder / "state",
+                settled=meta.settled,
+                build_id=meta.build_id,
+                serial=meta.serial,
+            )
         discard(folder)
-        return take_or_find(emulator, settings, image, timeout=timeout, cancelled=cancelled)
-    return Checkpoint(
-        state=folder / "state", settled=meta.settled, build_id=meta.build_id, serial=meta.serial
+    raise InfraError(
+        "a checkpoint is damaged and cannot be replaced",
+        place=str(folder),
+        action="remove it, or point XDG_CACHE_HOME elsewhere",
     )
 
 
@@ -160,17 +169,24 @@ def _meta(folder: Path) -> _Meta | None:
         return None
 
 
-@remember
-def _intact(folder: Path, _inode: int) -> bool:
-    """Read the whole state once per process and compare it with what was saved."""
+def _intact(folder: Path) -> _Meta | None:
+    """What is known of a checkpoint, None when its state is not what was saved."""
     meta = _meta(folder)
     state = folder / "state"
     try:
-        if meta is None or state.stat().st_size != meta.size:
-            return False
-        return sha256_of(state) == meta.sha256
+        stat = state.stat()
+        if meta and stat.st_size == meta.size:
+            digest = _state_digest(state, stat.st_ino, stat.st_mtime_ns)
+            return meta if digest == meta.sha256 else None
     except OSError:
-        return False
+        return None
+    return None
+
+
+@remember
+def _state_digest(state: Path, _inode: int, _mtime: int) -> str:
+    """Read the whole state once per process."""
+    return sha256_of(state)
 
 
 def _save(booted: Guest, state: Path) -> str:

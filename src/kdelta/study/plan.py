@@ -8,16 +8,19 @@ that a drift of the machine meets all arms alike.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kdelta.sample import TrialRecord
-from kdelta.study.spec import Study
+from kdelta.study.spec import Study, arm_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A study's trials in the order of execution; `arm` indexes the study's kernels."""
+    """A study's trials in the order of execution.
+
+    `arm` indexes the study's kernels; the control of a sandwich comes after them.
+    """
 
     seed: int
     rounds: int
@@ -25,20 +28,36 @@ class Plan:
 
 
 def make_plan(study: Study, seed: int) -> Plan:
-    """Plan every arm and scenario once a round, shuffled within the round by `seed`."""
-    scenarios = [name.partition(":") for name in study.scenarios]
-    arms = range(len(study.kernels))
-    pairs = [(arm, workload, name) for arm in arms for workload, _, name in scenarios]
+    """Plan every arm and scenario once a round, shuffled within the round by `seed`.
+
+    In a sandwich the first arm opens each round and the control, the same kernel, closes it.
+    """
     ordered = [
         (round_, *pair)
         for round_ in range(study.plan.rounds)
-        for pair in _shuffled(pairs, f"{seed}:{round_}")
+        for pair in _round(study, f"{seed}:{round_}")
     ]
     trials = tuple(
         TrialRecord(index=index, round=round_, arm=arm, workload=workload, scenario=scenario)
         for index, (round_, arm, workload, scenario) in enumerate(ordered)
     )
     return Plan(seed=seed, rounds=study.plan.rounds, trials=trials)
+
+
+def _round(study: Study, key: str) -> list[tuple[int, str, str]]:
+    kernels = len(study.kernels)
+    if arm_count(study) == kernels:
+        return _shuffled(_pairs(study, range(kernels)), key)
+    return [
+        *_shuffled(_pairs(study, [0]), f"{key}:first"),
+        *_shuffled(_pairs(study, range(1, kernels)), key),
+        *_shuffled(_pairs(study, [kernels]), f"{key}:control"),
+    ]
+
+
+def _pairs(study: Study, arms: Iterable[int]) -> list[tuple[int, str, str]]:
+    scenarios = [name.partition(":") for name in study.scenarios]
+    return [(arm, workload, name) for arm in arms for workload, _, name in scenarios]
 
 
 def _shuffled(pairs: list[tuple[int, str, str]], key: str) -> list[tuple[int, str, str]]:

@@ -84,6 +84,21 @@ class Instrument(StrEnum):
     """What measures.  Counts of one instrument are never mixed with another's."""
 
     EXACT = "exact"
+    TIME = "time"
+
+
+class TimeMachine(StrEnum):
+    """Where time is measured.  Emulation (TCG) is not among them: its times mean nothing."""
+
+    HOST = "host"
+    KVM = "kvm"
+
+
+class Replicate(StrEnum):
+    """What one trial of the time instrument repeats."""
+
+    PROCESS = "process"  # the workload's process, within one boot of the machine
+    BOOT = "boot"  # the boot
 
 
 class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,6 +131,25 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     single_kernel: bool = False
 
 
+class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the time instrument measures.
+
+    replicate: for the host only; KVM guests boot for each trial.  sandwich: repeat the first
+    kernel at the end of each round as the control.  iterations, warmup: of the workload in a
+    trial.  tolerance_percent: a change whose whole interval lies within it is SAME.  alpha: the
+    share of false alarms that is allowed.  sequential: stop when every comparison is decided.
+    """
+
+    machine: TimeMachine = TimeMachine.HOST
+    replicate: Replicate = Replicate.PROCESS
+    sandwich: bool = True
+    iterations: Annotated[int, Meta(ge=1, le=10000)] = 32
+    warmup: Annotated[int, Meta(ge=0, le=10000)] = 8
+    tolerance_percent: Annotated[float, Meta(gt=0, le=100)] = 2.0
+    alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.01
+    sequential: bool = False
+
+
 class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """step_percent: a change of fewer percent than this is SAME."""
 
@@ -133,12 +167,14 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kernels: Annotated[tuple[KernelReference, ...], Meta(min_length=1, max_length=64)]
     machine: MachineSettings = MachineSettings()
     plan: PlanSettings = PlanSettings()
+    time: TimeSettings = TimeSettings()
     thresholds: Thresholds = Thresholds()
 
 
 _TABLES: dict[str, type[Struct]] = {
     "machine": MachineSettings,
     "plan": PlanSettings,
+    "time": TimeSettings,
     "thresholds": Thresholds,
 }
 _S = TypeVar("_S", bound=Struct)
@@ -233,13 +269,15 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     study = _struct(data, Study, place, "")
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
-    if len(study.kernels) == 1 and not study.plan.single_kernel:
+    if study.instrument is Instrument.TIME:
+        _check_time(study, place)
+    elif len(study.kernels) == 1 and not study.plan.single_kernel:
         raise SpecError(
             "one kernel compares nothing",
             place=f"{place}: kernels",
             action="add another, or set plan.single_kernel = true to measure just this one",
         )
-    trials = len(study.kernels) * len(study.scenarios) * study.plan.rounds
+    trials = arm_count(study) * len(study.scenarios) * study.plan.rounds
     if trials > MAX_TRIALS:
         raise SpecError(
             f"kernels x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}",
@@ -247,6 +285,37 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             action="split the study or lower plan.rounds",
         )
     return study
+
+
+def arm_count(study: Study) -> int:
+    """Arms of a study: its kernels and, in a sandwich, the control."""
+    sandwich = study.instrument is Instrument.TIME and study.time.sandwich
+    return len(study.kernels) + sandwich
+
+
+def _check_time(study: Study, place: str) -> None:
+    """The rules of the time instrument that no single key can state."""
+    if len(study.kernels) == 1 and not study.time.sandwich and not study.plan.single_kernel:
+        raise SpecError(
+            "one kernel compares nothing",
+            place=f"{place}: kernels",
+            action="add another, or set time.sandwich = true to compare it with itself",
+        )
+    if study.time.machine is not TimeMachine.HOST:
+        return
+    for reference in study.kernels:
+        if reference != "host" and not reference.startswith("host:"):
+            raise SpecError(
+                f"{reference!r} is not a kernel that this host can run",
+                place=f"{place}: kernels",
+                action='with time.machine = "host" use "host" (what runs now) or "host:RELEASE"',
+            )
+    if len(study.kernels) > 1 and study.time.replicate is not Replicate.BOOT:
+        raise SpecError(
+            "kernels of one host need a boot for each trial",
+            place=f"{place}: time.replicate",
+            action='set it to "boot"',
+        )
 
 
 def _struct(data: object, shape: type[_S], place: str, key: str) -> _S:

@@ -141,19 +141,28 @@ static void window(const char *what, unsigned long n)
 		kd_exit(2, "nothing is called %s", what);
 }
 
-/* Another process that never stops executing, on the first CPU. */
+/* Another process that never stops executing, on the first CPU; it is there already. */
 static pid_t make_noise(void)
 {
-	pid_t child = fork();
 	cpu_set_t first;
+	pid_t child;
+	int ready[2];
+	char byte = 0;
 
+	if (pipe(ready))
+		kd_die("pipe");
+	child = fork();
 	if (child < 0)
 		kd_die("fork");
-	if (child)
+	if (child) {
+		if (read(ready[0], &byte, 1) != 1)
+			kd_die("the noise");
 		return child;
+	}
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || sched_setaffinity(0, sizeof(first), &first))
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || sched_setaffinity(0, sizeof(first), &first) ||
+	    write(ready[1], &byte, 1) != 1)
 		_exit(1);
 	for (volatile unsigned long turns = 0;; turns++)
 		;
@@ -168,8 +177,11 @@ int main(int argc, char **argv)
 		kd_exit(2, "usage: oracle WHAT N WINDOWS");
 	n = strtoul(argv[2], NULL, 10);
 	windows = strtoul(argv[3], NULL, 10);
-	if (!strcmp(argv[1], "noisy-loop"))
+	if (!strcmp(argv[1], "noisy-loop")) {
 		noise = make_noise();
+		loop(1); /* faults in, after fork(), what it needs */
+		windows--;
+	}
 	for (; windows; windows--)
 		window(argv[1], n);
 	printf("cpu %d\n", sched_getcpu());

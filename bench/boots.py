@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Plain boots: what kdelta's restored and counted guests are compared with.
+
+A plain boot is one guest of the same QEMU, machine, kernel and initramfs, without our plugin and
+without a checkpoint; it runs the same program with the same arguments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from commands import BenchError
+from kdelta import arch, guest, workload
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines.machine import Settings
+from kdelta.machines.qemu import Qemu
+from kdelta.machines.session import Guest
+from kdelta.study.spec import Study
+
+_TIMEOUT_S = 300.0
+
+
+def settings_of(study: Study) -> Settings:
+    """The machine of a study's guests."""
+    machine = study.machine
+    return Settings(
+        arch=arch.of(machine.arch),
+        cpus=machine.cpus,
+        memory_mib=machine.memory_mib,
+        cpu_model=machine.cpu_model,
+        cmdline=machine.cmdline,
+    )
+
+
+def program_of(scenario: str, architecture: arch.Arch) -> tuple[Path, list[str]]:
+    """The static program of a scenario, and its arguments in a trial."""
+    found, chosen = workload.parse_reference(scenario)
+    return guest.program(found.program, architecture), chosen.arguments()
+
+
+def plain_boot(emulator: Qemu, settings: Settings, kernel: Kernel, scenario: str) -> float:
+    """Seconds from starting QEMU until the program has ended and QEMU is gone."""
+    program, arguments = program_of(scenario, settings.arch)
+    initramfs = guest.initramfs(settings.arch)
+    begun = time.monotonic()
+    with Guest(
+        emulator, settings, image=kernel.image, initramfs=initramfs, program=program
+    ) as booted:
+        booted.wait_ready(_TIMEOUT_S)
+        booted.identity(_TIMEOUT_S)
+        printed, status = booted.run(program, arguments, _TIMEOUT_S)
+    if status:
+        raise BenchError(f"the plain boot of {kernel.release} failed: {printed[-500:]}")
+    return time.monotonic() - begun
+
+
+def plain_boots(
+    emulator: Qemu, settings: Settings, kernels: Sequence[Kernel], scenario: str, at_once: int
+) -> float:
+    """Seconds for a plain boot of each kernel, as many at once as kdelta runs."""
+    begun = time.monotonic()
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        tasks = [
+            pool.submit(plain_boot, emulator, settings, kernel, scenario) for kernel in kernels
+        ]
+        for task in tasks:
+            task.result()
+    return time.monotonic() - begun

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Timed commands: kdelta's own command line in a cache of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from kdelta import cache, runfolder
+
+HERE = Path(__file__).resolve().parent
+# What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
+_DOWNLOADED = ("apt", "images", "packages", "qemu")
+_LAST_LINES = 15
+
+
+class BenchError(Exception):
+    """Something could not be measured; the text says what and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one run of kdelta took.  trials_s: wall time of each trial, as kdelta stored it."""
+
+    wall_s: float
+    own_mib: float
+    child_mib: float
+    trials_s: tuple[float, ...] = ()
+
+
+@contextmanager
+def cold_cache() -> Iterator[Path]:
+    """A cache home that has the downloads of the user's cache by link and is empty otherwise."""
+    real = cache.root()
+    real.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=real.parent) as scratch:
+        home = Path(scratch)
+        (home / "kdelta").mkdir()
+        for name in _DOWNLOADED:
+            (real / name).mkdir(exist_ok=True)
+            (home / "kdelta" / name).symlink_to(real / name)
+        yield home
+
+
+def kdelta(home: Path, *arguments: str) -> Usage:
+    """Run kdelta with that cache home.  Raises BenchError when it fails."""
+    peaks = home / "peaks.json"
+    argv = [sys.executable, str(HERE / "measured.py"), str(peaks), *arguments]
+    wall = wall_s(argv, {"XDG_CACHE_HOME": str(home)})
+    kib = json.loads(peaks.read_text())
+    return Usage(wall_s=wall, own_mib=kib["own_kib"] / 1024, child_mib=kib["child_kib"] / 1024)
+
+
+def kdelta_run(home: Path, *arguments: str) -> Usage:
+    """Run `kdelta run` with that cache home; its trials' own times too."""
+    with tempfile.TemporaryDirectory(prefix="runs-", dir=home) as runs:
+        usage = kdelta(home, "run", "--new", "--runs", runs, *arguments)
+        folder = runfolder.find_run(Path(runs), "latest")
+        files = sorted(folder.glob("trials/*/result.json"))
+        results = [msgspec.json.decode(path.read_bytes()) for path in files]
+    if any(result["outcome"] != "ok" for result in results):
+        raise BenchError(f"a trial failed: {results}"[:500])
+    return replace(usage, trials_s=tuple(float(result["wall_s"]) for result in results))
+
+
+def wall_s(argv: list[str], environment: dict[str, str] | None = None) -> float:
+    """Seconds that a command takes.  Raises BenchError with its last lines when it fails."""
+    merged = {**os.environ, **(environment or {})}
+    begun = time.monotonic()
+    done = subprocess.run(
+        argv,
+        env=merged,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    taken = time.monotonic() - begun
+    if done.returncode:
+        last = "\n".join(done.stdout.splitlines()[-_LAST_LINES:])
+        raise BenchError(f"exit status {done.returncode} of {' '.join(argv)[:300]}\n{last}")
+    return taken

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Print every figure of README.md, measured on this machine now: `make bench`.
+
+    python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
+
+Each repetition measures every figure once, one after the other, so that a machine that gets slower
+or faster while this runs does so for all of them.  Shown are medians; ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import virtme
+from boots import plain_boot, plain_boots, program_of, settings_of
+from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
+
+from kdelta import cache, data
+from kdelta.errors import KdeltaError
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import qemu
+from kdelta.machines.machine import Settings
+from kdelta.run import slots
+from kdelta.study import spec
+
+_STUDY = "mprotect-shared-dirty.toml"
+_KERNEL = "6.17"  # of the comparisons of one kernel
+_GENERIC = "generic"  # the flavour that virtme-ng can boot
+
+_MEANING = {
+    "ladder_cold_s": "nine kernels, all downloaded, nothing made yet: wall time",
+    "ladder_warm_s": "nine kernels, checkpoints there: wall time",
+    "plain_boots_s": "nine plain boots of the same kernels running the same program",
+    "kdelta_mib": "peak memory of kdelta itself",
+    "qemu_mib": "peak memory of its largest QEMU",
+    "help_s": "kdelta --help",
+    "plain_trial_s": "one plain boot running the program",
+    "fresh_trial_s": "one counting trial that boots (--fresh-boot)",
+    "warm_trial_s": "one counting trial that restores",
+    "warm_command_s": "`kdelta run` of one generic kernel, checkpoint there",
+    "virtme_s": "virtme-ng running the same program on the same image under TCG",
+}
+
+# name -> (numerator, denominator, largest that is good enough)
+_RATIOS = {
+    "warm ladder / nine plain boots": ("ladder_warm_s", "plain_boots_s", 0.25),
+    "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
+    "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
+    "warm command / virtme-ng": ("warm_command_s", "virtme_s", 0.15),
+}
+_LIMITS = {"help_s": 0.3, "kdelta_mib": 200.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all measurements share."""
+
+    emulator: qemu.Qemu
+    qemu_wanted: str
+    settings: Settings
+    study: Path
+    scenario: str
+    kernels: tuple[Kernel, ...]
+    one: Kernel
+    generic: Kernel
+    at_once: int
+
+    def arguments(self, flavour: str, *more: str) -> list[str]:
+        """Arguments of `kdelta run` for one trial of one kernel."""
+        kernel = self.generic if flavour == _GENERIC else self.one
+        chosen = [self.scenario, "--kernels", f"deb:{kernel.version}", "--flavour", flavour]
+        return [*chosen, *self.qemu_option, *more]
+
+    @property
+    def qemu_option(self) -> list[str]:
+        """--qemu for kdelta, when one was wanted."""
+        return ["--qemu", self.qemu_wanted] if self.qemu_wanted else []
+
+
+@dataclass(slots=True)
+class Results:
+    """Readings by figure, and why others are missing."""
+
+    readings: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def take(self, name: str, measure: Callable[[], float]) -> None:
+        """Measure once, or keep the reason why it cannot be."""
+        if name in self.missing:
+            return
+        try:
+            value = measure()
+        except (BenchError, KdeltaError) as error:
+            self.missing[name] = str(error)
+            return
+        self.readings[name].append(value)
+        print(f"  {name} {value:.2f}", file=sys.stderr, flush=True)
+
+    def value(self, name: str) -> float | None:
+        """Median; None when it was not measured."""
+        found = self.readings.get(name)
+        return median(found) if found and name not in self.missing else None
+
+
+def prepared(qemu_wanted: str) -> Setting:
+    """Resolve and download what is measured."""
+    path = data.directory("studies") / _STUDY
+    study = spec.load(path)
+    settings = settings_of(study)
+    arch, flavour = study.machine.arch, study.machine.flavour
+    print("fetching kernels", file=sys.stderr, flush=True)
+    return Setting(
+        emulator=qemu.choose(settings.arch, qemu_wanted),
+        qemu_wanted=qemu_wanted,
+        settings=settings,
+        study=path,
+        scenario=study.scenarios[0],
+        kernels=tuple(reference.resolve(name, arch, flavour) for name in study.kernels),
+        one=reference.resolve(_KERNEL, arch, flavour),
+        generic=reference.resolve(_KERNEL, arch, _GENERIC),
+        at_once=slots.limit(settings.cpus, settings.memory_mib),
+    )
+
+
+def repetition(setting: Setting, results: Results, rival: virtme.Virtme | None) -> None:
+    """Measure every figure once."""
+    with cold_cache() as home:
+        _ladders(setting, results, home)
+        results.take("help_s", lambda: kdelta(home, "--help").wall_s)
+        _trials(setting, results, home)
+        generic = setting.arguments(_GENERIC)
+        results.take("first_generic_s", lambda: kdelta_run(home, *generic).wall_s)
+        results.take("warm_command_s", lambda: kdelta_run(home, *generic).wall_s)
+    if rival:
+        program, arguments = program_of(setting.scenario, setting.settings.arch)
+        argv = virtme.command(rival, program, arguments, setting.settings.memory_mib)
+        results.take("virtme_s", lambda: virtme.wall_s(rival, argv))
+
+
+def _ladders(setting: Setting, results: Results, home: Path) -> None:
+    study = [str(setting.study), *setting.qemu_option]
+
+    def measured(usage: Usage) -> float:
+        results.take("kdelta_mib", lambda: usage.own_mib)
+        results.take("qemu_mib", lambda: usage.child_mib)
+        return usage.wall_s
+
+    results.take("ladder_cold_s", lambda: measured(kdelta_run(home, *study)))
+    results.take("ladder_warm_s", lambda: measured(kdelta_run(home, *study)))
+    results.take(
+        "plain_boots_s",
+        lambda: plain_boots(
+            setting.emulator, setting.settings, setting.kernels, setting.scenario, setting.at_once
+        ),
+    )
+
+
+def _trials(setting: Setting, results: Results, home: Path) -> None:
+    flavour = setting.one.flavour
+    warm = setting.arguments(flavour)
+    fresh = setting.arguments(flavour, "--fresh-boot")
+    results.take(
+        "plain_trial_s",
+        lambda: plain_boot(setting.emulator, setting.settings, setting.one, setting.scenario),
+    )
+    results.take("fresh_trial_s", lambda: kdelta_run(home, *fresh).trials_s[0])
+    results.take("warm_trial_s", lambda: kdelta_run(home, *warm).trials_s[0])
+
+
+def rows(results: Results) -> list[tuple[str, str, str, str]]:
+    """The table: figure, value, limit, verdict."""
+    found = []
+    for name, meaning in _MEANING.items():
+        value, limit = results.value(name), _LIMITS.get(name)
+        unit = "MiB" if name.endswith("_mib") else "s"
+        shown = f"{value:.{0 if unit == 'MiB' else 2}f} {unit}" if value is not None else "-"
+        found.append((meaning, shown, *_judged(value, limit)))
+    for name, (above, below, limit) in _RATIOS.items():
+        value = ratio(results, above, below)
+        shown = f"{value:.3f}" if value is not None else "-"
+        found.append((name, shown, *_judged(value, limit)))
+    return found
+
+
+def ratio(results: Results, above: str, below: str) -> float | None:
+    """Ratio of two medians; None when one is missing."""
+    numerator, denominator = results.value(above), results.value(below)
+    return numerator / denominator if numerator is not None and denominator else None
+
+
+def _judged(value: float | None, limit: float | None) -> tuple[str, str]:
+    if value is None:
+        return (f"<= {limit:g}" if limit else "", "not measured")
+    if limit is None:
+        return "", ""
+    return f"<= {limit:g}", "met" if value <= limit else "MISSED"
+
+
+def as_json(setting: Setting, results: Results, rival: str) -> str:
+    """All readings, medians and ratios."""
+    content = {
+        "machine": f"{platform.machine()}, {setting.at_once} guests at once",
+        "qemu": setting.emulator.banner,
+        "kernels": [kernel.release for kernel in setting.kernels],
+        "virtme_ng": rival,
+        "readings": dict(results.readings),
+        "medians": {name: results.value(name) for name in results.readings},
+        "ratios": {name: ratio(results, a, b) for name, (a, b, _) in _RATIOS.items()},
+        "not_measured": results.missing,
+    }
+    return json.dumps(content, indent=2)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure the figures of README.md.")
+    parser.add_argument("--quick", action="store_true", help="one repetition")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--qemu", default="", help="path or version, as kdelta's --qemu")
+    parser.add_argument("--json", type=Path, help="also write all readings there")
+    chosen = parser.parse_args()
+    setting = prepared(chosen.qemu)
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=cache.root().parent) as scratch:
+        rival = None
+        try:
+            rival = virtme.prepared(Path(scratch), setting.generic)
+        except BenchError as error:
+            results.missing["virtme_s"] = str(error)
+        for number in range(1 if chosen.quick else chosen.repetitions):
+            print(f"repetition {number + 1}", file=sys.stderr, flush=True)
+            repetition(setting, results, rival)
+    if chosen.json:
+        chosen.json.write_text(as_json(setting, results, rival.version if rival else "") + "\n")
+    print(f"{setting.emulator.banner}; {setting.at_once} guests at once")
+    for meaning, value, limit, verdict in rows(results):
+        print(f"{meaning:66} {value:>9}  {limit:8} {verdict}".rstrip())
+    for name, reason in results.missing.items():
+        print(f"not measured: {name}: {reason}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the time instrument measured of one arm: replicates, and the samples within each.
+
+The boot is the unit of replication.  Where a session only started new processes within one boot,
+the replicates are process rounds and the series says so: they know nothing of what differs from
+one boot to the next (page colours, ASLR of the kernel, what the firmware did).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.metric import Metric
+
+
+class Replicate(StrEnum):
+    """What was repeated.  The value is the word that reports print."""
+
+    BOOT = "boot"
+    PROCESS_ROUND = "process round"
+
+    def count(self, n: int) -> str:
+        """`n` of them in words: "1 boot", "9 process rounds"."""
+        return f"{n} {self.value}" if n == 1 else f"{n} {self.value}s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """One replicate: a boot, or a process round of a series that says so.
+
+    label:    names it in messages ("6.19.9 r03").
+    position: order of execution over all arms of the session, from 0; None: unknown.
+    values:   samples of the metric within it, in order, in the metric's unit; empty: it failed.
+    failure:  why there are no values.
+    refilled: added later than its round, to replace a failed one (breaks the interleaving).
+    round:    which round of the session it belongs to; None: unknown.
+    boot_id:  the boot that a process round ran in; empty: unknown, or the replicate is the boot.
+    run:      identity of the run that the values come from; two boots with one run are one run
+              counted twice.  Empty: unknown.
+    """
+
+    label: str
+    position: int | None
+    values: tuple[float, ...]
+    failure: str = ""
+    refilled: bool = False
+    round: int | None = None
+    boot_id: str = ""
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(value) for value in self.values):
+            raise ValueError(f"{self.label}: a sample is not a finite number")
+        if self.values and self.failure:
+            raise ValueError(f"{self.label}: it has both values and a failure")
+
+    @property
+    def valid(self) -> bool:
+        """True when it has samples."""
+        return bool(self.values)
+
+    @property
+    def value(self) -> float:
+        """The one number that stands for it: the median of its samples."""
+        return statistics.median(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """All replicates of one arm for one metric, in the order of the session where known.
+
+    planned: replicates asked for; it is never less than what was started.
+    facts:   what the machine was (requested_cpus, seen_cpus, smp, clocksource, hz, coverage ...).
+    state:   audited page state; the value "unknown" is allowed; empty: not audited.
+    """
+
+    arm: str
+    metric: Metric
+    boots: tuple[Boot, ...]
+    planned: int
+    facts: tuple[tuple[str, str], ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
+    replicate: Replicate = Replicate.BOOT
+
+    @property
+    def valid(self) -> tuple[Boot, ...]:
+        """The replicates that have samples."""
+        return tuple(boot for boot in self.boots if boot.valid)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One value per valid replicate, in the order of `valid`."""
+        return tuple(boot.value for boot in self.valid)
+
+    def fact(self, name: str) -> str | None:
+        """The fact of that name; None when it was not recorded."""
+        return dict(self.facts).get(name)

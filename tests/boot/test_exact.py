@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Counts against what is known beforehand: loops written in assembly, faults made on purpose.
+
+Each test names the number of instructions that its loop has; see tests/data/programs/oracle.c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+
+pytestmark = pytest.mark.boot
+
+PAGES = 512
+ROUNDS = 10_000
+
+
+def test_a_loop_counts_exactly(machine: Machine) -> None:
+    counted = machine.oracle("loop", ROUNDS, 8)
+    assert counted.user() == [1 + 2 * ROUNDS] * 8
+    quiet = [window for window in counted.windows if not window.switched]
+    assert quiet
+    assert {window.kernel for window in quiet} == {0}
+
+
+def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> None:
+    # QEMU before 8.1 announces the crossing instruction in a block that ends before it.
+    counted = machine.oracle("cross", ROUNDS, 4)
+    assert counted.user() == [2 + 4 * ROUNDS] * 4
+
+
+def test_a_fault_in_every_round_neither_adds_nor_loses(machine: Machine) -> None:
+    counted = machine.oracle("touch", PAGES, 4)
+    assert counted.user() == [2 + 6 * PAGES] * 4
+    for window in counted.windows:
+        assert counted.calls(window, "asm_exc_page_fault") == PAGES
+
+
+def test_a_faulting_last_instruction_of_a_block_is_started_twice(machine: Machine) -> None:
+    # The one exception to "retired", see docs/method.md.
+    counted = machine.oracle("touch-last", PAGES, 4)
+    assert counted.user() == [3 + 4 * PAGES + PAGES] * 4
+    for window in counted.windows:
+        assert counted.calls(window, "asm_exc_page_fault") == PAGES
+
+
+def test_rep_counts_rounds_on_old_qemu_only(machine: Machine, generation: str) -> None:
+    rounds = 5_000
+    # The first window faults its bytes in.
+    counted = machine.oracle("fill", rounds, 4).user()[1:]
+    assert counted == [rounds + 1 if generation == "old" else 1] * 3
+
+
+def test_each_window_adds_up(machine: Machine) -> None:
+    counted = machine.oracle("touch", PAGES, 4)
+    for window in counted.windows:
+        halves = Counter[bool]()
+        for address, count in lab.by_address(window).items():
+            halves[address >= 1 << 63] += count
+        assert (halves[False], halves[True]) == (window.user, window.kernel)
+        assert window.total == window.user + window.kernel
+
+
+def test_interrupts_are_left_out(pair: Machine) -> None:
+    """A window of several ticks counts as many calls as windows too short for one."""
+    short, long = 100, 10_000
+    few = pair.oracle("calls", short, 16)
+    each = mode([window.kernel for window in few.windows]) / short
+    assert each == int(each) > 0
+    many = pair.oracle("calls", long, 32)
+    assert many.user() == [1 + 4 * long] * 32
+    hit = [window for window in many.windows if window.interrupts and not window.switched]
+    assert len(hit) >= 4
+    # Now and then a tick leaves work to the task itself, done when its call returns.
+    assert mode([window.kernel for window in hit]) == each * long
+
+
+def test_a_task_switch_is_flagged(machine: Machine) -> None:
+    slept = machine.oracle("sleep", 20, 4)
+    assert [window.switched for window in slept.windows] == [True] * 4
+    ran = machine.oracle("loop", ROUNDS, 16)
+    assert sum(window.switched for window in ran.windows) < 8
+
+
+def test_only_the_cpu_of_the_marks_is_counted(pair: Machine) -> None:
+    """The other CPU runs a busy process all the time."""
+    rounds = 10_000_000
+    counted = pair.oracle("noisy-loop", rounds, 3)
+    assert counted.printed == "cpu 1\n"
+    assert {window.vcpu for window in counted.windows} == {1}
+    assert counted.user()[1:] == [1 + 2 * rounds] * 2
+
+
+def test_two_cpus_count_faults_exactly(pair: Machine) -> None:
+    counted = pair.oracle("touch", PAGES, 4)
+    assert counted.user() == [2 + 6 * PAGES] * 4
+    for window in counted.windows:
+        assert counted.calls(window, "asm_exc_page_fault") == PAGES
+
+
+def mode(values: list[int]) -> int:
+    return Counter(values).most_common(1)[0][0]
