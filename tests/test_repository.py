@@ -23,7 +23,7 @@ PACKAGE = SOURCE / "kdelta"
 RUNGS = (
     ("errors",),
     ("arch", "cache", "data", "files", "metric", "process"),
-    ("archive", "build", "sample", "stats"),
+    ("archive", "build", "sample", "schema", "stats"),
     ("kernels", "workload"),
     ("study", "guest", "attribution", "runfolder"),
     ("store", "machines"),

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +24,7 @@ import msgspec
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
 
-from kdelta import runfolder, sample
+from kdelta import runfolder, sample, schema
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.runfolder import RUN_FILE, STORE_FILE, STUDY_FILE
@@ -35,106 +33,8 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 _BUSY_S = 30.0
-_BIG = re.compile(r"-?[0-9]{1,4000}")
 _NOT_ROWS = (msgspec.MsgspecError, RecursionError)
 _T = TypeVar("_T")
-
-
-class Status(StrEnum):
-    """Where a trial stands; RUNNING is also what a killed process leaves behind."""
-
-    PLANNED = "planned"
-    RUNNING = "running"
-    DONE = "done"
-
-
-class _Count(sa.types.UserDefinedType[int]):
-    """A whole number of any size: SQLite's own up to 64 bits, decimal text beyond.
-
-    The column has no declared type, because INTEGER affinity would round such text to a float.
-    """
-
-    cache_ok = True
-
-    def get_col_spec(self, **_options: object) -> str:
-        return ""
-
-    def bind_processor(self, dialect: sa.Dialect) -> Callable[[Any], int | str]:  # noqa: ARG002
-        return lambda value: value if -(2**63) <= value < 2**63 else str(value)
-
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
-        return lambda value: (
-            int(value) if isinstance(value, str) and _BIG.fullmatch(value) else value
-        )
-
-
-_METADATA = sa.MetaData()
-_JSON = sa.JSON(none_as_null=True)
-
-
-def _columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind, nullable=False) for name in names]
-
-
-def _rows_of_trial(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """A table of rows that belong to a trial; position keeps their order."""
-    trial: sa.Column[int] = sa.Column("trial", sa.ForeignKey("trial.index"), primary_key=True)
-    position = sa.Column("position", sa.Integer, primary_key=True)
-    return sa.Table(name, _METADATA, trial, position, *columns)
-
-
-_META = sa.Table(
-    "meta", _METADATA, sa.Column("key", sa.Text, primary_key=True), *_columns(sa.Text, "value")
-)
-_RUN = sa.Table(
-    "run",
-    _METADATA,
-    *_columns(sa.Text, "run_id", "name", "title", "created", "kdelta_version"),
-    *_columns(sa.Text, "study_toml", "study_digest", "instrument"),
-    *_columns(_Count, "seed", "rounds"),
-)
-_ARM = sa.Table(
-    "arm",
-    _METADATA,
-    sa.Column("index", sa.Integer, primary_key=True),
-    *_columns(sa.Text, "label"),
-    *_columns(_JSON, "kernel"),
-    *_columns(sa.Boolean, "control"),
-)
-_TRIAL = sa.Table(
-    "trial",
-    _METADATA,
-    sa.Column("index", sa.Integer, primary_key=True),
-    *_columns(sa.Integer, "round"),
-    sa.Column("arm", sa.ForeignKey("arm.index"), nullable=False),
-    *_columns(sa.Text, "workload", "scenario", "status"),
-    *_columns(sa.Integer, "attempts"),
-    # The result's own fields: NULL until the trial is done.
-    sa.Column("outcome", sa.Text),
-    sa.Column("reason", sa.Text),
-    sa.Column("kernel", _JSON),
-    sa.Column("environment", _JSON),
-    sa.Column("facts", _JSON),
-    sa.Column("fresh_boot", sa.Boolean),
-    sa.Column("wall_s", sa.Float),
-)
-_PHASE = _rows_of_trial(  # user and kernel: one count for each window
-    "phase",
-    *_columns(sa.Text, "phase", "operation"),
-    *_columns(_Count, "operations"),
-    *_columns(_JSON, "user", "kernel"),
-)
-_TIMES = _rows_of_trial(
-    "phase_times",
-    *_columns(sa.Text, "phase", "operation"),
-    *_columns(_Count, "operations"),
-    *_columns(_JSON, "nanoseconds"),
-)
-_FUNCTION = _rows_of_trial(
-    "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
-)
-_STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
-_ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
 
 
 class Store:
@@ -198,10 +98,10 @@ class Store:
         Raises ValueError for a trial that is done or not of this run.
         """
         update = (
-            _TRIAL.update()
-            .where(_TRIAL.c.index == index, _TRIAL.c.status != Status.DONE)
-            .values(status=Status.RUNNING, attempts=_TRIAL.c.attempts + 1)
-            .returning(_TRIAL.c.attempts)
+            schema.TRIAL.update()
+            .where(schema.TRIAL.c.index == index, schema.TRIAL.c.status != schema.Status.DONE)
+            .values(status=schema.Status.RUNNING, attempts=schema.TRIAL.c.attempts + 1)
+            .returning(schema.TRIAL.c.attempts)
         )
         with self._writing() as connection:
             attempts = connection.execute(update).scalar_one_or_none()
@@ -214,8 +114,8 @@ class Store:
 
         Raises ValueError for a trial that is not running.
         """
-        claimed = sa.select(_TRIAL.c.attempts).where(
-            _TRIAL.c.index == index, _TRIAL.c.status == Status.RUNNING
+        claimed = sa.select(schema.TRIAL.c.attempts).where(
+            schema.TRIAL.c.index == index, schema.TRIAL.c.status == schema.Status.RUNNING
         )
         with self._writing() as connection:
             attempts = connection.execute(claimed).scalar_one_or_none()
@@ -231,8 +131,8 @@ class Store:
 
         Raises ValueError for an arm that the run does not have.
         """
-        values = {"kernel": msgspec.to_builtins(kernel), "label": label or _ARM.c.label}
-        update = _ARM.update().where(_ARM.c.index == index).values(values)
+        values = {"kernel": msgspec.to_builtins(kernel), "label": label or schema.ARM.c.label}
+        update = schema.ARM.update().where(schema.ARM.c.index == index).values(values)
         with self._writing() as connection:
             if connection.execute(update).rowcount != 1:
                 raise ValueError(f"the run has no arm {index}")
@@ -359,7 +259,7 @@ def _build(path: Path, run: sample.RunRecord) -> None:
         journal.unlink(missing_ok=True)
         aside.write_bytes(b"")
         with _engine(aside).begin() as connection:
-            _METADATA.create_all(connection)
+            schema.METADATA.create_all(connection)
             _insert_run(connection, run)
         aside.replace(path)
     finally:
@@ -368,14 +268,16 @@ def _build(path: Path, run: sample.RunRecord) -> None:
 
 def _insert_run(connection: sa.Connection, run: sample.RunRecord) -> None:
     meta = {"format": str(FORMAT), "kdelta": run.kdelta_version}
-    connection.execute(_META.insert(), [{"key": key, "value": meta[key]} for key in meta])
-    connection.execute(_RUN.insert(), {one.name: getattr(run, one.name) for one in _RUN.c})
+    connection.execute(schema.META.insert(), [{"key": key, "value": meta[key]} for key in meta])
+    connection.execute(
+        schema.RUN.insert(), {one.name: getattr(run, one.name) for one in schema.RUN.c}
+    )
     if run.arms:
-        connection.execute(_ARM.insert(), [msgspec.to_builtins(arm) for arm in run.arms])
+        connection.execute(schema.ARM.insert(), [msgspec.to_builtins(arm) for arm in run.arms])
     for trial in run.trials:
         names = ("index", "round", "arm", "workload", "scenario", "attempts")
         values = {name: getattr(trial, name) for name in names}
-        connection.execute(_TRIAL.insert(), {**values, "status": Status.PLANNED})
+        connection.execute(schema.TRIAL.insert(), {**values, "status": schema.Status.PLANNED})
         if trial.result is not None:
             _insert_result(connection, trial.index, trial.result)
 
@@ -387,25 +289,25 @@ def _insert_result(connection: sa.Connection, index: int, result: sample.TrialRe
         {"name": name, "path": value["artifacts"][name]} for name in value["artifacts"]
     ]
     lists = {
-        "phases": _PHASE,
-        "times": _TIMES,
-        "functions": _FUNCTION,
-        "state": _STATE,
-        "artifacts": _ARTIFACT,
+        "phases": schema.PHASE,
+        "times": schema.TIMES,
+        "functions": schema.FUNCTION,
+        "state": schema.STATE,
+        "artifacts": schema.ARTIFACT,
     }
     for key, table in lists.items():
         rows = [{"trial": index, "position": at, **row} for at, row in enumerate(value.pop(key))]
         if rows:
             connection.execute(table.insert(), rows)
-    update = _TRIAL.update().where(_TRIAL.c.index == index)
-    connection.execute(update.values(status=Status.DONE, **value))
+    update = schema.TRIAL.update().where(schema.TRIAL.c.index == index)
+    connection.execute(update.values(status=schema.Status.DONE, **value))
 
 
 def _load_run(connection: sa.Connection) -> sample.RunRecord:
     """The run with its arms and trials, and no results."""
-    run = _named(_RUN.c, connection.execute(sa.select(_RUN)).one())
-    arms = connection.execute(sa.select(_ARM).order_by(_ARM.c.index))
-    run["arms"] = [_named(_ARM.c, arm) for arm in arms]
+    run = _named(schema.RUN.c, connection.execute(sa.select(schema.RUN)).one())
+    arms = connection.execute(sa.select(schema.ARM).order_by(schema.ARM.c.index))
+    run["arms"] = [_named(schema.ARM.c, arm) for arm in arms]
     record = msgspec.convert({**run, "trials": ()}, sample.RunRecord)
     return replace(record, trials=tuple(_load_trials(connection)))
 
@@ -413,26 +315,28 @@ def _load_run(connection: sa.Connection) -> sample.RunRecord:
 def _load_trials(connection: sa.Connection, *, done: bool = True) -> list[sample.TrialRecord]:
     """The trials in plan order, without results; not done: only those not done."""
     names = [field.name for field in fields(sample.TrialRecord) if field.name != "result"]
-    columns = [_TRIAL.c[name] for name in names]
-    query = sa.select(*columns).order_by(_TRIAL.c.index)
+    columns = [schema.TRIAL.c[name] for name in names]
+    query = sa.select(*columns).order_by(schema.TRIAL.c.index)
     if not done:
-        query = query.where(_TRIAL.c.status != Status.DONE)
+        query = query.where(schema.TRIAL.c.status != schema.Status.DONE)
     rows = connection.execute(query)
     return [msgspec.convert(_named(columns, row), sample.TrialRecord) for row in rows]
 
 
 def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
     """The results of the trials that are done, by trial index."""
-    phases = _load_rows(connection, _PHASE, sample.PhaseCounts)
-    times = _load_rows(connection, _TIMES, sample.PhaseTimes)
-    functions = _load_rows(connection, _FUNCTION, sample.FunctionCount)
-    state = _load_rows(connection, _STATE, sample.StateField)
-    artifacts = _load_rows(connection, _ARTIFACT, dict[str, str])
+    phases = _load_rows(connection, schema.PHASE, sample.PhaseCounts)
+    times = _load_rows(connection, schema.TIMES, sample.PhaseTimes)
+    functions = _load_rows(connection, schema.FUNCTION, sample.FunctionCount)
+    state = _load_rows(connection, schema.STATE, sample.StateField)
+    artifacts = _load_rows(connection, schema.ARTIFACT, dict[str, str])
     names = ("outcome", "reason", "kernel", "environment", "facts", "fresh_boot", "wall_s")
-    columns = [_TRIAL.c[name] for name in names]
-    query = sa.select(_TRIAL.c.index, *columns)
+    columns = [schema.TRIAL.c[name] for name in names]
+    query = sa.select(schema.TRIAL.c.index, *columns)
     results = {}
-    for index, *values in connection.execute(query.where(_TRIAL.c.status == Status.DONE)):
+    for index, *values in connection.execute(
+        query.where(schema.TRIAL.c.status == schema.Status.DONE)
+    ):
         result = msgspec.convert(_named(columns, values), sample.TrialResult)
         results[index] = replace(
             result,
@@ -464,7 +368,7 @@ def _named(columns: Iterable[sa.Column[Any]], row: Iterable[Any]) -> dict[str, A
 
 def _check(connection: sa.Connection, folder: Path) -> None:
     """Raise StoreError unless the store is whole and of this kdelta's format."""
-    rows = {row.key: row.value for row in connection.execute(sa.select(_META))}
+    rows = {row.key: row.value for row in connection.execute(sa.select(schema.META))}
     written = rows.get("format", "")
     if not (written.isascii() and written.isdecimal()):
         raise _corrupt(folder, "it does not say its format")
@@ -476,7 +380,7 @@ def _check(connection: sa.Connection, folder: Path) -> None:
         )
     if (said := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()) != "ok":
         raise _corrupt(folder, said)
-    for table in _METADATA.sorted_tables:
+    for table in schema.METADATA.sorted_tables:
         connection.execute(sa.select(table).limit(1)).all()
 
 

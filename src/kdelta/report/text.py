@@ -343,9 +343,9 @@ def _change(step: Step) -> str:
 def _kernels(ladder: Ladder) -> Iterator[Line]:
     columns = [
         _Column("kernel", tuple(Span(_short(rung.arm, 24)) for rung in ladder.rungs)),
-        _Column("release", tuple(Span(_short(r.release, 40) or ABSENT) for r in ladder.rungs)),
-        _Column("package", tuple(Span(_short(r.version, 30) or ABSENT) for r in ladder.rungs)),
-        _Column("compiler", tuple(Span(_short(r.compiler, 16) or ABSENT) for r in ladder.rungs)),
+        _Column("release", tuple(Span(_short(r.release, 36) or ABSENT) for r in ladder.rungs)),
+        _Column("package", tuple(Span(_short(r.version, 24) or ABSENT) for r in ladder.rungs)),
+        _Column("compiler", tuple(Span(_short(r.compiler, 10) or ABSENT) for r in ladder.rungs)),
     ]
     yield from _table(columns)
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tables of a run's store; a field of kdelta.sample and its column have one name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+_BIG = re.compile(r"-?[0-9]{1,4000}")
+
+
+class Status(StrEnum):
+    """Where a trial stands; RUNNING is also what a killed process leaves behind."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class _Count(sa.types.UserDefinedType[int]):
+    """A whole number of any size: SQLite's own up to 64 bits, decimal text beyond.
+
+    The column has no declared type, because INTEGER affinity would round such text to a float.
+    """
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return ""
+
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[Any], int | str]:  # noqa: ARG002
+        return lambda value: value if -(2**63) <= value < 2**63 else str(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+        return lambda value: (
+            int(value) if isinstance(value, str) and _BIG.fullmatch(value) else value
+        )
+
+
+METADATA = sa.MetaData()
+_JSON = sa.JSON(none_as_null=True)
+
+
+def _columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name in names]
+
+
+def _rows_of_trial(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """A table of rows that belong to a trial; position keeps their order."""
+    trial: sa.Column[int] = sa.Column("trial", sa.ForeignKey("trial.index"), primary_key=True)
+    position = sa.Column("position", sa.Integer, primary_key=True)
+    return sa.Table(name, METADATA, trial, position, *columns)
+
+
+META = sa.Table(
+    "meta", METADATA, sa.Column("key", sa.Text, primary_key=True), *_columns(sa.Text, "value")
+)
+RUN = sa.Table(
+    "run",
+    METADATA,
+    *_columns(sa.Text, "run_id", "name", "title", "created", "kdelta_version"),
+    *_columns(sa.Text, "study_toml", "study_digest", "instrument"),
+    *_columns(_Count, "seed", "rounds"),
+)
+ARM = sa.Table(
+    "arm",
+    METADATA,
+    sa.Column("index", sa.Integer, primary_key=True),
+    *_columns(sa.Text, "label"),
+    *_columns(_JSON, "kernel"),
+    *_columns(sa.Boolean, "control"),
+)
+TRIAL = sa.Table(
+    "trial",
+    METADATA,
+    sa.Column("index", sa.Integer, primary_key=True),
+    *_columns(sa.Integer, "round"),
+    sa.Column("arm", sa.ForeignKey("arm.index"), nullable=False),
+    *_columns(sa.Text, "workload", "scenario", "status"),
+    *_columns(sa.Integer, "attempts"),
+    # The result's own fields: NULL until the trial is done.
+    sa.Column("outcome", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("kernel", _JSON),
+    sa.Column("environment", _JSON),
+    sa.Column("facts", _JSON),
+    sa.Column("fresh_boot", sa.Boolean),
+    sa.Column("wall_s", sa.Float),
+)
+PHASE = _rows_of_trial(  # user and kernel: one count for each window
+    "phase",
+    *_columns(sa.Text, "phase", "operation"),
+    *_columns(_Count, "operations"),
+    *_columns(_JSON, "user", "kernel"),
+)
+TIMES = _rows_of_trial(
+    "phase_times",
+    *_columns(sa.Text, "phase", "operation"),
+    *_columns(_Count, "operations"),
+    *_columns(_JSON, "nanoseconds"),
+)
+FUNCTION = _rows_of_trial(
+    "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
+)
+STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
+ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
