@@ -99,6 +99,14 @@ def of(debian: str) -> Arch:
         raise SpecError(f"unknown architecture {debian!r}", action=f"known: {known}") from None
 
 
+def native() -> Arch:
+    """This machine's own architecture.  Raises SpecError for one that is not in the table."""
+    for arch in ARCHES.values():
+        if arch.uname == platform.machine():
+            return arch
+    raise SpecError(f"this machine's architecture, {platform.machine()}, is not supported")
+
+
 def compiler(arch: Arch) -> str:
     """The C compiler that makes guest programs: the native one, or Debian's cross compiler."""
     return "gcc" if platform.machine() == arch.uname else f"{arch.gnu}-gcc"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from kdelta.errors import InfraError, KdeltaError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from kdelta.kernels.kernel import Kernel
+    from kdelta.run.runner import Trials
     from kdelta.sample import RunRecord
     from kdelta.store import Store
     from kdelta.study.spec import Study
@@ -152,13 +154,12 @@ def _start(study: Study, runs: Path, wanted_qemu: str, jobs: int | None) -> None
     from kdelta.store import Store
     from kdelta.study import plan, spec
 
-    kernels = _resolved(study, study.kernels)
+    kernels = None if _on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
     planned = plan.make_plan(study, seed)
-    folder = runfolder.new_run_folder(runs, study.name, now)
     record = RunRecord(
-        run_id=folder.name,
+        run_id="",
         name=study.name,
         title=study.title,
         seed=seed,
@@ -166,11 +167,15 @@ def _start(study: Study, runs: Path, wanted_qemu: str, jobs: int | None) -> None
         created=now.isoformat(timespec="seconds"),
         kdelta_version=_version(),
         study_toml=spec.to_toml(study),
+        instrument=study.instrument,
         study_digest=spec.digest(study),
         arms=arms.records(study, kernels),
         trials=planned.trials,
     )
-    _measure(Store.create(folder, record), study, kernels, wanted_qemu, jobs)
+    # Before there is a folder: what cannot be measured here leaves none behind.
+    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    folder = runfolder.new_run_folder(runs, study.name, now)
+    _measure(Store.create(folder, replace(record, run_id=folder.name)), study, trials, at_once)
 
 
 def _execute(store: Store, study: Study, wanted_qemu: str, jobs: int | None) -> None:
@@ -181,9 +186,19 @@ def _execute(store: Store, study: Study, wanted_qemu: str, jobs: int | None) -> 
     if store.is_finished():
         _answer(store)
         return
-    kernels = _resolved(study, arms.references(record))
-    arms.check_same(record, kernels)
-    _measure(store, study, kernels, wanted_qemu, jobs)
+    kernels = None
+    if not _on_host(study):
+        kernels = _resolved(study, arms.references(record))
+        arms.check_same(record, kernels)
+    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    _measure(store, study, trials, at_once)
+
+
+def _on_host(study: Study) -> bool:
+    """True when the arms are kernels of this very machine."""
+    from kdelta.study.spec import Instrument, TimeMachine
+
+    return study.instrument is Instrument.TIME and study.time.machine is TimeMachine.HOST
 
 
 def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaError]:
@@ -213,27 +228,48 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     return found
 
 
-def _measure(
-    store: Store,
-    study: Study,
-    kernels: Sequence[Kernel | KdeltaError],
-    wanted_qemu: str,
-    jobs: int | None,
-) -> None:
+def _measure(store: Store, study: Study, trials: Trials, at_once: int) -> None:
     from kdelta.cli.progress import showing
-    from kdelta.run import slots
-    from kdelta.run.runner import Runner, bench_of
+    from kdelta.run.runner import Runner
 
-    cancelled = threading.Event()
-    bench = bench_of(study, wanted_qemu, cancelled)
-    at_once = jobs or slots.limit(study.machine.cpus, study.machine.memory_mib)
     try:
         with store.executing(), showing(store.record()) as report:
-            Runner(store, study, bench, kernels, report).run(at_once)
+            Runner(store, study, trials, report).run(at_once)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {store.folder.name}", err=True)
         raise
     _answer(store)
+
+
+def _trials(
+    record: RunRecord,
+    study: Study,
+    kernels: Sequence[Kernel | KdeltaError] | None,
+    wanted_qemu: str,
+    jobs: int | None,
+) -> tuple[Trials, int]:
+    """What measures the study's trials, and how many of them at once."""
+    from kdelta.run import exact, slots, timed
+    from kdelta.study.spec import Instrument, Replicate
+
+    cancelled = threading.Event()
+    if study.instrument is Instrument.EXACT:
+        bench = exact.bench_of(study, wanted_qemu, cancelled)
+        at_once = jobs or slots.limit(study.machine.cpus, study.machine.memory_mib)
+        return exact.ExactTrials(bench, kernels or ()), at_once
+    timing = timed.Timing(
+        iterations=study.time.iterations,
+        warmup=study.time.warmup,
+        timeout_s=study.plan.timeout_s,
+        cancelled=cancelled,
+    )
+    if kernels is not None:
+        settings = exact.settings_of(study.machine)
+        return timed.KvmTrials(timing, settings, wanted_qemu, kernels), 1
+    used = [trial.result.facts.get("boot_id", "") for trial in record.trials if trial.result]
+    references = [arm.kernel.reference for arm in record.arms]
+    per_boot = study.time.replicate is Replicate.BOOT
+    return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
 
 
 def _answer(store: Store) -> None:

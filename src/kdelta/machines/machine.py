@@ -69,8 +69,13 @@ class Identity:
     @property
     def compiler(self) -> str:
         """The compiler that /proc/version names: "gcc-14 (Debian 14.2.0-19) 14.2.0"."""
-        match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", self.version)
-        return match[1].strip() if match else ""
+        return compiler_in(self.version)
+
+
+def compiler_in(version: str) -> str:
+    """The compiler that a text of /proc/version names, such as "gcc-14 (Debian 14.2.0-19)"."""
+    match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", version)
+    return match[1].strip() if match else ""
 
 
 def parse_identity(lines: Iterable[str]) -> Identity:
@@ -102,9 +107,9 @@ def parse_identity(lines: Iterable[str]) -> Identity:
         cpus=int(words["cpus"]),
         memory_mib=int(words["memory-mib"]),
         nodes=int(words["nodes"]),
-        thp=_chosen(words["thp"]),
-        thp_shmem=_chosen(words["thp-shmem"]),
-        preempt=_chosen(words["preempt"]),
+        thp=chosen(words["thp"]),
+        thp_shmem=chosen(words["thp-shmem"]),
+        preempt=chosen(words["preempt"]),
         clocksource=words["clocksource"],
         mitigations=tuple(mitigations),
     )
@@ -126,7 +131,7 @@ def mismatches(settings: Settings, release: str, identity: Identity) -> tuple[st
     return tuple(found)
 
 
-def _chosen(text: str) -> str:
+def chosen(text: str) -> str:
     """The bracketed word of "always [madvise] never"; the whole text when none is."""
     match = _CHOSEN.search(text)
     return match[1] if match else text

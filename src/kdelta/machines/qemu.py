@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache as remember
 from pathlib import Path
 
@@ -68,6 +69,13 @@ class Channels:
         return tuple(fd for fd in every if fd >= 0)
 
 
+class Accelerator(StrEnum):
+    """What executes a guest's code: TCG can count and is never timed, KVM the other way round."""
+
+    TCG = "tcg"
+    KVM = "kvm"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
     """Files of our plugin.  output: the counts; events: kernel entries (attribution.insns)."""
@@ -82,7 +90,9 @@ class Launch:
 
     counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
     a guest that cannot take it through its port.  restore: a checkpoint to start from instead of
-    booting; serial: the guest in it takes its orders on the serial line.
+    booting; serial: the guest in it takes its orders on the serial line.  hugetlb: the guest's
+    memory is reserved huge pages of the host, all taken before it starts.
+    Raises SpecError for a guest under KVM that would count or start from a checkpoint.
     """
 
     image: Path
@@ -91,6 +101,15 @@ class Launch:
     program: Path | None = None
     restore: Path | None = None
     serial: bool = False
+    accelerator: Accelerator = Accelerator.TCG
+    hugetlb: bool = False
+
+    def __post_init__(self) -> None:
+        if self.accelerator is Accelerator.KVM and (self.counting or self.restore):
+            raise SpecError(
+                "instructions are counted under TCG only, KVM runs no plugin and no checkpoint",
+                action='choose the instrument "exact" without KVM, or "time" with it',
+            )
 
 
 def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
@@ -165,8 +184,9 @@ def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) 
         *qemu.arguments,
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
         *("-sandbox", _SANDBOX),
-        *("-accel", "tcg", "-M", machine.machine, "-cpu", settings.cpu_model),
-        *("-smp", str(settings.cpus), "-m", str(settings.memory_mib)),
+        *("-accel", launch.accelerator, "-M", _machine(machine, launch)),
+        *("-cpu", settings.cpu_model, "-smp", str(settings.cpus)),
+        *("-m", str(settings.memory_mib), *_memory(settings, launch)),
         *(
             "-kernel",
             str(launch.image),
@@ -238,6 +258,22 @@ def _firmware() -> tuple[str, ...]:
 def _has_version(have: str, wanted: str) -> bool:
     number = have.partition(":")[2] or have
     return number == wanted or number.startswith((f"{wanted}.", f"{wanted}+"))
+
+
+def _machine(machine: arch.Arch, launch: Launch) -> str:
+    options = [machine.machine]
+    if launch.accelerator is Accelerator.KVM and machine.debian == "arm64":
+        options.append("gic-version=host")  # the interrupt controller that KVM can give
+    if launch.hugetlb:
+        options.append("memory-backend=ram")
+    return ",".join(options)
+
+
+def _memory(settings: Settings, launch: Launch) -> tuple[str, ...]:
+    if not launch.hugetlb:
+        return ()
+    backend = f"memory-backend-memfd,id=ram,size={settings.memory_mib}M,hugetlb=on,prealloc=on"
+    return ("-object", backend)
 
 
 def _serial_fallback(machine: arch.Arch, channels: Channels) -> tuple[str, ...]:

@@ -26,15 +26,15 @@ _MAX_CONSOLE = 1 << 20
 _MAX_ANSWER = 64 << 20
 _MAX_STDERR = 1 << 16
 _DRAIN_S = 1.0
+_MAX_REASON = 300
 _DONE = re.compile(rb"(?:^|\n)kdelta-done (-?\d{1,10})\n")
 _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) settled=([01])\n")
-_REASONS = (
-    re.compile(r"kdelta-init: (?P<reason>.*)"),
-    re.compile(r"(?P<reason>Kernel panic - not syncing: .*)"),
-    re.compile(r"(?P<reason>BUG: .*)"),
-    re.compile(r"(?P<reason>Oops: .*)"),
-    re.compile(r"(?P<reason>.*Decoding failed.*|.*Invalid magic.*|.*corrupted.*)"),
-)
+# What a console line holds that says why a guest ended; of the last ones the whole line counts.
+_OWN_REASON = "kdelta-init: "
+_REASONS = (_OWN_REASON, "Kernel panic - not syncing: ", "BUG: ", "Oops: ")
+_REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
+# What KVM could not execute is this machine's fault; QEMU then stays, stopped.
+_KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
 
 class Cancelled(Exception):  # noqa: N818  not an error: the user ended the run
@@ -122,6 +122,11 @@ class Guest:
             raw = raw[:half] + note + raw[half:]
         text = raw.decode(errors="replace").replace("\r\n", "\n")
         return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+    @property
+    def pid(self) -> int:
+        """Process number of QEMU."""
+        return self._child.pid
 
     @property
     def stderr_text(self) -> str:
@@ -224,6 +229,8 @@ class Guest:
     def _check_alive(self) -> None:
         if self._cancelled.is_set():
             raise Cancelled
+        if _KVM_FAULT.search(self._stderr):
+            raise self._failure("KVM stopped")
         if self._child.poll() is None:
             return
         self._drain()
@@ -268,6 +275,10 @@ class Guest:
         console = self.console_text
         said = self.stderr_text.splitlines()
         ended = self._child.poll()
+        fault = _KVM_FAULT.search(self._stderr)
+        if fault:
+            words = fault[0].decode(errors="replace").strip()
+            return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
             return InfraError(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         if ended is not None and ended < 0:  # no guest can do that
@@ -300,8 +311,10 @@ def _read(channel: socket.socket | IO[bytes]) -> bytes | None:
 
 def _reason(console: str) -> str:
     """The line of a console that says why a guest ended; "" when none does."""
-    for pattern in _REASONS:
-        match = pattern.search(console)
-        if match:
-            return match["reason"].strip()[:300]
+    for word in (*_REASONS, *_REASON_LINES):
+        at = console.find(word)
+        if at >= 0:
+            begin = at if word in _REASONS else max(console.rfind("\n", 0, at) + 1, at - 100)
+            line = console[begin : begin + _MAX_REASON].partition("\n")[0]
+            return line.removeprefix(_OWN_REASON).strip()
     return ""

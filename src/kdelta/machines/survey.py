@@ -122,16 +122,17 @@ def _kvm(cache: Path) -> Capability:
             name=name, state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
         )
     seen = kvm.probe(programs[0], cache)
-    state, remedy = _KVM_ANSWERS[seen.reach]
+    state, remedy = KVM_ANSWERS[seen.reach]
     if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
         remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
     return Capability(name=name, state=state, detail=seen.detail, purpose=purpose, remedy=remedy)
 
 
-_KVM_ANSWERS = {
+KVM_ANSWERS = {
     Reach.NO_DEVICE: (State.ABSENT, "load kvm_intel or kvm_amd; in a guest, enable nesting first"),
     Reach.NO_ACCESS: (State.UNUSABLE, as_root("adduser $USER kvm") + ", then log in again"),
     Reach.NOTHING: (State.UNUSABLE, ""),
     Reach.BOOT_SECTOR: (State.UNUSABLE, ""),
     Reach.KERNEL: (State.OK, ""),
 }
+"""What each answer means for timed guests, and what to do about it."""

@@ -11,25 +11,38 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels import debian
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ArmRecord, KernelIdentity, RunRecord
-from kdelta.study.spec import Study
+from kdelta.study.spec import Study, arm_count
 
 _MAX_LABEL = 40
 
 
-def records(study: Study, kernels: Sequence[Kernel | KdeltaError]) -> tuple[ArmRecord, ...]:
-    """One record per kernel of the study; labels are unique."""
+def planned(study: Study) -> tuple[str, ...]:
+    """The reference of each arm: the study's kernels and, in a sandwich, the first one again."""
+    control = study.kernels[:1] if arm_count(study) > len(study.kernels) else ()
+    return (*study.kernels, *control)
+
+
+def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tuple[ArmRecord, ...]:
+    """One record per arm; labels are unique.
+
+    kernels: what each planned reference turned out to be; None: they are kernels of this host,
+    known when each trial runs.
+    """
+    names = planned(study)
+    found: Sequence[Kernel | KdeltaError | None] = kernels or [None] * len(names)
     identities = [
         kernel.identity() if isinstance(kernel, Kernel) else _unknown(study, reference)
-        for reference, kernel in zip(study.kernels, kernels, strict=True)
+        for reference, kernel in zip(names, found, strict=True)
     ]
-    labels = [label(identity) for identity in identities]
-    seen = Counter(labels)
+    own = identities[: len(study.kernels)]
+    seen = Counter(label(identity) for identity in own)
+    labels = [
+        label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
+        for identity in own
+    ]
+    labels += [f"{labels[0]} again" for _ in identities[len(own) :]]
     return tuple(
-        ArmRecord(
-            index=index,
-            label=name if seen[name] == 1 else identity.reference[:_MAX_LABEL],
-            kernel=identity,
-        )
+        ArmRecord(index=index, label=name, kernel=identity, control=index >= len(own))
         for index, (name, identity) in enumerate(zip(labels, identities, strict=True))
     )
 

@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
 
-from kdelta import arch, runfolder, workload
-from kdelta.errors import InfraError, KdeltaError
-from kdelta.kernels.kernel import Kernel
-from kdelta.machines import qemu
-from kdelta.machines.machine import Settings
+from kdelta import runfolder
+from kdelta.errors import InfraError, StoreError
 from kdelta.machines.session import Cancelled
-from kdelta.run import slots
-from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.store import Store
 from kdelta.study.spec import Study
 
 _POLL_S = 0.2
 _MAX_REASON = 400
+_LEAST_FREE = 1 << 20
 
 
 class Step(StrEnum):
@@ -48,25 +48,19 @@ class Event:
 Report = Callable[[Event], None]
 
 
-def bench_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> Bench:
-    """The machine for a study.  Raises SpecError or InfraError before anything is measured."""
-    machine = study.machine
-    architecture = arch.of(machine.arch)
-    emulator = qemu.choose(architecture, wanted_qemu)
-    qemu.plugin(emulator)
-    return Bench(
-        emulator=emulator,
-        settings=Settings(
-            arch=architecture,
-            cpus=machine.cpus,
-            memory_mib=machine.memory_mib,
-            cpu_model=machine.cpu_model,
-            cmdline=machine.cmdline,
-        ),
-        fresh_boot=study.plan.fresh_boot,
-        timeout_s=study.plan.timeout_s,
-        cancelled=cancelled,
-    )
+class Trials(Protocol):
+    """How one instrument measures a trial."""
+
+    cancelled: threading.Event
+
+    def slot(self, jobs: int) -> AbstractContextManager[None]:
+        """Hold what a trial needs of this machine; waits.  Raises Cancelled."""
+
+    def ready(self, trial: TrialRecord) -> None:
+        """Raise when this trial cannot be measured in this process; it stays planned."""
+
+    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+        """Measure once, artifacts into folder.  Raises InfraError, Cancelled."""
 
 
 class Runner:
@@ -76,15 +70,12 @@ class Runner:
         self,
         store: Store,
         study: Study,
-        bench: Bench,
-        kernels: Sequence[Kernel | KdeltaError],
+        trials: Trials,
         report: Report,
     ) -> None:
-        """kernels: per arm, the kernel or why there is none (its trials then say so)."""
         self._store = store
         self._study = study
-        self._bench = bench
-        self._kernels = kernels
+        self._trials = trials
         self._report = report
         self._total = len(store.record().trials)
         self._done = 0
@@ -103,20 +94,26 @@ class Runner:
             try:
                 _collect(waiting)
             except BaseException:
-                self._bench.cancelled.set()
+                self._trials.cancelled.set()
                 for future in waiting:
                     future.cancel()
                 raise
 
     def _one(self, trial: TrialRecord, jobs: int) -> None:
-        with slots.lease(jobs, self._bench.cancelled):
+        with self._trials.slot(jobs):
+            self._trials.ready(trial)
             attempts = self._store.claim(trial.index)
             self._tell(Step.STARTED, trial)
             while True:
                 try:
                     result = self._attempt(trial)
                     break
+                except StoreError:
+                    raise
                 except InfraError as error:
+                    if shutil.disk_usage(self._store.folder).free < _LEAST_FREE:
+                        # Whatever it says: a result stored now would spoil the trial for good.
+                        raise runfolder.disk_full(self._store.folder) from error
                     if attempts >= self._study.plan.max_attempts:
                         result = TrialResult(
                             outcome=Outcome.INFRA_ERROR, reason=error.sentence()[:_MAX_REASON]
@@ -130,15 +127,9 @@ class Runner:
         self._tell(Step.FINISHED, trial, result=result)
 
     def _attempt(self, trial: TrialRecord) -> TrialResult:
-        kernel = self._kernels[trial.arm]
-        if not isinstance(kernel, Kernel):
-            raise InfraError(kernel.cause, place=kernel.place, action=kernel.action)
-        load = workload.load(trial.workload)
         folder = runfolder.trial_folder(self._store.folder, trial.index)
         with runfolder.disk_errors(self._store.folder):
-            return run_trial(
-                self._bench, kernel, load.scenario(trial.scenario), load.program, folder
-            )
+            return self._trials.measure(trial, folder)
 
     def _tell(
         self, step: Step, trial: TrialRecord, *, reason: str = "", result: TrialResult | None = None

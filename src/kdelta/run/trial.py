@@ -54,7 +54,7 @@ def run_trial(
         if fault.console:
             (folder / "console.log").write_text(fault.console)
         result = TrialResult(
-            outcome=_blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel.identity()
+            outcome=blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel.identity()
         )
     return replace(
         result,
@@ -228,7 +228,8 @@ def _counted(
     return tuple(phases), tuple(functions)
 
 
-def _blame(fault: GuestFault) -> Outcome:
+def blame(fault: GuestFault) -> Outcome:
+    """The outcome that says whose fault it is."""
     return Outcome.GUEST_ERROR if isinstance(fault, GuestError) else Outcome.BOOT_ERROR
 
 

@@ -88,10 +88,11 @@ class Instrument(StrEnum):
 
 
 class TimeMachine(StrEnum):
-    """Where time is measured.  Emulation (TCG) is not among them: its times mean nothing."""
+    """Where time is measured.  TCG is here only to be refused with the reason."""
 
     HOST = "host"
     KVM = "kvm"
+    TCG = "tcg"
 
 
 class Replicate(StrEnum):
@@ -300,6 +301,12 @@ def _check_time(study: Study, place: str) -> None:
             "one kernel compares nothing",
             place=f"{place}: kernels",
             action="add another, or set time.sandwich = true to compare it with itself",
+        )
+    if study.time.machine is TimeMachine.TCG:
+        raise SpecError(
+            "wall-clock time under emulation is evidence of nothing",
+            place=f"{place}: time.machine",
+            action='use "host" or "kvm", or count instructions with instrument = "exact"',
         )
     if study.time.machine is not TimeMachine.HOST:
         return

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Trials of the time instrument: on this host, or in a KVM guest; one at a time, never emulated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdelta import arch, cache, guest, process, workload
+from kdelta.errors import GuestError, GuestFault, KdeltaError
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot
+from kdelta.machines.machine import Identity, Settings, mismatches
+from kdelta.run.exact import kernel_of
+from kdelta.run.trial import blame
+from kdelta.sample import KernelIdentity, Outcome, PhaseTimes, TrialRecord, TrialResult
+
+_SKIPPED = 77
+_ANSWER_S = 60.0
+_SETTLE_S = 60.0
+_LEAST_TICKS = 100
+_MAX_REASON = 400
+
+
+class NextBootError(KdeltaError):
+    """The plan goes on under another boot of this machine; nothing failed.
+
+    release: the kernel to boot.
+    """
+
+    exit_code = 0
+
+    def __init__(self, release: str) -> None:
+        commands = "; or ".join(reboot.next_boot_commands(release))
+        super().__init__(
+            f"the next trial needs a new boot of this machine, into {release}",
+            action=f"boot it: {commands}; then: kdelta resume",
+        )
+        self.release = release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What all timed trials of a run share."""
+
+    iterations: int
+    warmup: int
+    timeout_s: float
+    cancelled: threading.Event
+
+
+class HostTrials:
+    """Trials under the kernel that runs now; see runner.Trials."""
+
+    def __init__(
+        self, timing: Timing, references: Sequence[str], *, per_boot: bool, used: Collection[str]
+    ) -> None:
+        """references: per arm, "host" or "host:RELEASE".
+
+        per_boot: one trial per boot of this machine; used: the boot ids that had theirs.
+        """
+        self.cancelled = timing.cancelled
+        self._timing = timing
+        self._references = references
+        self._per_boot = per_boot
+        self._used = set(used)
+
+    def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Trials lease their CPUs themselves."""
+        return nullcontext()
+
+    def ready(self, trial: TrialRecord) -> None:
+        """Raise NextBootError when the arm is another kernel, or this boot had its trial."""
+        running = preflight.facts()
+        reference = self._references[trial.arm]
+        fits = reboot.match(reference, running)
+        if fits and not (self._per_boot and running["boot_id"] in self._used):
+            return
+        known = (running["release"], *reboot.installed())
+        release = running["release"] if fits else reboot.resolve(reference, known)
+        raise NextBootError(release)
+
+    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+        """Run the workload's program on a leased CPU."""
+        load = workload.load(trial.workload)
+        scenario = load.scenario(trial.scenario)
+        reference = self._references[trial.arm]
+        with cpus.lease(1, self.cancelled) as leased:
+            if self._per_boot:
+                preflight.settle(_SETTLE_S, self.cancelled)
+            result = time_here(self._timing, load, scenario, leased, folder, reference)
+        self._used.add(result.facts.get("boot_id", ""))
+        return result
+
+
+def time_here(
+    timing: Timing,
+    load: workload.Workload,
+    scenario: workload.Scenario,
+    leased: Sequence[int],
+    folder: Path,
+    reference: str = "host",
+) -> TrialResult:
+    """Time a workload's program on this host, pinned to leased CPUs; artifacts into folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    binary = guest.program(load.program, arch.native())
+    arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+    (folder / "command.txt").write_text(
+        process.quote(native.command(binary, arguments, leased)) + "\n"
+    )
+    try:
+        ran = native.run(
+            binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
+        )
+    except GuestFault as fault:
+        return _failed(fault, _host_kernel(reference, preflight.facts()))
+    (folder / "workload.txt").write_text(ran.text)
+    steal = "unknown" if ran.steal is None else f"{ran.steal:.6f}"
+    facts = {**ran.facts_before, "steal_share": steal, "cpu": ",".join(map(str, leased))}
+    kernel = _host_kernel(reference, facts)
+    try:
+        result = _judged(load, scenario, ran.text, ran.status, facts)
+    except GuestFault as fault:
+        return _failed(fault, kernel)
+    return replace(result, kernel=kernel, facts=facts, artifacts=_artifacts(folder))
+
+
+class KvmTrials:
+    """Trials in KVM guests of archive kernels; every trial boots.  See runner.Trials."""
+
+    def __init__(
+        self,
+        timing: Timing,
+        settings: Settings,
+        wanted_qemu: str,
+        kernels: Sequence[Kernel | KdeltaError],
+    ) -> None:
+        """Raises InfraError when KVM does not boot a kernel on this machine."""
+        self.cancelled = timing.cancelled
+        self._timing = timing
+        # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
+        self._settings = replace(settings, cpu_model=kvm_guest.cpu_model(settings))
+        self._emulator = qemu.choose(settings.arch, wanted_qemu)
+        self._kernels = kernels
+        kvm_guest.require(self._emulator, self._settings, cache.root())
+
+    def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Trials lease their CPUs themselves."""
+        return nullcontext()
+
+    def ready(self, trial: TrialRecord) -> None:
+        """Every trial can be measured here."""
+
+    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+        """Boot a guest on leased CPUs and time the workload in it."""
+        kernel = kernel_of(self._kernels, trial)
+        folder.mkdir(parents=True, exist_ok=True)
+        with cpus.lease(self._settings.cpus, self.cancelled) as leased:
+            try:
+                return self._in_guest(trial, kernel, leased, folder)
+            except GuestFault as fault:
+                (folder / "console.log").write_text(fault.console)
+                return replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
+
+    def _in_guest(
+        self, trial: TrialRecord, kernel: Kernel, leased: Sequence[int], folder: Path
+    ) -> TrialResult:
+        load = workload.load(trial.workload)
+        scenario = load.scenario(trial.scenario)
+        timing = self._timing
+        binary = guest.program(load.program, self._settings.arch)
+        before = preflight.facts(cpus=leased)
+        with kvm_guest.KvmGuest(
+            self._emulator,
+            self._settings,
+            kernel.image,
+            leased,
+            program=binary,
+            cancelled=self.cancelled,
+        ) as machine:
+            (folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
+            machine.wait_ready(timing.timeout_s)
+            identity = machine.identity(_ANSWER_S)
+            arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+            printed, status = machine.run(binary, arguments, timing.timeout_s)
+        (folder / "console.log").write_text(machine.console_text)
+        (folder / "workload.txt").write_text(printed)
+        steal = preflight.steal_between(before, preflight.facts(cpus=leased))
+        facts = _guest_facts(before, identity, steal)
+        result = _judged(load, scenario, printed, status, facts)
+        wrong = mismatches(self._settings, kernel.release, identity)
+        if wrong:
+            result = replace(result, outcome=Outcome.INVALID, reason="; ".join(wrong)[:_MAX_REASON])
+        known = replace(kernel.identity(), build_id=identity.build_id, compiler=identity.compiler)
+        return replace(
+            result, kernel=known, facts=facts, fresh_boot=True, artifacts=_artifacts(folder)
+        )
+
+
+def _judged(
+    load: workload.Workload,
+    scenario: workload.Scenario,
+    printed: str,
+    status: int,
+    facts: Mapping[str, str],
+) -> TrialResult:
+    """What a program's output amounts to.  Raises GuestError when it is none."""
+    if status >= 126:
+        raise GuestError(f"the workload ended with status {status}")
+    reading = workload.parse_output(printed, load, scenario)
+    last = reading.notes[-1] if reading.notes else "it gave no reason"
+    if reading.exit_code == _SKIPPED:
+        return TrialResult(outcome=Outcome.SKIP, reason=last)
+    if reading.exit_code and not reading.samples:
+        raise GuestError(f"the workload failed: {last}")
+    # A fact that this user may not read is unknown, and an unknown state is no state.
+    failed = workload.contract_failures(reading)
+    reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
+    times = tuple(
+        PhaseTimes(
+            phase=phase.name,
+            operations=phase.operations,
+            operation=phase.operation,
+            nanoseconds=tuple(
+                sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
+            ),
+        )
+        for phase in reading.phases
+    )
+    reasons += _too_short(times, facts)
+    return TrialResult(
+        outcome=Outcome.INVALID if reasons else Outcome.OK,
+        reason="; ".join(reasons)[:_MAX_REASON],
+        times=times,
+        state=reading.state,
+    )
+
+
+def _too_short(times: Sequence[PhaseTimes], facts: Mapping[str, str]) -> list[str]:
+    """Phases whose samples do not span 100 ticks of the clock."""
+    tick = preflight.clock_tick_ns(facts)
+    if tick is None:
+        return ["the clock's resolution is unknown"]
+    return [
+        f"{phase.phase}: a sample of {min(phase.nanoseconds)} ns spans fewer than"
+        f" {_LEAST_TICKS} clock ticks of {tick} ns"
+        for phase in times
+        if phase.nanoseconds and min(phase.nanoseconds) < _LEAST_TICKS * tick
+    ]
+
+
+def _failed(fault: GuestFault, kernel: KernelIdentity) -> TrialResult:
+    return TrialResult(outcome=blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel)
+
+
+def _host_kernel(reference: str, facts: Mapping[str, str]) -> KernelIdentity:
+    known = {key: "" if value == preflight.UNKNOWN else value for key, value in facts.items()}
+    return KernelIdentity(
+        reference=reference,
+        release=known.get("release", ""),
+        version="",
+        arch=arch.native().debian,
+        flavour="host",
+        image_sha256="",
+        build_id=known.get("build_id", ""),
+        compiler=known.get("compiler", ""),
+    )
+
+
+def _guest_facts(
+    host: Mapping[str, str], identity: Identity, steal: float | None
+) -> dict[str, str]:
+    """The host's facts as host_NAME, and the guest's own."""
+    return {
+        **{f"host_{name}": value for name, value in host.items()},
+        "boot_id": "",
+        "clocksource": identity.clocksource,
+        "preempt": identity.preempt,
+        "thp": identity.thp,
+        "cpus": str(identity.cpus),
+        "memory_mib": str(identity.memory_mib),
+        "cmdline": identity.cmdline,
+        "mitigations": "; ".join(identity.mitigations),
+        "clock_resolution_ns": "1" if identity.clocksource in ("tsc", "kvm-clock") else "unknown",
+        "steal_share": "unknown" if steal is None else f"{steal:.6f}",
+    }
+
+
+def _artifacts(folder: Path) -> dict[str, str]:
+    kept = ("console.log", "workload.txt", "command.txt")
+    return {
+        path.stem: f"{folder.parent.name}/{folder.name}/{path.name}"
+        for path in sorted(folder.iterdir())
+        if path.name in kept
+    }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Timed trials on this very machine, and when one must wait for another boot."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kdelta import workload
+from kdelta.errors import SpecError
+from kdelta.machines import cpus, preflight
+from kdelta.run import arms
+from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.study import plan, spec
+
+TIMING = Timing(iterations=3, warmup=1, timeout_s=60, cancelled=threading.Event())
+TRIAL = TrialRecord(
+    index=0, round=0, arm=0, workload="mprotect", scenario="shared_dirty_full_toggle_16m"
+)
+
+
+def study(text: str = "") -> spec.Study:
+    head = 'name = "t"\ntitle = "t"\ninstrument = "time"\n'
+    return spec.from_text(
+        f'{head}scenarios = ["mprotect:single_protect"]\nkernels = ["host"]\n{text}', "t.toml"
+    )
+
+
+def timed(folder: Path) -> TrialResult:
+    load, scenario = workload.parse_reference("mprotect:shared_dirty_full_toggle_16m")
+    with cpus.lease(1, TIMING.cancelled) as leased:
+        return time_here(TIMING, load, scenario, leased, folder)
+
+
+def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_path: Path) -> None:
+    result = timed(tmp_path / "trials" / "0000")
+    assert result.outcome in (Outcome.OK, Outcome.INVALID), result.reason
+    assert [phase.phase for phase in result.times] == ["protect", "restore", "touch"]
+    assert all(len(phase.nanoseconds) == TIMING.iterations for phase in result.times)
+    assert all(phase.operations == 4096 for phase in result.times)
+    assert not result.phases
+    assert not result.functions
+    assert result.facts["boot_id"] == preflight.facts()["boot_id"]
+    assert result.kernel is not None
+    assert result.kernel.release == preflight.facts()["release"]
+    assert set(result.artifacts) == {"command", "workload"}
+
+
+def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = workload.contract_failures
+    monkeypatch.setattr(
+        workload,
+        "contract_failures",
+        lambda reading: (replace(reading.state[0], value="unknown"), *known(reading)),
+    )
+    result = timed(tmp_path / "trials" / "0000")
+    assert result.outcome is Outcome.INVALID
+    assert "is unknown" in result.reason
+
+
+def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
+    monkeypatch.setattr(preflight, "facts", lambda **_: running)
+    monkeypatch.setattr("kdelta.machines.reboot.installed", lambda: ("6.17.2-amd64",))
+    monkeypatch.setattr("kdelta.machines.reboot.next_boot_commands", lambda _: ("reboot",))
+    trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
+    trials.ready(TRIAL)
+    with pytest.raises(NextBootError) as caught:
+        trials.ready(replace(TRIAL, arm=1))
+    assert caught.value.release == "6.17.2-amd64"
+    assert "kdelta resume" in caught.value.sentence()
+
+
+def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
+    monkeypatch.setattr(preflight, "facts", lambda **_: running)
+    monkeypatch.setattr("kdelta.machines.reboot.next_boot_commands", lambda _: ("reboot",))
+    HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
+    with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
+        HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)
+
+
+def test_a_sandwich_opens_with_the_first_arm_and_closes_with_the_control() -> None:
+    aa = study("[plan]\nrounds = 4\n")
+    found = plan.make_plan(aa, 1).trials
+    assert [trial.arm for trial in found] == [0, 1] * 4
+    named = arms.records(aa, None)
+    assert [(arm.label, arm.control) for arm in named] == [("host", False), ("host again", True)]
+    assert arms.planned(aa) == ("host", "host")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[time]\nmachine = "tcg"\n', "evidence of nothing"),
+        ("[time]\nsandwich = false\n", "compares nothing"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        study(text)
+
+
+def test_archive_kernels_cannot_be_timed_on_the_host() -> None:
+    with pytest.raises(SpecError, match="not a kernel that this host can run"):
+        spec.with_settings(study(), kernels=["6.17", "6.18"])
+    with pytest.raises(SpecError, match="need a boot for each trial"):
+        spec.with_settings(study(), kernels=["host", "host:6.18"])
