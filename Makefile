@@ -4,11 +4,12 @@
 
 KDELTA := .venv/bin/kdelta
 
-.PHONY: help demo test check setup clean
+.PHONY: help demo test bench check setup clean
 
 help:
 	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
+	@echo 'make bench  measure again every figure that README.md gives (a quarter of an hour)'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'
 	@echo 'make clean  remove .venv and what was built; the cache of kernels stays'
@@ -21,6 +22,10 @@ demo:
 test:
 	tools/prepare test
 	./check
+
+bench:
+	tools/prepare run
+	.venv/bin/python bench/figures.py
 
 check:
 	./check

@@ -16,7 +16,7 @@ from commands import BenchError
 from kdelta import arch, guest, workload
 from kdelta.kernels.kernel import Kernel
 from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Qemu
+from kdelta.machines.qemu import Launch, Qemu
 from kdelta.machines.session import Guest
 from kdelta.study.spec import Study
 
@@ -46,9 +46,8 @@ def plain_boot(emulator: Qemu, settings: Settings, kernel: Kernel, scenario: str
     program, arguments = program_of(scenario, settings.arch)
     initramfs = guest.initramfs(settings.arch)
     begun = time.monotonic()
-    with Guest(
-        emulator, settings, image=kernel.image, initramfs=initramfs, program=program
-    ) as booted:
+    launch = Launch(image=kernel.image, initramfs=initramfs, program=program)
+    with Guest(emulator, settings, launch) as booted:
         booted.wait_ready(_TIMEOUT_S)
         booted.identity(_TIMEOUT_S)
         printed, status = booted.run(program, arguments, _TIMEOUT_S)

@@ -4,7 +4,8 @@
     python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
 
 Each repetition measures every figure once, one after the other, so that a machine that gets slower
-or faster while this runs does so for all of them.  Shown are medians; ratios are of medians.
+or faster while this runs does so for all of them.  Shown are medians, of memory maxima; ratios are
+of medians.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from statistics import median
 import virtme
 from boots import plain_boot, plain_boots, program_of, settings_of
 from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
-
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.kernels import reference
@@ -107,9 +107,11 @@ class Results:
         print(f"  {name} {value:.2f}", file=sys.stderr, flush=True)
 
     def value(self, name: str) -> float | None:
-        """Median; None when it was not measured."""
+        """Median, of memory the maximum; None when it was not measured."""
         found = self.readings.get(name)
-        return median(found) if found and name not in self.missing else None
+        if not found or name in self.missing:
+            return None
+        return max(found) if name.endswith("_mib") else median(found)
 
 
 def prepared(qemu_wanted: str) -> Setting:

@@ -27,7 +27,11 @@ from kdelta.kernels.kernel import Kernel
 
 _TIMEOUT_S = 300.0
 # What virtme-ng needs on the host: program -> Debian package, file in it.
-_TOOLS = {"depmod": ("kmod", "kmod"), "busybox": ("busybox-static", "busybox")}
+_TOOLS = {
+    "depmod": ("kmod", "kmod"),
+    "modprobe": ("kmod", "kmod"),
+    "busybox": ("busybox-static", "busybox"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,25 +109,24 @@ def _tools(folder: Path, architecture: str) -> Path:
     folder.mkdir(parents=True)
     places = f"{os.environ.get('PATH', os.defpath)}:/sbin:/usr/sbin"
     for tool, (package, file) in _TOOLS.items():
-        if not shutil.which(tool, path=places) and not _taken(folder, architecture, package, file):
-            raise BenchError(f"{tool} is not here and none of the archive's runs here: {package}")
+        if not shutil.which(tool, path=places):
+            (folder / tool).symlink_to(_taken(folder, architecture, package, file))
     return folder
 
 
-def _taken(folder: Path, architecture: str, name: str, file: str) -> bool:
-    """Take one program out of the first version of its package that runs on this machine."""
+def _taken(folder: Path, architecture: str, name: str, file: str) -> Path:
+    """One program out of the first version of its package that runs on this machine."""
     archive = Archive(cache.root(), architecture)
     for package in archive.packages(f"bench-{name}", re.escape(name)):
-        place = folder / package.version
-        with archive.fetched(package) as found:
-            deb.unpack(found, place)
-        link = folder / ("depmod" if file == "kmod" else file)
+        place = folder / name / package.version
+        if not place.exists():
+            place.mkdir(parents=True)
+            with archive.fetched(package) as found:
+                deb.unpack(found, place)
         for program in place.glob(f"**/bin/{file}"):
-            link.symlink_to(program)
-            if _runs([str(link), "--help"]):
-                return True
-            link.unlink()
-    return False
+            if not program.is_symlink() and _runs([str(program), "--help"]):
+                return program
+    raise BenchError(f"no {name} of the archive runs here; install it: apt-get install {name}")
 
 
 def _installed(folder: Path) -> Path:

@@ -47,20 +47,6 @@
 #define MAX_PROGRAM (64L << 20)
 #define MAX_ARGUMENTS 32
 
-/* Mark ARM: tells the plugin to count from now on.  The encodings are those of kdelta.h. */
-static void mark_arm(void)
-{
-#if defined(__x86_64__)
-	asm volatile(".byte 0x0f, 0x1f, 0x80\n\t.long 0x6b640300" ::: "memory");
-#elif defined(__aarch64__)
-	asm volatile(".inst 0xd2800000 | (0xd300 << 5) | 31" ::: "memory");
-#elif defined(__riscv)
-	asm volatile(".word 0x37 | (0x6b300 << 12)" ::: "memory");
-#else
-#error "kdelta has no mark instruction for this architecture"
-#endif
-}
-
 static void power_off(void)
 {
 	sync();
@@ -455,7 +441,6 @@ static void run_program(FILE *in, FILE *out, bool serial, char *line)
 	if (bytes <= 0 || bytes > MAX_PROGRAM)
 		give_up("an order wants a program of %ld bytes", bytes);
 	load_program(in, serial, bytes);
-	mark_arm();
 	child = fork();
 	if (child < 0)
 		give_up("fork: %s", strerror(errno));

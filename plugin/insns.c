@@ -4,7 +4,7 @@
  *
  * Marks are no-op instructions with a magic operand, seen when a block is translated, so the
  * same binary runs unmarked on hardware.  BEGIN opens a window on the vCPU that executes it, END
- * closes it; only that vCPU's instructions are counted.  ARM (executed once, by PID 1) makes
+ * closes it; only that vCPU's instructions are counted.  ARM (executed once, after the set-up) makes
  * QEMU translate everything anew with counters; until then the guest runs at full TCG speed.
  *
  * What is counted is instructions *retired*.  The counter of an instruction counts starts: one
@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "insn_bytes.h"
 #include "qemu_api.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
@@ -416,59 +417,15 @@ static void on_start(unsigned int vcpu, void *userdata)
 }
 #endif
 
-static void read_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t size)
-{
-#if KDELTA_API >= 3
-	qemu_plugin_insn_data(insn, bytes, size);
-#else
-	memcpy(bytes, qemu_plugin_insn_data(insn), size);
-#endif
-}
-
-static bool has_bytes(const struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
-{
-	uint8_t copy[8] = { 0 };
-
-	read_bytes(insn, copy, size);
-	return !memcmp(copy, bytes, size);
-}
-
-/* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
-static unsigned int mark_code(const struct qemu_plugin_insn *insn)
-{
-	uint8_t bytes[8] = { 0 };
-	size_t size = qemu_plugin_insn_size(insn);
-	uint32_t word;
-
-	if (size != 7 && size != 4)
-		return 0;
-	read_bytes(insn, bytes, size);
-	if (size == 7) { /* x86-64: nopl imm32(%rax) */
-		if (bytes[0] != 0x0f || bytes[1] != 0x1f || bytes[2] != 0x80)
-			return 0;
-		memcpy(&word, bytes + 3, sizeof(word));
-		return word >> 12 == 0x6b640 ? word & 0xfff : 0;
-	}
-	memcpy(&word, bytes, sizeof(word));
-	if ((word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
-		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
-	if ((word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
-		return word >> 24 == 0x6b ? word >> 12 & 0xfff : 0;
-	return 0;
-}
-
 /* Events of an instruction, 0 for none: by its address, or as a return by its encoding. */
 static unsigned int event_of(const struct qemu_plugin_insn *insn)
 {
-	static const uint8_t iretq[] = { 0x48, 0xcf };
-	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
 	uint64_t vaddr = qemu_plugin_insn_vaddr(insn);
-	size_t size = qemu_plugin_insn_size(insn);
 	uint32_t i;
 
 	if (!is_kernel(vaddr))
 		return 0;
-	if ((size == 2 && has_bytes(insn, iretq, size)) || (size == 4 && has_bytes(insn, eret, size)))
+	if (is_return(insn))
 		return EVENT_RETURN;
 	for (i = 0; i < state.event_count; i++)
 		if (state.event_vaddr[i] == vaddr)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache as remember
 from pathlib import Path
 
-from kdelta import arch, cache, guest
+from kdelta import arch, cache, guest, process
 from kdelta.attribution import insns, symbols
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -34,15 +34,18 @@ def emulator(generation: str) -> qemu.Qemu:
         if (found.api == 1) == (generation == "old"):
             return found
     tree = qemu_archive.fetch(SUITES[generation], ARCH.debian, cache=cache.root())
-    return qemu.choose(ARCH, str(tree.version).partition(":")[2] or tree.version)
+    return qemu.choose(ARCH, _number(tree.version))
 
 
 def _emulators() -> list[qemu.Qemu]:
-    wanted = [""]
-    for tree in reversed(qemu_archive.installed(cache.root())):
-        if tree.guest_arch == ARCH.debian:
-            wanted.append(tree.version.partition(":")[2] or tree.version)
-    return [qemu.choose(ARCH, name) for name in wanted]
+    trees = reversed(qemu_archive.installed(cache.root()))
+    fetched = [_number(tree.version) for tree in trees if tree.guest_arch == ARCH.debian]
+    on_path = [] if process.which(ARCH.qemu) is None else [""]
+    return [qemu.choose(ARCH, name) for name in (*on_path, *fetched)]
+
+
+def _number(version: str) -> str:
+    return version.partition(":")[2] or version
 
 
 @remember

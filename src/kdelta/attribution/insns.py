@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kdelta import cache
 from kdelta.arch import Arch
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError
@@ -129,8 +130,18 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
     )
 
 
+def events_file(build_id: str, load: Callable[[], Symbols], architecture: Arch) -> Path:
+    """The plugin's file events= for one kernel, from the cache or made of its symbols."""
+    key = cache.digest(build_id, repr(architecture))
+
+    def make(folder: Path) -> None:
+        (folder / "events").write_text(events(load(), architecture))
+
+    return cache.entry("events", key, make) / "events"
+
+
 def events(symbols: Symbols, architecture: Arch) -> str:
-    """The plugin's file events=: where this kernel enters interrupts, exceptions, other tasks."""
+    """Where a kernel enters interrupts, exceptions and other tasks: lines "BITS ADDRESS"."""
     kinds = (
         (_INTERRUPT, architecture.interrupts),
         (_EXCEPTION, architecture.exceptions),

@@ -57,12 +57,12 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
     """
     from kdelta.report import findings, tables
 
-    _one_format(as_json=as_json, as_csv=as_csv)
+    one_format(as_json=as_json, as_csv=as_csv)
     record = _record(runs, run)
     if as_json:
-        _raw(tables.show_json(findings.report(record, step_percent=step_percent)))
+        print_raw(tables.show_json(findings.report(record, step_percent=step_percent)))
     elif as_csv:
-        _raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
+        print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
     else:
         print_report(record, step_percent=step_percent)
 
@@ -71,7 +71,7 @@ def print_report(record: RunRecord, *, step_percent: float | None = None) -> Non
     """Print the ladder of a run as text."""
     from kdelta.report import findings, text
 
-    _page(text.show(findings.report(record, step_percent=step_percent)))
+    print_lines(text.show(findings.report(record, step_percent=step_percent)))
 
 
 @click.command()
@@ -96,21 +96,22 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
     """
     from kdelta.report import explanation, tables, text
 
-    _one_format(as_json=as_json, as_csv=as_csv)
+    one_format(as_json=as_json, as_csv=as_csv)
     if choice["top"] is None and not (as_json or as_csv):
         choice["top"] = TOP
     found = explanation.explain(_record(runs, run), choice.pop("old"), choice.pop("new"), **choice)
     if as_json:
-        _raw(tables.explain_json(found))
+        print_raw(tables.explain_json(found))
     elif as_csv:
-        _raw(tables.explain_csv(found))
+        print_raw(tables.explain_csv(found))
     else:
-        _page(text.explain(found))
+        print_lines(text.explain(found))
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
 
-def _one_format(*, as_json: bool, as_csv: bool) -> None:
+def one_format(*, as_json: bool, as_csv: bool) -> None:
+    """Refuse two formats at once."""
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
 
@@ -127,7 +128,8 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def _page(lines: Iterable[Line]) -> None:
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print a page, in colour where the terminal takes it."""
     from kdelta.report import text
 
     colour = wants_colour(sys.stdout, os.environ)
@@ -137,6 +139,6 @@ def _page(lines: Iterable[Line]) -> None:
     click.echo(content, nl=False, color=colour)
 
 
-def _raw(content: str) -> None:
+def print_raw(content: str) -> None:
     """Write bytes, so that no platform changes the line ends of CSV."""
     click.echo(content.encode(), nl=False)

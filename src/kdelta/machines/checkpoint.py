@@ -65,10 +65,10 @@ def take_or_find(
     timeout: float,
     cancelled: threading.Event | None = None,
 ) -> Checkpoint:
-    """The checkpoint of this image on this machine: from the cache when it is intact, else made.
+    """The checkpoint of this image on this machine: from the cache, else made.
 
-    Making it boots the kernel (at most timeout seconds) and caches the kernel's symbols too.
-    Raises BootError, GuestError or InfraError.
+    Its state is not read yet: `intact` does that, while QEMU already restores it.  Making it boots
+    the kernel (at most timeout seconds) and caches the kernel's symbols too.
     """
     key = _key(emulator, settings, image)
     for _ in range(2):
@@ -77,7 +77,7 @@ def take_or_find(
             key,
             lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
         )
-        meta = _intact(folder)
+        meta = _meta(folder)
         if meta is not None:
             return Checkpoint(
                 state=folder / "state",
@@ -85,7 +85,7 @@ def take_or_find(
                 build_id=meta.build_id,
                 serial=meta.serial,
             )
-        discard(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     raise InfraError(
         "a checkpoint is damaged and cannot be replaced",
         place=str(folder),
@@ -93,9 +93,9 @@ def take_or_find(
     )
 
 
-def discard(folder: Path) -> None:
-    """Remove a checkpoint that is damaged or that QEMU does not accept."""
-    shutil.rmtree(folder, ignore_errors=True)
+def discard(checkpoint: Checkpoint) -> None:
+    """Remove a checkpoint that is damaged: the next one is made anew."""
+    shutil.rmtree(checkpoint.state.parent, ignore_errors=True)
 
 
 def make_room(keep: Path | None = None) -> None:
@@ -169,18 +169,17 @@ def _meta(folder: Path) -> _Meta | None:
         return None
 
 
-def _intact(folder: Path) -> _Meta | None:
-    """What is known of a checkpoint, None when its state is not what was saved."""
-    meta = _meta(folder)
-    state = folder / "state"
+def intact(checkpoint: Checkpoint) -> bool:
+    """True when the state is, to the byte, what was saved; read whole once per process."""
+    meta = _meta(checkpoint.state.parent)
     try:
-        stat = state.stat()
-        if meta and stat.st_size == meta.size:
-            digest = _state_digest(state, stat.st_ino, stat.st_mtime_ns)
-            return meta if digest == meta.sha256 else None
+        stat = checkpoint.state.stat()
+        if meta is None or stat.st_size != meta.size:
+            return False
+        digest = _state_digest(checkpoint.state, stat.st_ino, stat.st_mtime_ns)
     except OSError:
-        return None
-    return None
+        return False
+    return digest == meta.sha256
 
 
 @remember

@@ -157,10 +157,9 @@ def plugin(qemu: Qemu) -> Path:
 
     Raises BuildError without a working C compiler.
     """
-    folder = data.directory("plugin")
     return build.compiled(
         "insns.so",
-        [folder / "insns.c", folder / "qemu_api.h"],
+        _plugin_sources(),
         compiler=_CC,
         flags=[
             *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
@@ -172,8 +171,12 @@ def plugin(qemu: Qemu) -> Path:
 
 def plugin_digest() -> str:
     """SHA-256 of the plugin's source: part of what decides a count."""
+    return cache.digest(*(path.read_bytes() for path in _plugin_sources()))
+
+
+def _plugin_sources() -> list[Path]:
     folder = data.directory("plugin")
-    return cache.digest((folder / "insns.c").read_bytes(), (folder / "qemu_api.h").read_bytes())
+    return [folder / name for name in ("insns.c", "insn_bytes.h", "qemu_api.h")]
 
 
 def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) -> list[str]:

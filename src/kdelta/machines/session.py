@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 from kdelta import process
 from kdelta.errors import BootError, GuestError, InfraError, KdeltaError
@@ -92,7 +92,7 @@ class Guest:
             )
         self._watch()
 
-    def __enter__(self) -> Guest:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,98 +1,60 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings as text for a terminal, a mail or a file: at most 100 columns, colour kept apart."""
+"""Findings as text for a terminal, a mail or a file."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 
 from kdelta.report.evidence import ITERATION, TOTAL, Measure, State
 from kdelta.report.explanation import Explanation, FunctionDelta, Rest, Status
 from kdelta.report.findings import Failure, Ladder, Machine, Report, Rung, Step
-from kdelta.report.printable import printable
+from kdelta.report.page import (
+    ABSENT,
+    VERDICT_TONES,
+    WIDTH,
+    Column,
+    Line,
+    Span,
+    Tone,
+    coloured,
+    paragraph,
+    plain,
+    short,
+    table_lines,
+    table_width,
+)
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import Comparison, Verdict
 
-WIDTH = 100
-ABSENT = "-"
+__all__ = ["WIDTH", "Line", "Span", "Tone", "coloured", "explain", "number", "plain", "show"]
+
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40
-_GAP = "  "
-
-
-class Tone(StrEnum):
-    """How a line or a cell looks where colour is allowed; the value is its SGR code."""
-
-    PLAIN = ""
-    BOLD = "1"
-    FAINT = "2"
-    BAD = "31"
-    GOOD = "32"
-    WARN = "33"
-
-
-_VERDICT_TONES = {
-    Verdict.REGRESSION: Tone.BAD,
-    Verdict.IMPROVEMENT: Tone.GOOD,
-    Verdict.SAME: Tone.PLAIN,
-    Verdict.UNDECIDED: Tone.WARN,
-    Verdict.INVALID: Tone.WARN,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A piece of a line in one tone; its text is printable, whatever it was made from."""
-
-    text: str
-    tone: Tone = Tone.PLAIN
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", printable(self.text))
-
-
-Line = tuple[Span, ...]
-
-
-def plain(lines: Iterable[Line]) -> str:
-    """The lines without colour, trailing blanks removed, each ended by a newline."""
-    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)
-
-
-def coloured(lines: Iterable[Line]) -> str:
-    """The lines with SGR colours."""
-    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in lines)
-
-
-def _paint(span: Span) -> str:
-    return f"\x1b[{span.tone}m{span.text}\x1b[0m" if span.tone else span.text
 
 
 def show(report: Report) -> list[Line]:
     """What `kdelta show` prints."""
-    lines = list(_paragraph(report.title, Tone.BOLD))
+    lines = list(paragraph(report.title, Tone.BOLD))
     facts = (
         f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
         f" rounds {report.rounds}, kdelta {report.kdelta_version}"
     )
-    lines += _paragraph(facts)
+    lines += paragraph(facts)
     if report.done < report.planned:
         state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
-        lines += _paragraph(state + report.run_id, Tone.WARN)
+        lines += paragraph(state + report.run_id, Tone.WARN)
     for ladder in report.ladders:
         lines += [(), *_ladder(report, ladder)]
     return lines
 
 
 def _ladder(report: Report, ladder: Ladder) -> Iterator[Line]:
-    yield from _paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
+    yield from paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
     yield from _machines(ladder.machines)
     if ladder.operation is None:
-        yield from _paragraph("nothing measured yet" if not ladder.done else "nothing measured")
+        yield from paragraph("nothing measured yet" if not ladder.done else "nothing measured")
     else:
-        yield from _paragraph(
+        yield from paragraph(
             f"instructions retired by the guest, user + kernel, {_unit(ladder)};"
             " path length, never a time"
         )
@@ -123,81 +85,51 @@ def _machines(machines: Sequence[Machine]) -> Iterator[Line]:
             f" {env.cpus} CPU{'s' * (env.cpus != 1)}, {env.memory_mib} MiB"
         )
         alone = len(machines) == 1
-        yield from _paragraph(
+        yield from paragraph(
             text if alone else f"{text}: {', '.join(machine.arms)}",
             Tone.PLAIN if alone else Tone.WARN,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    head: str
-    cells: tuple[Span, ...]
-    right: bool = False
-
-    @property
-    def width(self) -> int:
-        return max(len(self.head), *(len(cell.text) for cell in self.cells), 0)
-
-
-def _table(columns: Sequence[_Column]) -> Iterator[Line]:
-    yield _row(columns, [Span(column.head, Tone.FAINT) for column in columns])
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        yield _row(columns, cells)
-
-
-def _row(columns: Sequence[_Column], cells: Sequence[Span]) -> Line:
-    spans = []
-    for column, cell in zip(columns, cells, strict=True):
-        blanks = " " * (column.width - len(cell.text))
-        text = blanks + cell.text if column.right else cell.text + blanks
-        spans += [Span(text, cell.tone), Span(_GAP)]
-    return tuple(spans[:-1])
-
-
-def _width(columns: Sequence[_Column]) -> int:
-    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
-
-
 def _ladder_tables(ladder: Ladder) -> Iterator[Line]:
     """One table, or two when the phases do not fit beside the rest."""
-    names = _Column("kernel", tuple(Span(_short(rung.arm, 24), Tone.BOLD) for rung in ladder.rungs))
-    total = _Column("total", tuple(_value(rung.total) for rung in ladder.rungs), right=True)
+    names = Column("kernel", tuple(Span(short(rung.arm, 24), Tone.BOLD) for rung in ladder.rungs))
+    total = Column("total", tuple(_value(rung.total) for rung in ladder.rungs), right=True)
     phases = [_phase_column(ladder, phase) for phase in ladder.phases]
     rest = _rest_columns(ladder)
     if len(phases) == 1:
         phases = []  # it is the total
     whole = [names, total, *phases, *rest]
-    if _width(whole) <= WIDTH:
-        yield from _table(whole)
+    if table_width(whole) <= WIDTH:
+        yield from table_lines(whole)
         return
-    yield from _table([names, total, *rest])
+    yield from table_lines([names, total, *rest])
     while phases:
         fitting = [names]
-        while phases and (len(fitting) == 1 or _width([*fitting, phases[0]]) <= WIDTH):
+        while phases and (len(fitting) == 1 or table_width([*fitting, phases[0]]) <= WIDTH):
             fitting.append(phases.pop(0))
         yield ()
-        yield from _table(fitting)
+        yield from table_lines(fitting)
 
 
-def _phase_column(ladder: Ladder, phase: str) -> _Column:
+def _phase_column(ladder: Ladder, phase: str) -> Column:
     measures = (
         next((measure for measure in rung.phases if measure.phase == phase), None)
         for rung in ladder.rungs
     )
-    return _Column(_short(phase, 16), tuple(_value(m) for m in measures), right=True)
+    return Column(short(phase, 16), tuple(_value(m) for m in measures), right=True)
 
 
-def _rest_columns(ladder: Ladder) -> list[_Column]:
+def _rest_columns(ladder: Ladder) -> list[Column]:
     rungs = ladder.rungs
     ratios = [rung.ratio(TOTAL) for rung in rungs]
     return [
-        _Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True),
-        _Column("x prev", tuple(Span(_ratio(ratio.previous)) for ratio in ratios), right=True),
-        _Column("mode", tuple(_share(rung.total) for rung in rungs), right=True),
-        _Column("state", tuple(_state(rung.state) for rung in rungs)),
-        _Column("n", tuple(_trials(rung) for rung in rungs)),
-        _Column("verdict", tuple(_verdict(rung.comparison) for rung in rungs)),
+        Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True),
+        Column("x prev", tuple(Span(_ratio(ratio.previous)) for ratio in ratios), right=True),
+        Column("mode", tuple(_share(rung.total) for rung in rungs), right=True),
+        Column("state", tuple(_state(rung.state) for rung in rungs)),
+        Column("n", tuple(_trials(rung) for rung in rungs)),
+        Column("verdict", tuple(_verdict(rung.comparison) for rung in rungs)),
     ]
 
 
@@ -218,7 +150,7 @@ def _trials(rung: Rung) -> Span:
 def _verdict(comparison: Comparison | None) -> Span:
     if comparison is None:
         return Span(ABSENT)
-    return Span(comparison.verdict, _VERDICT_TONES[comparison.verdict])
+    return Span(comparison.verdict, VERDICT_TONES[comparison.verdict])
 
 
 def _value(measure: Measure | None) -> Span:
@@ -256,14 +188,14 @@ def _legend(ladder: Ladder) -> Iterator[Line]:
     )
     if any(measure.kind is Kind.MEDIAN for rung in ladder.rungs for measure in rung.phases):
         text += "; ~: median, no exact count"
-    yield from _paragraph(text, Tone.FAINT)
+    yield from paragraph(text, Tone.FAINT)
 
 
 def _problems(ladder: Ladder) -> Iterator[Line]:
     blocks = [
-        *(_paragraph(text, Tone.BAD) for text in _failures(ladder.failures)),
+        *(paragraph(text, Tone.BAD) for text in _failures(ladder.failures)),
         *(
-            _paragraph(
+            paragraph(
                 f"{rung.arm}: {rung.comparison.verdict}: {reason.removeprefix(f'{rung.arm}: ')}",
                 Tone.WARN,
             )
@@ -271,7 +203,7 @@ def _problems(ladder: Ladder) -> Iterator[Line]:
             if rung.comparison and rung.comparison.verdict in (Verdict.INVALID, Verdict.UNDECIDED)
             for reason in rung.comparison.reasons
         ),
-        *(_paragraph(f"warning: {warning}", Tone.WARN) for warning in ladder.warnings),
+        *(paragraph(f"warning: {warning}", Tone.WARN) for warning in ladder.warnings),
     ]
     if blocks:
         yield ()
@@ -297,20 +229,20 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
 
 def _steps(report: Report, ladder: Ladder) -> Iterator[Line]:
     if not ladder.steps:
-        yield from _paragraph(_no_step(report, ladder), Tone.BOLD)
+        yield from paragraph(_no_step(report, ladder), Tone.BOLD)
     else:
         largest, *others = ladder.steps
         name = f"The step is between {largest.old} and {largest.new}: "
-        yield from _paragraph(name + _change(largest) + ".", Tone.BOLD)
+        yield from paragraph(name + _change(largest) + ".", Tone.BOLD)
         if others:
-            yield from _paragraph(f"Other steps above {report.step_percent:g} %:")
+            yield from paragraph(f"Other steps above {report.step_percent:g} %:")
         for step in others:
-            yield from _paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
+            yield from paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
         scenario = f" --scenario {ladder.scenario}" if len(report.ladders) > 1 else ""
-        yield from _paragraph(
+        yield from paragraph(
             f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
         )
-    yield from _paragraph(PATH_LENGTH)
+    yield from paragraph(PATH_LENGTH)
 
 
 def _no_step(report: Report, ladder: Ladder) -> str:
@@ -342,39 +274,39 @@ def _change(step: Step) -> str:
 
 def _kernels(ladder: Ladder) -> Iterator[Line]:
     columns = [
-        _Column("kernel", tuple(Span(_short(rung.arm, 24)) for rung in ladder.rungs)),
-        _Column("release", tuple(Span(_short(r.release, 36) or ABSENT) for r in ladder.rungs)),
-        _Column("package", tuple(Span(_short(r.version, 24) or ABSENT) for r in ladder.rungs)),
-        _Column("compiler", tuple(Span(_short(r.compiler, 10) or ABSENT) for r in ladder.rungs)),
+        Column("kernel", tuple(Span(short(rung.arm, 24)) for rung in ladder.rungs)),
+        Column("release", tuple(Span(short(r.release, 36) or ABSENT) for r in ladder.rungs)),
+        Column("package", tuple(Span(short(r.version, 24) or ABSENT) for r in ladder.rungs)),
+        Column("compiler", tuple(Span(short(r.compiler, 10) or ABSENT) for r in ladder.rungs)),
     ]
-    yield from _table(columns)
+    yield from table_lines(columns)
 
 
 def explain(explanation: Explanation) -> list[Line]:
     """What `kdelta explain` prints."""
-    lines = list(_paragraph(_heading(explanation), Tone.BOLD))
+    lines = list(paragraph(_heading(explanation), Tone.BOLD))
     per = f"per {explanation.operation}" if explanation.operation else "per operation"
-    lines += _paragraph(
+    lines += paragraph(
         f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
     )
     comparison = explanation.comparison
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
-    lines += [(), *_paragraph(claim, _VERDICT_TONES[comparison.verdict])]
+    lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if explanation.refused:
         return [*lines, *_refusal(comparison.verdict)]
     if comparison.verdict is Verdict.INVALID:
-        lines += _paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
-    lines += [*_paragraph(sentence(explanation)), (), *_functions(explanation), ()]
+        lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
+    lines += [*paragraph(sentence(explanation)), (), *_functions(explanation), ()]
     for name, clones in explanation.folded:
-        lines += _paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
-    return [*lines, *_paragraph(PATH_LENGTH)]
+        lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
+    return [*lines, *paragraph(PATH_LENGTH)]
 
 
 def _refusal(verdict: Verdict) -> Iterator[Line]:
     if verdict is Verdict.INVALID:
-        yield from _paragraph("No function is ranked; --force ranks them, marked INVALID.")
+        yield from paragraph("No function is ranked; --force ranks them, marked INVALID.")
     else:
-        yield from _paragraph("There is nothing to rank.")
+        yield from paragraph("There is nothing to rank.")
 
 
 def _heading(explanation: Explanation) -> str:
@@ -407,7 +339,7 @@ def sentence(explanation: Explanation) -> str:
 def _named(row: FunctionDelta, explanation: Explanation) -> str:
     of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
     share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{_short(row.function, _NAME_WIDTH)} ({_signed(row.delta, explanation)}{share})"
+    return f"{short(row.function, _NAME_WIDTH)} ({_signed(row.delta, explanation)}{share})"
 
 
 def _signed(delta: int, explanation: Explanation) -> str:
@@ -440,10 +372,10 @@ def _functions(explanation: Explanation) -> Iterator[Line]:
     table = [_function_cells(row, explanation) for row in rows]
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
     columns = [
-        _Column(head, tuple(cells), right=0 < at < len(heads) - 1)
+        Column(head, tuple(cells), right=0 < at < len(heads) - 1)
         for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
     ]
-    yield from _table(columns)
+    yield from table_lines(columns)
 
 
 def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tuple[Span, ...]:
@@ -451,7 +383,7 @@ def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tupl
         name = f"other {row.count} functions" if row.count else "sum"
         tone, calls, status = Tone.BOLD, (ABSENT, ABSENT), ""
     else:
-        name, status = _short(row.function, _NAME_WIDTH), row.status
+        name, status = short(row.function, _NAME_WIDTH), row.status
         tone = Tone.WARN if row.status is not Status.BOTH else Tone.PLAIN
         calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
     cells = (
@@ -473,24 +405,3 @@ def _calls(calls: int | None, explanation: Explanation) -> str:
     if 0 < per_operation < 0.0005:
         return "<0.001"
     return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:,.0f}"
-
-
-def _short(text: str, width: int) -> str:
-    """Long names are cut in the middle: they differ at either end."""
-    if len(text) <= width:
-        return text
-    tail = (width - 2) // 2
-    return f"{text[: width - 2 - tail]}..{text[-tail:]}"
-
-
-def _paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
-    """Text wrapped to the page, following lines indented, over-long words cut."""
-    wrapped = textwrap.wrap(
-        printable(text),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )
-    for line in wrapped:
-        yield (Span(line, tone),)

@@ -21,6 +21,9 @@ from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, Tria
 from kdelta.stats.exact import representative
 
 _ANSWER_S = 60.0
+# Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
+_WINDOWS = 8
+_WARMUP = 2
 _SKIPPED = 77
 _CONTRACT = 1
 _STATUSES = (workload.EXIT_OK, _CONTRACT, workload.EXIT_USAGE, _SKIPPED)
@@ -68,6 +71,20 @@ def run_trial(
     )
 
 
+class _DamagedError(Exception):
+    """The checkpoint that was restored is not what was saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """A guest that ran the workload to its end."""
+
+    identity: Identity
+    printed: str
+    status: int
+    symbols: symbols.Symbols
+
+
 class _Trial:
     def __init__(
         self,
@@ -85,46 +102,64 @@ class _Trial:
         self._folder = folder
 
     def result(self) -> TrialResult:
-        point = checkpoint.take_or_find(
+        """Measure; once more when the checkpoint turns out to be damaged."""
+        point = self._checkpoint()
+        try:
+            ran = self._run(point)
+        except _DamagedError:
+            checkpoint.discard(point)
+            point = self._checkpoint()
+            ran = self._run(point)
+        (self._folder / "workload.txt").write_text(ran.printed)
+        counts = self._counts()
+        if ran.identity.build_id != point.build_id:
+            raise GuestError(
+                f"the guest's build id is {ran.identity.build_id}, not {point.build_id}"
+            )
+        return self._judged(ran, counts)
+
+    def _checkpoint(self) -> checkpoint.Checkpoint:
+        return checkpoint.take_or_find(
             self._bench.emulator,
             self._bench.settings,
             self._kernel.image,
             timeout=self._bench.timeout_s,
             cancelled=self._bench.cancelled,
         )
-        table = symbols.load(point.build_id, lambda: self._kallsyms(point))
-        counting = qemu.Counting(output=self._folder / "counts.bin", events=self._folder / "events")
-        counting.events.write_text(insns.events(table, self._bench.settings.arch))
-        identity, printed, status = self._run(point, counting)
-        (self._folder / "workload.txt").write_text(printed)
-        counts = insns.read(counting.output)
-        self._keep_counts(counting)
-        if identity.build_id != point.build_id:
-            raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
-        return self._judged(identity, printed, status, counts, table)
 
-    def _run(
-        self, point: checkpoint.Checkpoint, counting: qemu.Counting
-    ) -> tuple[Identity, str, int]:
+    def _run(self, point: checkpoint.Checkpoint) -> _Ran:
+        """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
         bench = self._bench
         restored = not bench.fresh_boot
         launch = qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(bench.settings.arch),
-            counting=counting,
+            counting=qemu.Counting(
+                output=self._folder / "counts.bin",
+                events=insns.events_file(
+                    point.build_id, lambda: self._symbols(point), bench.settings.arch
+                ),
+            ),
             program=self._binary,
             restore=point.state if restored else None,
             serial=restored and point.serial,
         )
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            # QEMU restores the guest meanwhile.
             (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
+            table = self._symbols(point)
+            if restored and not checkpoint.intact(point):
+                raise _DamagedError
             if bench.fresh_boot:
                 machine.wait_ready(bench.timeout_s)
             identity = machine.identity(_ANSWER_S)
-            arguments = self._scenario.arguments()
+            arguments = self._scenario.arguments(iterations=_WINDOWS, warmup=_WARMUP)
             printed, status = machine.run(self._binary, arguments, bench.timeout_s)
         (self._folder / "console.log").write_text(machine.console_text)
-        return identity, printed, status
+        return _Ran(identity=identity, printed=printed, status=status, symbols=table)
+
+    def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
+        return symbols.load(point.build_id, lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
         """The symbols, when the cache lost what the making of the checkpoint left there."""
@@ -138,20 +173,17 @@ class _Trial:
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             return machine.kallsyms(bench.timeout_s)
 
-    def _keep_counts(self, counting: qemu.Counting) -> None:
-        raw = counting.output.read_bytes()
-        (self._folder / "counts.bin.gz").write_bytes(gzip.compress(raw, compresslevel=1, mtime=0))
-        counting.output.unlink()
-        counting.events.unlink()
+    def _counts(self) -> insns.Counts:
+        """What the plugin wrote; kept compressed."""
+        raw = self._folder / "counts.bin"
+        counts = insns.read(raw)
+        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
+        (self._folder / "counts.bin.gz").write_bytes(kept)
+        raw.unlink()
+        return counts
 
-    def _judged(
-        self,
-        identity: Identity,
-        printed: str,
-        status: int,
-        counts: insns.Counts,
-        table: symbols.Symbols,
-    ) -> TrialResult:
+    def _judged(self, ran: _Ran, counts: insns.Counts) -> TrialResult:
+        identity, printed, status = ran.identity, ran.printed, ran.status
         if status not in _STATUSES:
             last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
             said = workload.quoted(last[0], 200)
@@ -169,7 +201,7 @@ class _Trial:
             return replace(empty, outcome=Outcome.SKIP, reason=_last(reading.notes))
         if reading.exit_code and not reading.samples:
             raise GuestError(f"the workload failed: {_last(reading.notes)}")
-        phases, functions = _counted(reading, counts, table)
+        phases, functions = _counted(reading, counts, ran.symbols)
         wrong = mismatches(self._bench.settings, self._kernel.release, identity)
         failed = workload.contract_failures(reading)
         reasons = [*wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]

@@ -22,7 +22,7 @@ class Replicate(StrEnum):
     BOOT = "boot"
     PROCESS_ROUND = "process round"
 
-    def count(self, n: int) -> str:
+    def counted(self, n: int) -> str:
         """`n` of them in words: "1 boot", "9 process rounds"."""
         return f"{n} {self.value}" if n == 1 else f"{n} {self.value}s"
 

@@ -23,18 +23,21 @@ static void flood(void)
 			kd_die("write");
 }
 
-static void hide_garbage(void)
+static int hide_garbage(void)
 {
 	static const char bytes[] = "kdelta-workload 1 \033[2J\0\xff\xfe garbage\n\n\nkdelta-done\n";
 
 	if (write(STDOUT_FILENO, bytes, sizeof(bytes) - 1) < 0)
 		kd_die("write");
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	const char *how = argv[argc - 1];
 
+	KD_ARM();
+	sched_yield();
 	if (!strcmp(how, "panic"))
 		panic();
 	else if (!strcmp(how, "hang"))
@@ -46,7 +49,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(how, "flood"))
 		flood();
 	else if (!strcmp(how, "garbage"))
-		hide_garbage();
+		return hide_garbage();
 	else if (!strcmp(how, "partial"))
 		printf("no newline at the end");
 	else if (!strcmp(how, "reboot"))

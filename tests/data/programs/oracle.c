@@ -173,6 +173,8 @@ int main(int argc, char **argv)
 	unsigned long n, windows;
 	pid_t noise = 0;
 
+	KD_ARM();
+	sched_yield();
 	if (argc != 4)
 		kd_exit(2, "usage: oracle WHAT N WINDOWS");
 	n = strtoul(argv[2], NULL, 10);

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What an import keeps of others' results: each source whole, and the readings made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.metric import Metric
+from kdelta.stats.series import Replicate
+
+FORMAT = 1  # of foreign.json
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Kind(StrEnum):
+    """The formats that an import reads; the values are what --format takes."""
+
+    BUNDLE = "bundle"
+    POINTS = "points"
+    CSV = "csv"
+    BENCHFMT = "benchfmt"
+    KERNBENCH = "kernbench"
+    LKP = "lkp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a source: its number from 1, and its cells as they were written."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One imported file, whole: a table's columns and lines, or the text of what is no table."""
+
+    name: str
+    sha256: str
+    size: int
+    columns: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One value that somebody measured, or that is missing with a reason.
+
+    source, line: index of the source, and the line in it; the raw text is there.
+    group:    what must be equal to compare two readings, such as (("cpu", "2"),).
+    value:    None when the run failed.
+    run:      identity of the run; boot_id: the boot it ran in; "" when unknown.
+    replicate: which replicate of its arm it belongs to; readings of one are its samples.
+    """
+
+    source: int
+    line: int
+    arm: str
+    metric: str
+    value: float | None
+    replicate: str
+    group: Pairs = ()
+    position: int | None = None
+    round: int | None = None
+    run: str = ""
+    boot_id: str = ""
+    failure: str = ""
+    refilled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What somebody says of one arm and metric without showing the values; None: not said.
+
+    ok, failed: runs counted in and left out.  cv is a fraction, not percent; digits: how many
+    decimals it was printed with.
+    """
+
+    source: int
+    line: int
+    arm: str
+    metric: str
+    group: Pairs = ()
+    mean: float | None = None
+    median: float | None = None
+    sd: float | None = None
+    cv: float | None = None
+    cv_digits: int = 0
+    ok: int | None = None
+    failed: int | None = None
+    status: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A field of page state that was read for an arm: the distinct values, sorted."""
+
+    arm: str
+    group: Pairs
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmFacts:
+    """What is known of an arm in a group; `arm` "" means every arm of the group.
+
+    replicate: what was repeated, where the data tells.
+    """
+
+    arm: str
+    group: Pairs
+    facts: Pairs
+    replicate: Replicate | None = None
+    planned: int | None = None
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The decision rules that a published framework ran with, for its columns only."""
+
+    group: Pairs
+    tolerance: float
+    max_cv: float
+    baseline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What readers make of sources; `notes` are sentences on what was left alone and why."""
+
+    metrics: tuple[Metric, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    published: tuple[Published, ...] = ()
+    audited: tuple[Audited, ...] = ()
+    arms: tuple[ArmFacts, ...] = ()
+    rules: tuple[Rules, ...] = ()
+    seen: Pairs = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """An import as foreign.json holds it."""
+
+    name: str
+    created: str
+    kind: str
+    sources: tuple[Source, ...]
+    contents: Contents
+    format: int = FORMAT
+    kdelta_version: str = ""
+
+
+def merged(parts: tuple[Contents, ...]) -> Contents:
+    """Several contents as one, in order; a metric is kept once."""
+    metrics = {metric.name: metric for part in reversed(parts) for metric in part.metrics}
+    return Contents(
+        metrics=tuple(metrics[name] for name in sorted(metrics)),
+        readings=tuple(item for part in parts for item in part.readings),
+        published=tuple(item for part in parts for item in part.published),
+        audited=tuple(item for part in parts for item in part.audited),
+        arms=tuple(dict.fromkeys(item for part in parts for item in part.arms)),
+        rules=tuple(item for part in parts for item in part.rules),
+        seen=tuple(dict(pair for part in parts for pair in part.seen).items()),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )

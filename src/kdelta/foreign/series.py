@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From contents to what can be judged: for each group and metric, the series of every arm."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdelta.foreign.record import ArmFacts, Contents, Pairs, Published, Reading, Rules
+from kdelta.metric import Metric
+from kdelta.stats.series import Boot, Replicate, Series
+
+# What an arm is, or what happened to it: two arms may differ in these and be compared.
+_DETAILS = frozenset(
+    {"boot_id", "commit", "kernel_release", "lost_run", "runs", "runs_checked", "version_family"}
+)
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:-?(rc\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One metric in one group.
+
+    series:    of each arm, oldest version first where the names are versions; without boots when
+               only summaries were published.
+    published: what others printed of the arms.
+    roles:     arm -> role, where the data names roles (parent, child).
+    details:   of each arm what is no condition of the machine: commit, lost runs ...
+    remarks:   sentences on sources that contradict each other.
+    """
+
+    group: Pairs
+    metric: Metric
+    series: tuple[Series, ...]
+    published: tuple[Published, ...]
+    roles: Pairs = ()
+    details: tuple[tuple[str, Pairs], ...] = ()
+    rules: Rules | None = None
+    remarks: tuple[str, ...] = ()
+
+    def detail(self, arm: str, name: str) -> str:
+        """One detail of an arm; "" when it is not known."""
+        return dict(dict(self.details).get(arm, ())).get(name, "")
+
+    def arm(self, name: str) -> Series | None:
+        """The series of that arm."""
+        return next((series for series in self.series if series.arm == name), None)
+
+
+def cases(contents: Contents) -> tuple[Case, ...]:
+    """Every (group, metric) with its arms, in the order of the sources."""
+    metrics = {metric.name: metric for metric in contents.metrics}
+    readings: dict[tuple[Pairs, str], dict[str, list[Reading]]] = {}
+    for item in contents.readings:
+        readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
+    said: dict[tuple[Pairs, str], list[Published]] = {}
+    for one in contents.published:
+        said.setdefault((one.group, one.metric), []).append(one)
+    known = _Known.of(contents)
+    keys = dict.fromkeys([*readings, *said])
+    return tuple(
+        _case(key[0], metrics[key[1]], readings.get(key, {}), said.get(key, []), known)
+        for key in keys
+        if key[1] in metrics
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The page state of the arms of one group; runs: arm -> how many of how many were audited."""
+
+    group: Pairs
+    arms: tuple[str, ...]
+    fields: tuple[tuple[str, tuple[str, ...]], ...]
+    runs: Pairs
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Fields that are not the same in every arm that has them."""
+        return tuple(name for name, texts in self.fields if len({t for t in texts if t}) > 1)
+
+
+def audits(contents: Contents) -> tuple[Audit, ...]:
+    """What was audited, for each group; "" where an arm has no value of a field."""
+    known = _Known.of(contents)
+    found = []
+    for group in dict.fromkeys(item.group for item in contents.audited):
+        mine = [item for item in contents.audited if item.group == group]
+        arms = in_order(dict.fromkeys(item.arm for item in mine))
+        texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
+        fields = dict.fromkeys(item.field for item in mine)
+        facts = {arm: dict(_details(known.about(arm, group))) for arm in arms}
+        found.append(
+            Audit(
+                group=group,
+                arms=tuple(arms),
+                fields=tuple(
+                    (name, tuple(texts.get((arm, name), "") for arm in arms)) for name in fields
+                ),
+                runs=tuple((arm, facts[arm]["runs"]) for arm in arms if "runs" in facts[arm]),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The facts and states of contents, found by arm."""
+
+    arms: Mapping[str, tuple[ArmFacts, ...]]
+    states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
+    rules: tuple[Rules, ...]
+
+    @classmethod
+    def of(cls, contents: Contents) -> _Known:
+        arms: dict[str, list[ArmFacts]] = {}
+        for item in contents.arms:
+            arms.setdefault(item.arm, []).append(item)
+        states: dict[str, list[tuple[Pairs, str, str]]] = {}
+        for field in contents.audited:
+            text = ", ".join(field.values)
+            states.setdefault(field.arm, []).append((field.group, field.field, text))
+        return cls(
+            {arm: tuple(items) for arm, items in arms.items()},
+            {arm: tuple(items) for arm, items in states.items()},
+            contents.rules,
+        )
+
+    def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
+        items = (*self.arms.get("", ()), *self.arms.get(arm, ()))
+        return [item for item in items if _within(item.group, group)]
+
+    def state(self, arm: str, group: Pairs) -> Pairs:
+        found = {
+            field: text for where, field, text in self.states.get(arm, ()) if _within(where, group)
+        }
+        return tuple(sorted(found.items()))
+
+
+def _within(part: Pairs, whole: Pairs) -> bool:
+    return set(part) <= set(whole)
+
+
+def _case(
+    group: Pairs,
+    metric: Metric,
+    readings: Mapping[str, list[Reading]],
+    said: Sequence[Published],
+    known: _Known,
+) -> Case:
+    arms = in_order(dict.fromkeys([*readings, *(one.arm for one in said)]))
+    series, remarks = [], []
+    for arm in arms:
+        published = [one for one in said if one.arm == arm]
+        mine, doubts = _one_source(readings.get(arm, []))
+        made = _series(arm, metric, group, mine, published, known)
+        series.append(made)
+        remarks += [*doubts, *(text for one in published for text in _contradicted(made, one))]
+    roles = {
+        arm: item.role for arm in arms for item in known.about(arm, group) if item.role and item.arm
+    }
+    return Case(
+        group=group,
+        metric=metric,
+        series=tuple(series),
+        published=tuple(said),
+        roles=tuple(roles.items()),
+        details=tuple((arm, tuple(_details(known.about(arm, group)))) for arm in arms),
+        rules=next((rule for rule in known.rules if _within(rule.group, group)), None),
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
+
+
+def _details(about: Sequence[ArmFacts]) -> Iterator[tuple[str, str]]:
+    found = dict(pair for item in about for pair in item.facts if pair[0] in _DETAILS)
+    yield from found.items()
+    if not any(item.replicate for item in about):
+        yield "replicate", "not said"
+
+
+def in_order(arms: Iterable[str]) -> list[str]:
+    """Arms by version, oldest first, when every name begins with one; else as they come."""
+    names = list(arms)
+    found = [_VERSION.match(name) for name in names]
+    if not all(found):
+        return names
+    return sorted(names, key=version_key)
+
+
+def version_key(name: str) -> tuple[tuple[int, ...], bool, str]:
+    """A key that sorts 6.9 before 6.12, and 7.1-rc3 before 7.1."""
+    found = _VERSION.match(name)
+    if not found:
+        return ((), True, name)
+    numbers = tuple(int(part) for part in found[1].split(".")[:6] if len(part) < 10)
+    return (numbers, "-rc" not in name, name)
+
+
+def _one_source(readings: Sequence[Reading]) -> tuple[list[Reading], list[str]]:
+    """The readings of the source that tells most; a sentence when another says otherwise."""
+    by_source: dict[int, list[Reading]] = {}
+    for item in readings:
+        by_source.setdefault(item.source, []).append(item)
+    if len(by_source) < 2 or len({item.run for item in readings if item.run}) == len(readings):
+        return list(readings), []
+    ranked = sorted(
+        by_source.values(),
+        key=lambda items: (items[0].position is None, -len({i.line for i in items}), -len(items)),
+    )
+    best = ranked[0]
+    values = sorted(item.value for item in best if item.value is not None)
+    doubts = [
+        f"{best[0].arm}: two sources list different values; the one with more detail is used"
+        for others in ranked[1:]
+        if sorted(item.value for item in others if item.value is not None) != values
+    ]
+    return best, doubts
+
+
+def _series(
+    arm: str,
+    metric: Metric,
+    group: Pairs,
+    readings: Sequence[Reading],
+    published: Sequence[Published],
+    known: _Known,
+) -> Series:
+    about = known.about(arm, group)
+    boots = tuple(_boots(readings))
+    facts = dict(pair for item in about for pair in item.facts)
+    _cpus(facts, group)
+    replicate = next((item.replicate for item in about if item.replicate), None)
+    planned = next((item.planned for item in about if item.planned), None)
+    if planned is None:
+        counts = [(one.ok or 0) + (one.failed or 0) for one in published]
+        planned = len(boots) or max(counts, default=0)
+    return Series(
+        arm=arm,
+        metric=metric,
+        boots=boots,
+        planned=planned,
+        facts=tuple((name, text) for name, text in facts.items() if name not in _DETAILS),
+        state=known.state(arm, group),
+        replicate=replicate or Replicate.PROCESS_ROUND,
+    )
+
+
+def _cpus(facts: dict[str, str], group: Pairs) -> None:
+    requested = facts.get("requested_cpus") or dict(group).get("cpu")
+    if requested:
+        facts["requested_cpus"] = requested
+        if facts.get("seen_cpus") == "as requested":
+            facts["seen_cpus"] = requested
+
+
+def _boots(readings: Sequence[Reading]) -> Iterator[Boot]:
+    """Replicates in the order of the session where known, each with its samples in order."""
+    grouped: dict[tuple[str, str], list[Reading]] = {}
+    for item in readings:
+        grouped.setdefault((item.replicate, item.run), []).append(item)
+    made = []
+    for (label, run), items in grouped.items():
+        values = tuple(item.value for item in items if item.value is not None)
+        failure = next((item.failure for item in items if item.failure), "")
+        made.append(
+            Boot(
+                label=label,
+                position=items[0].position,
+                values=values,
+                failure="" if values else failure or "no value",
+                refilled=any(item.refilled for item in items),
+                round=items[0].round,
+                boot_id=items[0].boot_id,
+                run=run,
+            )
+        )
+    if all(boot.position is not None for boot in made):
+        made.sort(key=lambda boot: boot.position or 0)
+    yield from made
+
+
+def _contradicted(series: Series, one: Published) -> Iterator[str]:
+    """Sentences where a published summary is not that of the values."""
+    values = series.values
+    if not values:
+        return
+    mean = statistics.fmean(values)
+    if one.mean is not None and abs(one.mean - mean) > max(6e-4, 1e-5 * abs(mean)):
+        yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+    if one.ok is not None and one.ok != len(values):
+        yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"
+    if one.cv is None or len(values) < 2 or not mean:
+        return
+    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
+    slack = 0.6 * 10.0**-one.cv_digits
+    if abs(one.cv - sample) > slack:
+        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
+        yield (
+            f"{series.arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f" the sample form is {100 * sample:.3f} %"
+        )

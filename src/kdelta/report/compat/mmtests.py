@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""mmtests' comparison table: what compare-mmtests.pl prints for an operation of several samples.
+
+From bin/lib/MMTests of https://github.com/gormanm/mmtests: Stat.pm (the statistics), Summarise.pm
+(which samples BAmean-N takes) and Compare.pm (the percentages, and the star on the mean row).
+Never used for our verdict: the star tests the mean with a t test and an alpha of 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdelta.metric import Better
+
+SIGNIFICANCE = 0.05
+_BEST = (50, 95, 99)
+_FIELD = 12
+_COMPARE = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A statistic of one arm and its change against the first arm: positive is better.
+
+    star: a two-sample t test on the means says that they differ.
+    """
+
+    value: float
+    percent: float
+    star: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One statistic over the arms, the first of which is the baseline."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+def table(samples: Sequence[Sequence[float]], better: Better) -> tuple[Row, ...]:
+    """Rows Min, Amean, Stddev, CoeffVar, Max, BAmean-50, -95, -99 over the samples of each arm.
+
+    Where higher is better the means are harmonic and called so (Hmean, BHmean-50 ...).  A
+    statistic that cannot be computed is NaN, as mmtests prints it.  Raises ValueError for an arm
+    without samples.
+    """
+    if not all(samples):
+        raise ValueError("an arm has no samples")
+    arms = [_statistics(values, better) for values in samples]
+    starred = [False] + [significant(samples[0], values, better) for values in samples[1:]]
+    rows = []
+    for name in arms[0]:
+        mean = name in ("Amean", "Hmean")
+        spread = name in ("Stddev", "HStddev", "CoeffVar", "HCoeffVar")
+        lower = spread or better is Better.LOWER
+        cells = [
+            Cell(
+                value=arm[name],
+                percent=_change(arm[name], arms[0][name], lower=lower),
+                star=mean and starred[at],
+            )
+            for at, arm in enumerate(arms)
+        ]
+        rows.append(Row(name=name, cells=tuple(cells)))
+    return tuple(rows)
+
+
+def lines(operation: str, table_rows: Sequence[Row]) -> list[str]:
+    """The table as mmtests lays it out, without its head."""
+    width = max(len(row.name) for row in table_rows)
+    return [
+        f"{row.name:<{width}} {operation}" + "".join(_cell(cell) for cell in row.cells)
+        for row in table_rows
+    ]
+
+
+def _cell(cell: Cell) -> str:
+    left, right = ("*", "*") if cell.star else ("(", ")")
+    return f"{cell.value:{_FIELD}.2f} {left}{cell.percent:{_COMPARE}.2f}%{right}"
+
+
+def _statistics(values: Sequence[float], better: Better) -> dict[str, float]:
+    best_first = sorted(values, reverse=better is Better.HIGHER)
+    letter = "H" if better is Better.HIGHER else ""
+    name = "Hmean" if letter else "Amean"
+    mean, sd = _mean(values, better), _sd(values, better)
+    coefficient = 100 * sd / mean if mean and not math.isnan(sd) and not math.isnan(mean) else 0.0
+    found = {
+        "Min": min(values),
+        name: mean,
+        f"{letter}Stddev": sd,
+        f"{letter}CoeffVar": coefficient,
+        "Max": max(values),
+    }
+    for percent in _BEST:
+        count = max(int(len(values) * percent / 100), 1)
+        found[f"B{name}-{percent}"] = _mean(best_first[:count], better)
+    return found
+
+
+def _mean(values: Sequence[float], better: Better) -> float:
+    if better is Better.LOWER:
+        return sum(values) / len(values)
+    return len(values) / sum(1 / value for value in values) if min(values) > 0 else math.nan
+
+
+def _sd(values: Sequence[float], better: Better) -> float:
+    if len(values) < 2:
+        return math.nan
+    if better is Better.LOWER:
+        return statistics.stdev(values)
+    mean = _mean(values, better)
+    if math.isnan(mean):
+        return math.nan
+    squares = sum((1 / value - 1 / mean) ** 2 for value in values)
+    return math.sqrt(squares * mean**4 / len(values))
+
+
+def _change(value: float, base: float, *, lower: bool) -> float:
+    """mmtests' pndiff (lower is better) and pdiff, with their own way around zero."""
+    if math.isnan(value) or math.isnan(base) or value == base:
+        return 0.0
+    if value == 0:
+        return 100.0 if lower else 0.0
+    if base == 0:
+        return -99.0 if lower else 100.0
+    return 100 - value * 100 / base if lower else value * 100 / base - 100
+
+
+def significant(
+    base: Sequence[float], other: Sequence[float], better: Better, level: float = SIGNIFICANCE
+) -> bool:
+    """The star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
+    means = _mean(base, better), _mean(other, better)
+    deviations = [_sd(values, better) for values in (base, other)]
+    squares = [0.0 if math.isnan(sd) else sd**2 for sd in deviations]
+    error = math.sqrt(squares[0] / len(base) + squares[1] / len(other))
+    if math.isnan(means[0]) or math.isnan(means[1]):
+        return False
+    if not error:
+        return means[0] != means[1]
+    freedom = len(base) + len(other) - 2
+    return t_test_p(abs(means[0] - means[1]) / error, freedom) < level
+
+
+def t_test_p(t: float, freedom: int) -> float:
+    """Two-sided p of Student's t: the regularised incomplete beta function.
+
+    Lentz's continued fraction (Press et al., Numerical Recipes, 6.4).  Raises ValueError for
+    less than one degree of freedom.
+    """
+    if freedom < 1:
+        raise ValueError("a t test needs a degree of freedom")
+    x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
+    if x >= 1:
+        return 1.0
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1 - front * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    tiny = 1e-300
+    c, d = 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > tiny else tiny)
+    total = d
+    for m in range(1, 500):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d, c = 1 + term * d, 1 + term / c
+            d = 1 / (d if abs(d) > tiny else tiny)
+            c = c if abs(c) > tiny else tiny
+            total *= d * c
+        if abs(d * c - 1) < 1e-14:
+            break
+    return total

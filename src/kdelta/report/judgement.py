@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The analysis of an import: what kdelta says of others' data, and what their own tools say."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kdelta.errors import SpecError
+from kdelta.foreign import summaries
+from kdelta.foreign.record import Foreign, Pairs, Published
+from kdelta.foreign.series import Audit, Case, audits, cases
+from kdelta.foreign.summaries import Dimension
+from kdelta.metric import Grade, Metric
+from kdelta.report.compat import framework, lkp, mmtests
+from kdelta.stats import timing
+from kdelta.stats.detectors import Caution, Trap
+from kdelta.stats.series import Series
+from kdelta.stats.summary import Summary, summarise
+from kdelta.stats.timing import TimeComparison
+from kdelta.stats.verdict import Verdict
+
+# What is said of values that were not published would only repeat that they were not.
+_ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to judge: arms and metric by name or unique beginning; None: as the data suggests."""
+
+    old: str | None = None
+    new: str | None = None
+    control: str | None = None
+    metric: str | None = None
+    grade: Grade | None = None
+    tolerance: float = timing.TOLERANCE
+    alpha: float = timing.ALPHA
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two arms of a finding and the verdict on them."""
+
+    old: str
+    new: str
+    control: str | None
+    comparison: TimeComparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compat:
+    """What other tools make of the same values, for a finding; never used for a verdict.
+
+    rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
+    and not kdelta's default for data of another kind.
+    lkp: (old, new, line) of each pair.
+    """
+
+    framework: tuple[framework.Row, ...]
+    baseline: str
+    tolerance: float
+    max_cv: float
+    own: bool
+    mmtests: tuple[mmtests.Row, ...]
+    mmtests_arms: tuple[str, ...]
+    lkp: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One metric in one group."""
+
+    group: Pairs
+    metric: Metric
+    arms: tuple[Summary, ...]
+    published: tuple[Published, ...]
+    pairs: tuple[Pair, ...]
+    cautions: tuple[Caution, ...]
+    compat: Compat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All that may be printed of an import."""
+
+    name: str
+    kind: str
+    created: str
+    sources: tuple[tuple[str, str, int], ...]
+    findings: tuple[Finding, ...]
+    audits: tuple[Audit, ...]
+    dimensions: tuple[Dimension, ...]
+    notes: tuple[str, ...]
+
+
+def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
+    """Judge an import.  Raises SpecError for an arm or a metric that it does not have."""
+    found = cases(foreign.contents)
+    chosen = _of_metric(found, choice.metric)
+    paired = summaries.counted_in_pairs(foreign.contents.published)
+    plans = [(case, _pairs(case, choice)) for case in chosen]
+    if choice.old or choice.new:
+        plans = [(case, pairs) for case, pairs in plans if pairs]
+        if not plans:
+            raise _no_such_arm(chosen, choice)
+    return Judgement(
+        name=name,
+        kind=foreign.kind,
+        created=foreign.created,
+        sources=tuple((s.name, s.sha256, s.size) for s in foreign.sources),
+        findings=tuple(_finding(case, pairs, choice, paired=paired) for case, pairs in plans),
+        audits=audits(foreign.contents),
+        dimensions=summaries.cpus(found),
+        notes=foreign.contents.notes,
+    )
+
+
+def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:
+    if name is None:
+        return found
+    names = tuple(dict.fromkeys(case.metric.name for case in found))
+    metric = _named(name, names)
+    if metric is None:
+        listed = ", ".join(names) or "none"
+        raise SpecError(
+            f'no metric is called "{name}"', place="--metric", action=f"there are {listed}"
+        )
+    return [case for case in found if case.metric.name == metric]
+
+
+def _named(text: str, names: Sequence[str]) -> str | None:
+    """The name that `text` is, or is the only beginning of."""
+    if text in names:
+        return text
+    found = [name for name in names if name.startswith(text)]
+    return found[0] if len(found) == 1 else None
+
+
+def _no_such_arm(found: Sequence[Case], choice: Choice) -> SpecError:
+    arms = dict.fromkeys(series.arm for case in found for series in case.series)
+    asked = ", ".join(text for text in (choice.old, choice.new, choice.control) if text)
+    return SpecError(
+        f'no metric has arms called "{asked}"',
+        place="--old, --new, --control",
+        action=f"there are {', '.join(arms) or 'none'}",
+    )
+
+
+def _pairs(case: Case, choice: Choice) -> list[tuple[Series, Series, Series | None]]:
+    """(old, new, control) to compare."""
+    if choice.old or choice.new or choice.control:
+        return _asked(case, choice)
+    sandwich = _sandwich(case)
+    if sandwich:
+        return [sandwich]
+    return [(old, new, None) for old, new in zip(case.series, case.series[1:], strict=False)]
+
+
+def _asked(case: Case, choice: Choice) -> list[tuple[Series, Series, Series | None]]:
+    if not (choice.old and choice.new):
+        raise SpecError(
+            "--old and --new go together", place="kdelta judge", action="give both, or neither"
+        )
+    names = [series.arm for series in case.series]
+    wanted = [choice.old, choice.new, *([choice.control] if choice.control else [])]
+    arms = [case.arm(name) for text in wanted if (name := _named(text, names))]
+    if len(arms) < len(wanted) or len({arm.arm for arm in arms if arm}) < len(wanted):
+        return []
+    old, new, *rest = [arm for arm in arms if arm]
+    return [(old, new, rest[0] if rest else None)]
+
+
+def _sandwich(case: Case) -> tuple[Series, Series, Series] | None:
+    """A, B, A where two of three arms have one role, or are one commit."""
+    if len(case.series) != 3:
+        return None
+    roles = dict(case.roles)
+    for key in (
+        [roles.get(series.arm, "") for series in case.series],
+        [case.detail(series.arm, "commit") for series in case.series],
+    ):
+        twice = next((word for word in key if word and key.count(word) == 2), None)
+        if twice is not None:
+            same = [s for s, word in zip(case.series, key, strict=True) if word == twice]
+            other = next(s for s, word in zip(case.series, key, strict=True) if word != twice)
+            first, second = sorted(same, key=_began)
+            return first, other, second
+    return None
+
+
+def _began(series: Series) -> int:
+    return min((boot.position for boot in series.boots if boot.position is not None), default=0)
+
+
+def _finding(
+    case: Case,
+    pairs: Sequence[tuple[Series, Series, Series | None]],
+    choice: Choice,
+    *,
+    paired: bool,
+) -> Finding:
+    judged = tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
+    from_pairs = [caution for pair in judged for caution in pair.comparison.cautions]
+    alone = [] if judged else _alone(case)
+    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
+    published = list(summaries.cautions(case, paired=paired))
+    unknown = list(_unknown_replicates(case))
+    return Finding(
+        group=case.group,
+        metric=case.metric,
+        arms=tuple(summarise(series) for series in case.series),
+        published=case.published,
+        pairs=judged,
+        cautions=tuple(dict.fromkeys([*published, *from_pairs, *alone, *remarks, *unknown])),
+        compat=_compat(case, judged),
+    )
+
+
+def _alone(case: Case) -> list[Caution]:
+    from kdelta.stats import detectors
+
+    limit = case.rules.max_cv if case.rules else None
+    return [
+        caution
+        for series in case.series
+        if series.boots
+        for caution in detectors.inspect(series, max_cv=limit)
+    ]
+
+
+def _unknown_replicates(case: Case) -> Iterator[Caution]:
+    arms = [s.arm for s in case.series if s.boots and case.detail(s.arm, "replicate")]
+    if arms:
+        text = f"{', '.join(arms)}: nothing says whether runs are boots; taken as process rounds"
+        yield Caution(trap=Trap.REPLICATE, sentence=text)
+
+
+def _pair(case: Case, old: Series, new: Series, control: Series | None, choice: Choice) -> Pair:
+    grade = choice.grade or _grade(old)
+    comparison = timing.compare(
+        old,
+        new,
+        control=control,
+        grade=grade,
+        tolerance=choice.tolerance,
+        alpha=choice.alpha,
+        seed=choice.seed,
+        max_cv=case.rules.max_cv if case.rules else None,
+    )
+    arms = [series for series in (old, new, control) if series]
+    if not all(series.boots for series in arms):
+        comparison = _without_values(case, comparison, arms)
+    return Pair(
+        old=old.arm,
+        new=new.arm,
+        control=control.arm if control else None,
+        comparison=comparison,
+    )
+
+
+def _grade(series: Series) -> Grade:
+    """A guest when the data names the guest's memory; a bare machine is for the user to name."""
+    return Grade.GUEST_TIME if series.fact("requested_memory_mib") else Grade.HOST_TIME
+
+
+def _without_values(
+    case: Case, comparison: TimeComparison, arms: Sequence[Series]
+) -> TimeComparison:
+    """The verdict where an arm has only a published summary: nothing can be tested."""
+    kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
+    if comparison.verdict is not Verdict.UNDECIDED:
+        return replace(comparison, cautions=kept)
+    figures = [_published_mean(case, series) for series in arms]
+    text = "only summaries are published, no values: nothing can be tested"
+    if None not in figures:
+        old, new, *control = [figure for figure in figures if figure is not None]
+        text += _published_change(old, new, control)
+    return replace(comparison, reasons=(text,), cautions=kept, more=None)
+
+
+def _published_change(old: float, new: float, control: Sequence[float]) -> str:
+    if not old:
+        return ""
+    text = f"; the published means differ by {100 * (new / old - 1):+.2f} %"
+    if control and control[0]:
+        drift = abs(control[0] - old) / ((control[0] + old) / 2)
+        text += (
+            f" and, against the old arm repeated, {100 * (new / control[0] - 1):+.2f} %;"
+            f" drift {100 * drift:.2f} % of their midpoint"
+        )
+    return text
+
+
+def _published_mean(case: Case, series: Series) -> float | None:
+    if series.boots:
+        return summarise(series).mean
+    return next((one.mean for one in case.published if one.arm == series.arm), None)
+
+
+def _compat(case: Case, pairs: Sequence[Pair]) -> Compat:
+    with_values = [series for series in case.series if series.values]
+    runs = [
+        framework.Runs(
+            arm=series.arm,
+            values=tuple(statistics.fmean(boot.values) for boot in series.valid),
+            failures=tuple(boot.failure for boot in series.boots if boot.failure),
+        )
+        for series in case.series
+        if series.boots
+    ]
+    rules = case.rules
+    baseline = _baseline(case, pairs)
+    tolerance = rules.tolerance if rules else framework.TOLERANCE
+    max_cv = rules.max_cv if rules else framework.MAX_CV
+    first = pairs[0].old if pairs else case.series[0].arm
+    ordered = sorted(with_values, key=lambda series: series.arm != first)
+    return Compat(
+        framework=framework.rows(runs, baseline=baseline, tolerance=tolerance, max_cv=max_cv),
+        baseline=baseline,
+        tolerance=tolerance,
+        max_cv=max_cv,
+        own=rules is not None,
+        mmtests=(
+            mmtests.table([series.values for series in ordered], case.metric.better)
+            if ordered
+            else ()
+        ),
+        mmtests_arms=tuple(series.arm for series in ordered),
+        lkp=tuple(
+            (pair.old, pair.new, lkp.line(case.metric.name, old.values, new.values))
+            for pair in pairs
+            if (old := case.arm(pair.old)) and (new := case.arm(pair.new))
+            if old.values and new.values
+        ),
+    )
+
+
+def _baseline(case: Case, pairs: Sequence[Pair]) -> str:
+    """The framework's baseline: its own is a version family; else the old arm."""
+    if case.rules:
+        for series in case.series:
+            if case.detail(series.arm, "version_family") == case.rules.baseline:
+                return series.arm
+    return pairs[0].old if pairs else case.series[0].arm

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Lines of a page for a terminal, a mail or a file: at most WIDTH columns, colour kept apart."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.report.printable import printable
+from kdelta.stats.verdict import Verdict
+
+WIDTH = 100
+ABSENT = "-"
+_GAP = "  "
+
+
+class Tone(StrEnum):
+    """How a line or a cell looks where colour is allowed; the value is its SGR code."""
+
+    PLAIN = ""
+    BOLD = "1"
+    FAINT = "2"
+    BAD = "31"
+    GOOD = "32"
+    WARN = "33"
+
+
+VERDICT_TONES = {
+    Verdict.REGRESSION: Tone.BAD,
+    Verdict.IMPROVEMENT: Tone.GOOD,
+    Verdict.SAME: Tone.PLAIN,
+    Verdict.UNDECIDED: Tone.WARN,
+    Verdict.INVALID: Tone.WARN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a line in one tone; its text is printable, whatever it was made from."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
+
+
+Line = tuple[Span, ...]
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """The lines without colour, trailing blanks removed, each ended by a newline."""
+    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)
+
+
+def coloured(lines: Iterable[Line]) -> str:
+    """The lines with SGR colours."""
+    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in lines)
+
+
+def _paint(span: Span) -> str:
+    return f"\x1b[{span.tone}m{span.text}\x1b[0m" if span.tone else span.text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its head, one cell for each row; `right`: figures align right."""
+
+    head: str
+    cells: tuple[Span, ...]
+    right: bool = False
+
+    @property
+    def width(self) -> int:
+        """Characters that its widest cell takes."""
+        return max(len(self.head), *(len(cell.text) for cell in self.cells), 0)
+
+
+def table_lines(columns: Sequence[Column]) -> Iterator[Line]:
+    """The table of `columns`, its heads first; all columns have the same number of cells."""
+    yield _row(columns, [Span(column.head, Tone.FAINT) for column in columns])
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        yield _row(columns, cells)
+
+
+def _row(columns: Sequence[Column], cells: Sequence[Span]) -> Line:
+    spans = []
+    for column, cell in zip(columns, cells, strict=True):
+        blanks = " " * (column.width - len(cell.text))
+        text = blanks + cell.text if column.right else cell.text + blanks
+        spans += [Span(text, cell.tone), Span(_GAP)]
+    return tuple(spans[:-1])
+
+
+def table_width(columns: Sequence[Column]) -> int:
+    """Characters that `table_lines` takes at most."""
+    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def short(text: str, width: int) -> str:
+    """Long names are cut in the middle: they differ at either end."""
+    if len(text) <= width:
+        return text
+    tail = (width - 2) // 2
+    return f"{text[: width - 2 - tail]}..{text[-tail:]}"
+
+
+def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
+    """Text wrapped to the page, following lines indented, over-long words cut."""
+    wrapped = textwrap.wrap(
+        printable(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+    )
+    for line in wrapped:
+        yield (Span(line, tone),)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a clock that only ticks leaves in the data: values that lie on a lattice.
+
+A guest without a usable TSC reads jiffies: at HZ=250 every reading is a whole number of ticks of
+4,000,250 ns, whatever happened in between.  A mean of such readings over r rounds of p pages is
+floor(k * tick / (r * p)): it looks like data, and its scatter is that of the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HERTZ = (100, 250, 300, 1000)
+PIT_HZ = 1_193_182  # the rate of the timer by which x86 ticks
+CHANCE = 1e-3  # a lattice is only claimed when chance would lay so many values on one so rarely
+FINE = 1000  # a lattice this many times finer than the smallest value hides nothing
+MAX_ROUNDS = 64
+MAX_CALLS = 200
+_PAGES = tuple(2**power for power in range(10, 19))  # workloads touch 4 MiB to 1 GiB
+_MAX_DISTINCT = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lattice:
+    """All values are multiples of `step`, in their unit; hz is that of the tick behind it."""
+
+    step: float
+    hz: int | None = None
+    tick_ns: float | None = None
+
+
+def refined_tick_ns(hz: int) -> float:
+    """Length of a tick of clocksource refined-jiffies, as register_refined_jiffies() has it."""
+    per_tick = (PIT_HZ + hz // 2) // hz
+    rate = ((PIT_HZ << 8) + per_tick // 2) // per_tick
+    return ((10**9 << 8) + rate // 2) // rate
+
+
+def resolution(values: Sequence[float]) -> float:
+    """The decimal step in which values were printed: 1 for whole numbers, 0.01 for cents."""
+    for places in range(7):
+        if all(abs(value - round(value, places)) <= 1e-9 * max(1, abs(value)) for value in values):
+            return float(10.0**-places)
+    return 0.0
+
+
+def find_lattice(
+    values: Sequence[float], *, ns_per_unit: float | None = 1.0, operations: int | None = None
+) -> Lattice | None:
+    """The coarsest lattice on which all values lie, when chance does not explain it.
+
+    ns_per_unit: of the values (1000 for us); None: not a time, so no tick is looked for.
+    operations:  operations of one round, if known; else powers of two are tried.
+    """
+    distinct = sorted({value for value in values if value > 0})[:_MAX_DISTINCT]
+    printed = resolution(distinct)
+    if len(distinct) < 3 or not printed:
+        return None
+    whole = [round(value / printed) for value in distinct]
+    multiple = _multiples(whole)
+    if multiple is not None:
+        hz, tick = _named(multiple * printed, ns_per_unit)
+        return Lattice(step=multiple * printed, hz=hz, tick_ns=tick)
+    if ns_per_unit is None:
+        return None
+    scale = printed * ns_per_unit
+    pages = _PAGES if operations is None else (operations,)
+    return _per_operation(whole, scale, printed, pages) or _mean_of_calls(whole, scale, printed)
+
+
+def ticks_ns() -> tuple[tuple[int, float], ...]:
+    """(HZ, tick in ns) of the jiffies clocks, as registered and refined."""
+    exact = [(hz, 1e9 / hz) for hz in HERTZ]
+    return tuple(exact + [(hz, refined_tick_ns(hz)) for hz in HERTZ])
+
+
+def _multiples(whole: Sequence[int]) -> int | None:
+    """The greatest common divisor, when values that know of none would hardly share it."""
+    divisor = math.gcd(*whole)
+    likely = (len(whole) - 1) * -math.log(divisor) > math.log(CHANCE)
+    return None if divisor == 1 or likely else divisor
+
+
+def _named(step: float, ns_per_unit: float | None) -> tuple[int | None, float | None]:
+    if ns_per_unit is None:
+        return None, None
+    for hz, tick in reversed(ticks_ns()):
+        times = step * ns_per_unit / tick
+        if round(times) >= 1 and abs(times - round(times)) < 1e-6 * times:
+            return hz, tick
+    return None, None
+
+
+def _fits(value: int, step: float) -> bool:
+    """True when value is floor(k * step) for some k."""
+    return math.floor(math.ceil(value / step - 1e-9) * step + 1e-9) == value
+
+
+def _per_operation(
+    whole: Sequence[int], scale: float, printed: float, pages: Sequence[int]
+) -> Lattice | None:
+    """floor(k * tick / (rounds * pages)) with one number of rounds for all values."""
+    steps = sorted(
+        {
+            (tick / (rounds * count) / scale, hz, tick)
+            for hz, tick in ticks_ns()
+            for count in pages
+            for rounds in range(1, MAX_ROUNDS + 1)
+        },
+        reverse=True,
+    )
+    chance = 0.0
+    for step, hz, tick in steps:
+        if step < max(2.5, whole[0] / FINE):
+            break
+        chance += step ** -len(whole)
+        if chance > CHANCE:
+            break
+        if all(_fits(value, step) for value in whole):
+            return Lattice(step=step * printed, hz=hz, tick_ns=tick)
+    return None
+
+
+def _mean_of_calls(whole: Sequence[int], scale: float, printed: float) -> Lattice | None:
+    """floor(k * tick / calls), each value with its own small number of calls."""
+    for hz, tick in ticks_ns():
+        unit = tick / scale
+        # Fractions with a denominator up to n are about 0.3 n^2 per unit: each catches one value.
+        chance = 0.3 * MAX_CALLS**2 / unit
+        if chance > 0.5 or chance ** len(whole) > CHANCE:
+            continue
+        most = 0
+        for value in whole:
+            calls = _calls(value, unit)
+            if calls is None:
+                break
+            most = max(most, calls)
+        else:
+            return Lattice(step=unit / most * printed, hz=hz, tick_ns=tick)
+    return None
+
+
+def _calls(value: int, unit: float) -> int | None:
+    return next((n for n in range(1, MAX_CALLS + 1) if _fits(value, unit / n)), None)

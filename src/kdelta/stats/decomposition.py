@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How much of a regression something explains: a candidate fix, or probes that undo one part each.
+
+With base (before), regressed (after) and an arm in between, the share of the gap that the arm
+closes is (regressed - arm) / (regressed - base).  Its interval is Fieller's (1954): all shares c
+for which the contrast (1 - c) regressed - arm + c base is not told from zero by a t test with
+Welch's degrees of freedom.  A ratio of two noisy differences has no other honest interval: it is
+unbounded as long as the gap itself is not certain, and then the answer is that there is none.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdelta.stats import comparability
+from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.series import Series
+from kdelta.stats.student import two_sided_p
+
+_REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
+_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Part of the gap that one arm closes: 0 nothing, 1 all; None with the reason why not.
+
+    low and high: interval at 1 - alpha, None when the data do not bound it (reason says why).
+    """
+
+    arm: str
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decomposition:
+    """Shares of several probe arms, and what none of them explains.
+
+    rest: 1 - sum of the shares; parts that act on each other make the sum differ from what
+    undoing all of them at once would give, so measure that arm too.
+    """
+
+    gap: float | None  # regressed - base, in the metric's unit
+    shares: tuple[Share, ...]
+    rest: float | None
+
+
+def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
+    """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
+    forbidden = comparability.obstacles((base, regressed, arm), require_state=False)
+    if forbidden:
+        return Share(arm=arm.arm, value=None, low=None, high=None, reason="; ".join(forbidden))
+    few = [each.arm for each in (base, regressed, arm) if not each.valid]
+    if few:
+        reason = f"no values of {', '.join(few)}"
+        return Share(arm=arm.arm, value=None, low=None, high=None, reason=reason)
+    before, after, between = (statistics.fmean(each.values) for each in (base, regressed, arm))
+    if before == after:
+        reason = f"{base.arm} and {regressed.arm} do not differ: there is no gap"
+        return Share(arm=arm.arm, value=None, low=None, high=None, reason=reason)
+    value = (after - between) / (after - before)
+    low, high, reason = _interval(base, regressed, arm, value, alpha)
+    return Share(arm=arm.arm, value=value, low=low, high=high, reason=reason)
+
+
+def decompose(
+    base: Series, regressed: Series, probes: Sequence[Series], *, alpha: float = 0.01
+) -> Decomposition:
+    """The share of the gap per probe arm; each probe is the regressed kernel with one part undone.
+
+    The level is divided among the probes (Bonferroni), so all intervals hold together.
+    """
+    level = alpha / max(len(probes), 1)
+    shares = tuple(gap_closed(base, regressed, probe, alpha=level) for probe in probes)
+    known = [share.value for share in shares if share.value is not None]
+    gap = None
+    if base.valid and regressed.valid:
+        gap = statistics.fmean(regressed.values) - statistics.fmean(base.values)
+    complete = bool(known) and len(known) == len(shares)
+    return Decomposition(gap=gap, shares=shares, rest=1 - sum(known) if complete else None)
+
+
+def _interval(
+    base: Series, regressed: Series, arm: Series, value: float, alpha: float
+) -> tuple[float | None, float | None, str]:
+    short = min(len(each.valid) for each in (base, regressed, arm))
+    if short < MIN_REPLICATES:
+        kind = base.replicate.counted(short)
+        return None, None, f"{kind} an arm bound no share: at least {MIN_REPLICATES} are needed"
+    # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
+    if _accepts(base, regressed, arm, 1e9, alpha):
+        return None, None, "the gap itself is not certain"
+    low, high = (_edge(base, regressed, arm, value, side, alpha) for side in (-1.0, 1.0))
+    return low, high, ""
+
+
+def _edge(
+    base: Series, regressed: Series, arm: Series, value: float, side: float, alpha: float
+) -> float:
+    near, far = value, value + side * _REACH
+    for _ in range(_STEPS):
+        middle = (near + far) / 2
+        inside = _accepts(base, regressed, arm, middle, alpha)
+        near, far = (middle, far) if inside else (near, middle)
+    return near
+
+
+def _accepts(base: Series, regressed: Series, arm: Series, share: float, alpha: float) -> bool:
+    """True when the t test of the contrast for this share does not reject."""
+    weights = ((1 - share, regressed), (-1.0, arm), (share, base))
+    size = sum(weight * statistics.fmean(each.values) for weight, each in weights)
+    parts = [
+        (weight**2 * statistics.variance(each.values) / len(each.valid), len(each.valid) - 1)
+        for weight, each in weights
+    ]
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return math.isclose(size, 0.0, abs_tol=1e-12)
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    return two_sided_p(size / math.sqrt(variance), freedom) > alpha

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What makes a set of timings less than it looks.  Everything is flagged; nothing is removed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice, pairwise
+
+from kdelta.stats.clock import Lattice, find_lattice, resolution
+from kdelta.stats.series import Boot, Series
+from kdelta.stats.summary import Summary, summarise
+
+MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
+COARSE = 0.005  # a reading step above this part of the value is worth a word
+TICKS_PER_SAMPLE = 100
+OUTLIER_SCALES = 5.0
+WILD = 10.0  # times the median
+_TREND_P = 0.01
+_MANY = 10_000  # samples looked at for lattices and steps
+_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_JIFFIES = ("jiffies", "refined-jiffies")
+
+
+class Trap(StrEnum):
+    """What was detected."""
+
+    LATTICE = "lattice"
+    CLOCK = "clock"
+    TRUNCATED = "truncated"
+    ZERO = "zero"
+    OUTLIER = "outlier"
+    WILD = "wild"
+    DOUBLE_COUNT = "double-count"
+    FEW = "few"
+    NEAR_LIMIT = "near-limit"
+    REFILLED = "refilled"
+    FAILED = "failed"
+    DRIFT = "drift"
+    TREND = "trend"
+    ORDER = "order"
+    REPLICATE = "replicate"
+    STATE = "state"
+    FACTS = "facts"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caution:
+    """One thing to know before believing a number: a sentence that names the arm."""
+
+    trap: Trap
+    sentence: str
+
+
+def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ...]:
+    """Every trap of one arm by itself.
+
+    max_cv: a limit that a rule elsewhere puts on the CV; a CV that could as well lie on the other
+    side of it is flagged.
+    """
+    summary = summarise(series)
+    found: list[Caution] = []
+    for detect in (_few, _failed, _refilled, _counted_twice, _zeros, _clock, _steps, _outliers):
+        found += detect(series)
+    found += wild(series.arm, n=summary.n, cv=summary.cv)
+    if max_cv is not None:
+        found += near_limit(series.arm, n=summary.n, cv=summary.cv, limit=max_cv)
+    return tuple(found)
+
+
+def wild(arm: str, *, n: int, cv: float | None) -> list[Caution]:
+    """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is.
+
+    Works from a published n and CV alone.
+    """
+    if cv is None or n < 3 or not 0.8 * math.sqrt(n) <= cv <= 1.02 * math.sqrt(n):
+        return []
+    text = (
+        f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild value"
+        " outweighs all others: the mean says nothing, look at the median"
+    )
+    return [Caution(trap=Trap.WILD, sentence=text)]
+
+
+def near_limit(arm: str, *, n: int, cv: float | None, limit: float) -> list[Caution]:
+    """A CV so close to a limit that its own error decides the side (Ahn and Fessler 2003).
+
+    The standard error of a sample standard deviation is about sd / sqrt(2 (n - 1)).
+    """
+    if cv is None or n < 2 or abs(cv - limit) > cv / math.sqrt(2 * (n - 1)):
+        return []
+    side = "over" if cv > limit else "under"
+    text = (
+        f"{arm}: the CV of {100 * cv:.2f} % is just {side} the limit of {100 * limit:g} %;"
+        f" {n} values do not fix a CV better than +-{100 * cv / math.sqrt(2 * (n - 1)):.1f} %"
+    )
+    return [Caution(trap=Trap.NEAR_LIMIT, sentence=text)]
+
+
+def counted_twice(arm: str, *, claimed: int, planned: int) -> list[Caution]:
+    """More results than runs, from published counts alone."""
+    if not planned or claimed <= planned:
+        return []
+    factor = math.sqrt((planned - 1) / planned * claimed / (claimed - 1))
+    text = (
+        f"{arm}: {claimed} results of {planned} runs: lines of one run were counted as runs,"
+        f" which also shrinks the CV (to {factor:.3f} of itself, when each run counts alike)"
+    )
+    return [Caution(trap=Trap.DOUBLE_COUNT, sentence=text)]
+
+
+def duplicate_runs(series: Series) -> tuple[str, ...]:
+    """Identities of runs that more than one replicate claims: certain double counts."""
+    runs = Counter(boot.run for boot in series.valid if boot.run)
+    return tuple(run for run, times in runs.items() if times > 1)
+
+
+def lattice(series: Series) -> Lattice | None:
+    """The lattice on which this arm's samples lie, if there is one."""
+    known = series.fact("operations") or ""
+    return find_lattice(
+        _samples(series),
+        ns_per_unit=_NS.get(series.metric.unit.partition("/")[0]),
+        operations=int(known) if known.isascii() and known.isdigit() and int(known) else None,
+    )
+
+
+def reading_step(series: Series) -> float:
+    """The coarsest step that readings of this arm can take, in the metric's unit; 0: unknown."""
+    found = lattice(series)
+    return max(resolution(_samples(series)), found.step if found else 0.0)
+
+
+def interleaved(arms: Sequence[Series]) -> bool | None:
+    """Whether the arms alternate in the session; None: the order is not known.
+
+    In rounds that hold every arm once, the order changes arm at least once a round.
+    """
+    placed = [(boot.position, index) for index, arm in enumerate(arms) for boot in arm.valid]
+    if any(position is None for position, _ in placed) or len(arms) < 2:
+        return None
+    order = [index for _, index in sorted(placed, key=lambda each: each[0] or 0)]
+    changes = sum(first != second for first, second in pairwise(order))
+    return changes + 1 > min(len(arm.valid) for arm in arms) / 2 + 1
+
+
+def trend(arms: Sequence[Series]) -> tuple[float, float] | None:
+    """Change over the whole session as a ratio, and its p; None: order unknown, or too few.
+
+    Theil and Sen's slope of log values within each arm, with the p of Kendall's test over all
+    arms together (Hirsch, Slack and Smith 1982), so a difference between arms is no trend.
+    """
+    score = variance = 0.0
+    slopes: list[float] = []
+    places: list[int] = []
+    for arm in arms:
+        points = _points(arm)
+        if points is None:
+            return None
+        places += [place for place, _ in points]
+        pairs = [
+            (later - earlier, y - x)
+            for index, (earlier, x) in enumerate(points)
+            for later, y in points[index + 1 :]
+        ]
+        slopes += [rise / run for run, rise in pairs if run]
+        score += sum((rise > 0) - (rise < 0) for _, rise in pairs)
+        ties = Counter(value for _, value in points).values()
+        variance += _kendall(len(points)) - sum(map(_kendall, ties))
+    if variance <= 0 or not slopes:
+        return None
+    z = max(abs(score) - 1, 0) / math.sqrt(variance)
+    p = 2 * statistics.NormalDist().cdf(-z)
+    return math.exp(statistics.median(slopes) * (max(places) - min(places))), p
+
+
+def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
+    """What the order of the session says: interleaving and trend over all arms."""
+    found = []
+    names = ", ".join(arm.arm for arm in arms)
+    mixed = interleaved(arms)
+    if mixed is None:
+        text = f"{names}: the order of execution is not known, so drift cannot be told"
+        found.append(Caution(trap=Trap.ORDER, sentence=text))
+    elif not mixed:
+        text = f"{names}: measured one after the other, not interleaved"
+        found.append(Caution(trap=Trap.ORDER, sentence=text))
+    moved = trend(arms)
+    if moved is not None and moved[1] <= _TREND_P:
+        text = (
+            f"{names}: values moved by {100 * (moved[0] - 1):+.1f} % from the first to the last"
+            f" of the session (p = {moved[1]:.2g})"
+        )
+        found.append(Caution(trap=Trap.TREND, sentence=text))
+    return tuple(found)
+
+
+def _kendall(n: int) -> float:
+    return n * (n - 1) * (2 * n + 5) / 18
+
+
+def _points(arm: Series) -> list[tuple[int, float]] | None:
+    """(position, log value) in order, thinned to 500: the pairs grow with the square."""
+    points = [
+        (boot.position, math.log(value))
+        for boot, value in zip(arm.valid, arm.values, strict=True)
+        if boot.position is not None and value > 0
+    ]
+    if len(points) != len(arm.valid):
+        return None
+    points.sort()
+    return points[:: max(1, len(points) // 500)]
+
+
+def _samples(series: Series) -> tuple[float, ...]:
+    return tuple(islice(_every_sample(series.valid), _MANY))
+
+
+def _every_sample(boots: Sequence[Boot]) -> Iterator[float]:
+    for boot in boots:
+        yield from boot.values
+
+
+def _few(series: Series) -> list[Caution]:
+    n = len(series.valid)
+    if n >= MIN_REPLICATES:
+        return []
+    text = f"{series.arm}: {series.replicate.counted(n)}, {MIN_REPLICATES} are the least"
+    return [Caution(trap=Trap.FEW, sentence=text)]
+
+
+def _failed(series: Series) -> list[Caution]:
+    n = len(series.valid)
+    planned = max(series.planned, len(series.boots))
+    if n >= planned:
+        return []
+    why = sorted({boot.failure for boot in series.boots if boot.failure})
+    text = f"{series.arm}: {n}/{planned} {series.replicate}s have values"
+    return [
+        Caution(trap=Trap.FAILED, sentence=": ".join([text, *(["; ".join(why)] if why else [])]))
+    ]
+
+
+def _refilled(series: Series) -> list[Caution]:
+    refilled = [boot.label for boot in series.valid if boot.refilled]
+    if not refilled:
+        return []
+    text = (
+        f"{series.arm}: {', '.join(refilled)} was measured later than its round, which breaks"
+        " the interleaving"
+    )
+    return [Caution(trap=Trap.REFILLED, sentence=text)]
+
+
+def _counted_twice(series: Series) -> list[Caution]:
+    found = counted_twice(series.arm, claimed=len(series.valid), planned=series.planned)
+    same = duplicate_runs(series)
+    if same:
+        text = f"{series.arm}: run {', '.join(same)} is counted more than once"
+        found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
+    groups = Counter(boot.values for boot in series.valid if len(boot.values) > 1)
+    copies = sum(times - 1 for values, times in groups.items() if len(set(values)) > 1)
+    values = [boot.values[0] for boot in series.valid if len(boot.values) == 1]
+    if copies or _all_twice(values):
+        text = f"{series.arm}: equal values come in pairs, as if each run were counted twice"
+        found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
+    return found
+
+
+def _all_twice(values: Sequence[float]) -> bool:
+    """Every value an even number of times, with at least 4 different ones."""
+    times = Counter(values)
+    return len(times) >= 4 and all(count % 2 == 0 for count in times.values())
+
+
+def _zeros(series: Series) -> list[Caution]:
+    samples = _samples(series)
+    zeros = sum(value <= 0 for value in samples)
+    if not zeros:
+        return []
+    text = (
+        f"{series.arm}: {zeros} of {len(samples)} samples are zero or less, below what the clock"
+        " can tell: make the sample longer"
+    )
+    return [Caution(trap=Trap.ZERO, sentence=text)]
+
+
+def _clock(series: Series) -> list[Caution]:
+    found = []
+    source = series.fact("clocksource") or ""
+    if source in _JIFFIES:
+        hz = series.fact("hz")
+        tick = f" (HZ={hz})" if hz else ""
+        text = f"{series.arm}: clocksource {source}: time moves by whole ticks only{tick}"
+        found.append(Caution(trap=Trap.CLOCK, sentence=text))
+    on = lattice(series)
+    median = summarise(series).median
+    if on is None or not median or on.step < COARSE * median:
+        return found
+    tick = f", as a tick of {on.tick_ns:,.0f} ns (HZ={on.hz}) makes them" if on.tick_ns else ""
+    text = (
+        f"{series.arm}: all values lie on a lattice of step {on.step:.6g} {series.metric.unit},"
+        f" {100 * on.step / median:.2g} % of the value{tick}; a sample should span"
+        f" {TICKS_PER_SAMPLE} steps"
+    )
+    found.append(Caution(trap=Trap.LATTICE, sentence=text))
+    return found
+
+
+def _steps(series: Series) -> list[Caution]:
+    step, median = resolution(_samples(series)), summarise(series).median
+    if not median or median < 0 or step <= COARSE * median:
+        return []
+    text = (
+        f"{series.arm}: values are printed in steps of {step:g} {series.metric.unit}, which is"
+        f" {100 * step / median:.2g} % of the value"
+    )
+    return [Caution(trap=Trap.TRUNCATED, sentence=text)]
+
+
+def _outliers(series: Series) -> list[Caution]:
+    if len(series.valid) < 4:
+        return []
+    summary = summarise(series)
+    labels = [
+        f"{boot.label} ({value:g})"
+        for boot, value in zip(series.valid, series.values, strict=True)
+        if _far(value, summary)
+    ]
+    if not labels:
+        return []
+    shown = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    text = f"{series.arm}: far from the others, and kept: {shown}"
+    found = [Caution(trap=Trap.OUTLIER, sentence=text)]
+    if summary.median and (summary.maximum or 0) > WILD * summary.median:
+        text = f"{series.arm}: one value is {(summary.maximum or 0) / summary.median:.0f} x median"
+        found.append(Caution(trap=Trap.WILD, sentence=text))
+    return found
+
+
+def _far(value: float, summary: Summary) -> bool:
+    """More than OUTLIER_SCALES robust standard deviations away (Iglewicz and Hoaglin 1993)."""
+    scale = 1.4826 * (summary.mad or 0.0) or (summary.sd or 0.0)
+    return scale > 0 and abs(value - (summary.median or 0.0)) > OUTLIER_SCALES * scale

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How others would decide, computed from what they published.  Printed beside, never used.
+
+Each rule takes the values of two arms and says whether it would call them different.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kdelta.stats.student import two_sided_p
+
+BENCHSTAT_ALPHA = 0.05
+BENCHSTAT_CONFIDENCE = 0.95
+MMTESTS_ALPHA = 0.05
+EXACT_PAIRS = 50  # golang/perf uses the exact distribution up to this size without ties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchstat:
+    """What golang.org/x/perf's benchstat prints: medians with intervals, p, and the change.
+
+    change: new/old - 1 of the medians; None where benchstat prints "~" (p above alpha).
+    """
+
+    old_median: float
+    old_interval: tuple[float, float]
+    new_median: float
+    new_interval: tuple[float, float]
+    p: float
+    change: float | None
+
+
+def benchstat(old: Sequence[float], new: Sequence[float]) -> Benchstat:
+    """Mann-Whitney's U test at 0.05, and medians with order-statistic intervals at 95 %."""
+    was, now = statistics.median(old), statistics.median(new)
+    p = mann_whitney(old, new)
+    return Benchstat(
+        old_median=was,
+        old_interval=median_interval(old, confidence=BENCHSTAT_CONFIDENCE),
+        new_median=now,
+        new_interval=median_interval(new, confidence=BENCHSTAT_CONFIDENCE),
+        p=p,
+        change=now / was - 1 if p <= BENCHSTAT_ALPHA and was else None,
+    )
+
+
+def mann_whitney(old: Sequence[float], new: Sequence[float]) -> float:
+    """Two-sided p: exact, ties included, up to EXACT_PAIRS values an arm; normal above."""
+    ranks = _doubled_ranks([*old, *new])
+    observed = sum(ranks[len(old) :])
+    count = len(old) + len(new)
+    centre = len(new) * (count + 1)  # twice the mean rank sum
+    distance = abs(observed - centre)
+    if max(len(old), len(new)) > EXACT_PAIRS:
+        ties = sum(each**3 - each for each in _runs(ranks))
+        spread = len(old) * len(new) / 12 * (count + 1 - ties / (count * (count - 1)))
+        z = max(distance / 2 - 0.5, 0) / math.sqrt(spread) if spread > 0 else 0.0
+        return min(1.0, 2 * statistics.NormalDist().cdf(-z))
+    ways = _rank_sums(tuple(sorted(ranks)), len(new))
+    extreme = sum(times for total, times in ways.items() if abs(total - centre) >= distance)
+    return extreme / math.comb(count, len(new))
+
+
+def median_interval(values: Sequence[float], *, confidence: float) -> tuple[float, float]:
+    """Order statistics that cover the median at least with this confidence; else infinite."""
+    ordered, n = sorted(values), len(values)
+    outside = 0.0
+    best = (-math.inf, math.inf)
+    for below in range(n // 2):
+        outside += math.comb(n, below) / 2**n
+        if 1 - 2 * outside < confidence:
+            break
+        best = (ordered[below], ordered[n - 1 - below])
+    return best
+
+
+def mmtests_star(
+    old: Sequence[float], new: Sequence[float], *, alpha: float = MMTESTS_ALPHA
+) -> bool:
+    """The asterisk of mmtests' compare table (_significanceTest in MMTests/Compare.pm).
+
+    t = |mean difference| / sqrt(sd^2/n + sd^2/n) with n + n - 2 degrees of freedom; without any
+    scatter, a star whenever the means differ.
+    """
+    difference = abs(statistics.fmean(old) - statistics.fmean(new))
+    error = math.sqrt(statistics.variance(old) / len(old) + statistics.variance(new) / len(new))
+    if error == 0:
+        return difference != 0
+    return two_sided_p(difference / error, len(old) + len(new) - 2) < alpha
+
+
+def lkp_changed(old: Sequence[float], new: Sequence[float]) -> bool:
+    """lkp-tests' change (LKP::ChangedStat without distance): ranges beyond the other's middle.
+
+    Their "mean" is the upper middle of the sorted values, and ranges are cut by n / 32 values at
+    either end (sort_remove_margin).
+    """
+    low_a, middle_a, high_a = _lkp_range(old)
+    low_b, middle_b, high_b = _lkp_range(new)
+    up = low_b > middle_a and middle_b > high_a
+    down = low_a > middle_b and middle_a > high_b
+    return up or down
+
+
+def within_tolerance(
+    old: Sequence[float], new: Sequence[float], *, tolerance: float, max_cv: float
+) -> bool | None:
+    """The published framework's rule: means that differ by more than tolerance of old.
+
+    None: it calls the pair not comparable, because a sample CV is above max_cv.
+    """
+    for values in (old, new):
+        mean = statistics.fmean(values)
+        if mean == 0 or (len(values) > 1 and statistics.stdev(values) / mean > max_cv):
+            return None
+    was = statistics.fmean(old)
+    return abs(statistics.fmean(new) - was) > tolerance * was
+
+
+def _lkp_range(values: Sequence[float]) -> tuple[float, float, float]:
+    margin = len(values) >> 5
+    kept = sorted(values)[margin : len(values) - margin]
+    return kept[0], kept[len(kept) // 2], kept[-1]
+
+
+def _doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Twice the mid-rank of each value, so that ties stay whole."""
+    ordered = sorted(values)
+    first: dict[float, int] = {}
+    last: dict[float, int] = {}
+    for place, value in enumerate(ordered, start=1):
+        first.setdefault(value, place)
+        last[value] = place
+    return [first[value] + last[value] for value in values]
+
+
+def _runs(ranks: Sequence[int]) -> list[int]:
+    return list(Counter(ranks).values())
+
+
+@lru_cache(maxsize=64)
+def _rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
+    """How many choices of `size` ranks have each sum."""
+    ways: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(size)]
+    for rank in ranks:
+        for taken in range(size, 0, -1):
+            for total, times in ways[taken - 1].items():
+                ways[taken][total + rank] = ways[taken].get(total + rank, 0) + times
+    return ways[size]

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Two arms of timings, one decision: the rules of docs/method.md, part Time, in their order."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdelta.metric import Better, Grade
+from kdelta.stats import comparability, detectors
+from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
+from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.summary import Summary, summarise
+from kdelta.stats.verdict import Verdict
+
+TOLERANCE = 0.03
+ALPHA = 0.01
+MAX_DRIFT = 0.03
+_DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
+_MANY = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandwich:
+    """Old, new, old again (A/B/A), all from arithmetic means of the replicates.
+
+    drift: (second - first) / first of the two old arms.  midpoint: new over their midpoint.
+    drop_first: the same two without the first replicate of each arm; None: too few.
+    """
+
+    first: float
+    second: float
+    drift: float
+    midpoint: float
+    drop_first_drift: float | None
+    drop_first_midpoint: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeComparison:
+    """The verdict on old -> new; ratio is new/old, low..high its interval at 1 - alpha.
+
+    All numbers are None when nothing may be computed.  p: of no difference.  more: replicates
+    an arm that would decide, for UNDECIDED; None: more would not help, or nobody can tell.
+    trend: change over the session, as a ratio.
+    """
+
+    verdict: Verdict
+    grade: Grade
+    reasons: tuple[str, ...]
+    cautions: tuple[Caution, ...]
+    old: Summary
+    new: Summary
+    control: Summary | None
+    alpha: float
+    tolerance: float
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    mean_ratio: float | None = None
+    sandwich: Sandwich | None = None
+    trend: float | None = None
+    more: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effect:
+    """What the numbers say, before the rules: ratio and interval, widened by what is not known."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+
+    def inside(self, tolerance: float) -> bool:
+        return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
+
+    def excludes_one(self) -> bool:
+        return self.low > 1 or self.high < 1
+
+
+def compare(
+    old: Series,
+    new: Series,
+    *,
+    control: Series | None = None,
+    grade: Grade,
+    tolerance: float = TOLERANCE,
+    alpha: float = ALPHA,
+    seed: int = 0,
+    obstacles: Sequence[str] = (),
+    require_state: bool = False,
+    max_cv: float | None = None,
+) -> TimeComparison:
+    """Decide between two arms of timings.
+
+    control:   the old arm, repeated: then old is what came before it (A/B/A).
+    tolerance: a change whose whole interval is within 1/(1+tolerance) .. 1+tolerance is SAME.
+    alpha:     how often a verdict REGRESSION or IMPROVEMENT may be wrong on equal arms.
+    obstacles: sentences that say why the arms must not be compared; any makes it INVALID.
+    require_state: an unknown or absent page state is such an obstacle.
+    Raises ValueError for an exact-path grade, or a tolerance or alpha outside 0..1.
+    """
+    if grade is Grade.EXACT_PATH or not (0 < tolerance < 1 and 0 < alpha < 1):
+        raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
+    arms = (old, new) if control is None else (old, new, control)
+    case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
+    forbidden = (*obstacles, *comparability.obstacles(arms, require_state=require_state))
+    warned = comparability.cautions(arms, require_state=require_state)
+    if forbidden:
+        return case.result(Verdict.INVALID, forbidden, warned)
+    missing, more = _missing(arms)
+    if missing:
+        return case.result(Verdict.UNDECIDED, missing, warned, more=more)
+    sandwich = _sandwich(old, new, control) if control else None
+    effect = _effect(arms, sandwich, alpha=alpha, seed=seed)
+    verdict, reason, more = _decide(arms, effect, sandwich, case)
+    return case.result(verdict, (reason,), warned, effect=effect, sandwich=sandwich, more=more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """What every result carries."""
+
+    arms: tuple[Series, ...]
+    alpha: float
+    tolerance: float
+    grade: Grade
+    max_cv: float | None
+
+    def result(
+        self,
+        verdict: Verdict,
+        reasons: Sequence[str],
+        warned: Sequence[Caution],
+        *,
+        effect: _Effect | None = None,
+        sandwich: Sandwich | None = None,
+        more: int | None = None,
+    ) -> TimeComparison:
+        old, new, *control = (summarise(arm) for arm in self.arms)
+        found = [each for arm in self.arms for each in detectors.inspect(arm, max_cv=self.max_cv)]
+        moved = detectors.trend(self.arms)
+        return TimeComparison(
+            verdict=verdict,
+            grade=self.grade,
+            reasons=tuple(reasons),
+            cautions=(*found, *detectors.session(self.arms), *warned, *self._words(effect)),
+            old=old,
+            new=new,
+            control=control[0] if control else None,
+            alpha=self.alpha,
+            tolerance=self.tolerance,
+            ratio=effect.ratio if effect else None,
+            low=effect.low if effect else None,
+            high=effect.high if effect else None,
+            p=effect.p if effect else None,
+            mean_ratio=_mean_ratio(old, new, control) if effect else None,
+            sandwich=sandwich,
+            trend=moved[0] if moved else None,
+            more=more,
+        )
+
+    def _words(self, effect: _Effect | None) -> list[Caution]:
+        found = []
+        if len(self.arms) == 2 and effect:
+            text = "no control arm: the drift of the session was not measured"
+            found.append(Caution(trap=Trap.CONTROL, sentence=text))
+        if self.arms[0].replicate is Replicate.PROCESS_ROUND:
+            text = "replicates are process rounds: what differs from boot to boot is not in them"
+            found.append(Caution(trap=Trap.REPLICATE, sentence=text))
+        return found
+
+
+def _mean_ratio(old: Summary, new: Summary, control: Sequence[Summary]) -> float | None:
+    means = [each.mean for each in (old, *control) if each.mean]
+    return new.mean / statistics.fmean(means) if new.mean and means else None
+
+
+def _missing(arms: Sequence[Series]) -> tuple[list[str], int | None]:
+    """What stands in the way of any estimate, and how many more replicates would remove it."""
+    counts = [len(arm.valid) for arm in arms]
+    if min(counts) < MIN_REPLICATES:
+        kind = arms[0].replicate
+        text = "; ".join(
+            f"{arm.arm} has {kind.counted(count)} of {arm.planned} planned"
+            for arm, count in zip(arms, counts, strict=True)
+            if count < MIN_REPLICATES
+        )
+        lacking = MIN_REPLICATES - min(counts)
+        return [f"{text}: at least {MIN_REPLICATES} an arm; {lacking} more are needed"], lacking
+    zeros = [arm.arm for arm in arms if min(arm.values) <= 0]
+    if zeros:
+        return [f"{', '.join(zeros)}: zero or negative times: the samples are too short"], None
+    if len(arms) == 2 and detectors.interleaved(arms) is False and not _one_boot(arms):
+        text = "the arms were measured one after the other: drift and change cannot be told apart;"
+        return [f"{text} interleave them, or repeat the old arm after the new (A/B/A)"], None
+    if len(arms) == 2 and arms[0].replicate is Replicate.PROCESS_ROUND and not _one_boot(arms):
+        text = "process rounds in different boots say nothing of the scatter between boots; repeat"
+        return [f"{text} the old arm in another boot (A/B/A), or measure boots"], None
+    return [], None
+
+
+def _one_boot(arms: Sequence[Series]) -> bool:
+    """True when all replicates are process rounds of one known boot, in alternation."""
+    boots = {boot.boot_id for arm in arms for boot in arm.valid}
+    rounds = all(arm.replicate is Replicate.PROCESS_ROUND for arm in arms)
+    return rounds and len(boots) == 1 and boots != {""} and detectors.interleaved(arms) is not False
+
+
+def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
+    first, middle, second = (statistics.fmean(arm.values) for arm in (old, new, control))
+    shorter = [_without_first(arm) for arm in (old, new, control)]
+    dropped: tuple[float | None, float | None] = (None, None)
+    if all(shorter):
+        a, b, c = (statistics.fmean(values) for values in shorter)
+        dropped = ((c - a) / a, 2 * b / (a + c))
+    return Sandwich(
+        first=first,
+        second=second,
+        drift=(second - first) / first,
+        midpoint=2 * middle / (first + second),
+        drop_first_drift=dropped[0],
+        drop_first_midpoint=dropped[1],
+    )
+
+
+def _without_first(arm: Series) -> list[float]:
+    """Values without the replicate that was measured first (where unknown: listed first)."""
+    first = min(range(len(arm.valid)), key=lambda index: (_place(arm.valid[index]), index))
+    return [value for index, value in enumerate(arm.values) if index != first]
+
+
+def _place(boot: Boot) -> float:
+    return math.inf if boot.position is None else boot.position
+
+
+def _effect(
+    arms: Sequence[Series], sandwich: Sandwich | None, *, alpha: float, seed: int
+) -> _Effect:
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats.permutation import shift
+
+    old, new = arms[0], arms[1]
+    before = [*old.valid, *(arms[2].valid if len(arms) > 2 else ())]
+    values = [boot.value for boot in before]
+    found = shift(
+        values, new.values, alpha=alpha, seed=seed, when=_when([*before, *new.valid], arms)
+    )
+    unknown = _unread(arms)
+    if sandwich and old.replicate is Replicate.PROCESS_ROUND:
+        # Rounds within a boot know nothing of the scatter between boots; two of one kernel do.
+        unknown += abs(math.log(sandwich.second / sandwich.first))
+    return _Effect(
+        ratio=found.ratio,
+        low=found.low * math.exp(-unknown),
+        high=found.high * math.exp(unknown),
+        p=found.p,
+    )
+
+
+def _when(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
+    """Place in the session, for the trend: the round if all know theirs, else the position."""
+    if len(arms) == 2 and not detectors.interleaved(arms):
+        return None  # the trend would be the difference between the arms
+    positions = [boot.position for boot in boots]
+    rounds = [boot.round for boot in boots]
+    mixed = detectors.interleaved(arms)
+    chosen = rounds if mixed and None not in rounds else positions
+    return None if None in chosen else [float(place or 0) for place in chosen]
+
+
+def _unread(arms: Sequence[Series]) -> float:
+    """How far (log) a ratio may be off because readings have a coarse step.
+
+    Scatter of half a step or more is dither: the mean error of rounding vanishes (Widrow 1956).
+    Values that hardly scatter sit on one step, and may lie anywhere within it.
+    """
+    total = 0.0
+    for arm in arms[:2]:
+        step, summary = detectors.reading_step(arm), summarise(arm)
+        if summary.median and (summary.sd or 0.0) < step / 2:
+            total = max(total, math.log1p(step / summary.median))
+    return total
+
+
+def _decide(
+    arms: Sequence[Series], effect: _Effect, sandwich: Sandwich | None, case: _Case
+) -> tuple[Verdict, str, int | None]:
+    shown = _shown(effect, sandwich, case)
+    same, differs = effect.inside(case.tolerance), effect.excludes_one()
+    if not same and not differs:
+        text, more = _needs(arms, effect, case.tolerance)
+        return Verdict.UNDECIDED, f"{shown}: {text}", more
+    if sandwich:
+        size = abs((sandwich.midpoint if not same else effect.ratio) - 1)
+        limit = case.tolerance if same else size / _DRIFT_DIVISOR
+        limit = min(limit, MAX_DRIFT)
+        if abs(sandwich.drift) > limit:
+            text = f"{shown}: the old arm itself moved by more than {100 * limit:.2g} %"
+            return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine", None
+    if same:
+        return Verdict.SAME, f"{shown}, within {100 * case.tolerance:g} %", None
+    worse = (effect.ratio > 1) == (arms[0].metric.better is Better.LOWER)
+    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown, None
+
+
+def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
+    low, high = (f"{_percent(bound)}" for bound in (effect.low, effect.high))
+    interval = f"{100 * (1 - case.alpha):g} % interval {low} to {high}"
+    if sandwich is None:
+        return f"{_percent(effect.ratio)} ({interval})"
+    text = (
+        f"{_percent(sandwich.midpoint)} against the midpoint of the old arms ({interval}),"
+        f" drift {_percent(1 + sandwich.drift)}"
+    )
+    if sandwich.drop_first_midpoint is None:
+        return text
+    return f"{text}, without the first of each {_percent(sandwich.drop_first_midpoint)}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2f} %" if math.isfinite(ratio) else "any"
+
+
+def _needs(arms: Sequence[Series], effect: _Effect, tolerance: float) -> tuple[str, int | None]:
+    """How many more replicates an arm would decide, if what was seen so far goes on.
+
+    The half width of an interval falls with the square root of the replicates.  It must become
+    smaller than the effect (a change) or than what the effect leaves of the tolerance (same).
+    """
+    kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
+    if not (effect.low > 0 and math.isfinite(effect.high)):
+        return f"{kind.counted(n)} an arm cannot bound the ratio", None
+    size = abs(math.log(effect.ratio))
+    half = math.log(effect.high / effect.low) / 2
+    target = max(size, math.log1p(tolerance) - size)
+    total = math.ceil(n * (half / target) ** 2)
+    more = max(total - n, 1)
+    if more > _MANY:
+        return f"undecided, and more than {_MANY} more {kind}s an arm would be needed", None
+    return f"undecided; about {more} more {kind}{'s' * (more > 1)} an arm would decide", more

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The `kdelta` command, with the workload `faulty` beside the shipped ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kdelta import data
+from kdelta.cli.main import main
+
+shipped = data.directory
+
+
+def directory(name: str) -> Path:
+    return Path(os.environ["KDELTA_TEST_WORKLOADS"]) if name == "workloads" else shipped(name)
+
+
+data.directory = directory
+main()

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Guests, workloads and QEMUs that fail: each ends its own trial, says why, keeps the console."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta import workload
+from kdelta.errors import BootError, InfraError
+from kdelta.machines import checkpoint
+from kdelta.machines.machine import Settings
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome, TrialResult
+
+pytestmark = pytest.mark.boot
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(scope="session")
+def victim() -> Machine:
+    return lab.machine("old", "6.17")
+
+
+def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> TrialResult:
+    """Run the workload `faulty` in a trial."""
+    scenario = workload.load("mincore").scenarios[0]
+    program = lab.PROGRAMS / "faulty.c"
+    bench = machine.bench(timeout_s=timeout_s)
+    return run_trial(bench, machine.kernel, replace(scenario, name=how), program, folder)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("panic", "Kernel panic - not syncing: sysrq triggered crash"),
+        ("reboot", "QEMU ended with exit status 0"),
+        ("crash", "the workload ended with status 139: 'it printed nothing'"),
+        ("partial", "the workload ended with status 3: 'no newline at the end'"),
+        ("garbage", "not printable ASCII"),
+        ("silent", "not the header"),
+        ("unclosed", "the workload ended with status 3"),
+    ],
+)
+def test_a_failing_guest_is_typed_and_explained(
+    how: str, reason: str, victim: Machine, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    result = fail(victim, how, tmp_path / "0000")
+    assert time.monotonic() - began < 30
+    assert result.outcome is Outcome.GUEST_ERROR
+    assert reason in result.reason
+    assert not result.phases
+    assert (tmp_path / result.artifacts["command"].partition("/")[2]).is_file()
+
+
+def test_the_console_of_a_panic_is_kept(victim: Machine, tmp_path: Path) -> None:
+    result = fail(victim, "panic", tmp_path / "0000")
+    assert result.artifacts["console"].endswith("0000/console.log")
+    console = (tmp_path / "0000" / "console.log").read_text()
+    assert "sysrq: Trigger a crash" in console
+    assert "Call Trace" in console
+
+
+@pytest.mark.parametrize("how", ["hang", "spin"])
+def test_a_hanging_workload_ends_at_the_timeout(how: str, victim: Machine, tmp_path: Path) -> None:
+    began = time.monotonic()
+    result = fail(victim, how, tmp_path / "0000", timeout_s=5)
+    assert 5 <= time.monotonic() - began < 20
+    assert result.outcome is Outcome.GUEST_ERROR
+    assert "no answer to 'run' within 5 s" in result.reason
+
+
+def test_endless_output_is_cut_off(victim: Machine, tmp_path: Path) -> None:
+    result = fail(victim, "flood", tmp_path / "0000")
+    assert result.outcome is Outcome.GUEST_ERROR
+    assert "the guest sent more than 64 MiB" in result.reason
+    assert sum(path.stat().st_size for path in (tmp_path / "0000").iterdir()) < 64 * MEBIBYTE
+
+
+def test_a_kernel_that_panics_at_boot(victim: Machine, tmp_path: Path) -> None:
+    settings = Settings(arch=lab.ARCH, cmdline="rdinit=/nonexistent")
+    broken = replace(victim, settings=settings)
+    result = fail(broken, "silent", tmp_path / "0000")
+    assert result.outcome is Outcome.BOOT_ERROR
+    assert "Kernel panic - not syncing: VFS: Unable to mount root fs" in result.reason
+    console = (tmp_path / "0000" / "console.log").read_text()
+    assert "Call Trace" in console
+
+
+def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> None:
+    image = bytearray(victim.kernel.image.read_bytes())
+    middle = len(image) // 2
+    image[middle : middle + 4096] = bytes(4096)
+    (tmp_path / "bzImage").write_bytes(image)
+    broken = replace(victim, kernel=replace(victim.kernel, image=tmp_path / "bzImage"))
+    with pytest.raises(BootError, match="PID 1 did not greet within 10 s"):
+        checkpoint.take_or_find(broken.emulator, broken.settings, broken.kernel.image, timeout=10)
+
+
+def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) -> None:
+    small = replace(victim, settings=Settings(arch=lab.ARCH, cmdline="mem=700M"))
+    load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
+    folder = tmp_path / "0000"
+    result = run_trial(small.bench(), small.kernel, scenario, load.program, folder)
+    assert result.outcome is Outcome.INVALID
+    assert "MiB memory, asked for 1024" in result.reason
+
+
+def test_a_plugin_of_the_wrong_interface_is_this_machines_fault(
+    victim: Machine, tmp_path: Path
+) -> None:
+    wrong = replace(victim, emulator=replace(victim.emulator, api=4))
+    wrong.checkpoint()  # needs no plugin
+    with pytest.raises(InfraError, match="plugin"):
+        fail(wrong, "silent", tmp_path / "0000")
+
+
+def test_a_kernel_that_cannot_have_the_cpu_model(victim: Machine) -> None:
+    strange = replace(victim, settings=Settings(arch=lab.ARCH, cpu_model="nonsense"))
+    with pytest.raises(InfraError, match="nonsense"):
+        strange.checkpoint()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Compiling on demand: cached by content, one sentence when it cannot be done."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kdelta import build, process
+from kdelta.errors import BuildError
+
+pytestmark = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+
+
+def make(source: Path, *flags: str, compiler: str = "gcc") -> Path:
+    return build.compiled("it", [source], compiler=compiler, flags=flags, package="gcc")
+
+
+def status(program: Path) -> int:
+    return process.run([str(program)], timeout=10, check=False).returncode
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "it.c"
+    path.write_text("#ifndef N\n#define N 3\n#endif\nint main(void) { return N; }\n")
+    return path
+
+
+def test_made_once(source: Path) -> None:
+    first = make(source)
+    made = first.stat().st_mtime_ns
+    assert status(first) == 3
+    assert make(source) == first
+    assert first.stat().st_mtime_ns == made
+
+
+def test_text_and_flags_are_part_of_the_key(source: Path) -> None:
+    first = make(source)
+    other = make(source, "-DN=4")
+    assert other != first
+    assert status(other) == 4
+    source.write_text(source.read_text().replace("3", "5"))
+    assert status(make(source)) == 5
+
+
+def test_a_header_is_part_of_the_key_and_not_compiled(tmp_path: Path) -> None:
+    header = tmp_path / "n.h"
+    source = tmp_path / "it.c"
+    source.write_text('#include "n.h"\nint main(void) { return N; }\n')
+    for number in (6, 7):
+        header.write_text(f"#define N {number}\n")
+        made = build.compiled("it", [source, header], compiler="gcc", flags=[], package="gcc")
+        assert status(made) == number
+
+
+def test_many_at_once_make_one(source: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(make, [source] * 4))) == 1
+
+
+def test_no_compiler(source: Path) -> None:
+    with pytest.raises(BuildError, match="no C compiler nothing-gcc") as caught:
+        make(source, compiler="nothing-gcc")
+    assert caught.value.action == "apt-get install gcc"
+    assert caught.value.exit_code == 3
+
+
+def test_an_error_quotes_the_compiler(source: Path) -> None:
+    source.write_text("int main(void) { return }\n")
+    with pytest.raises(BuildError, match="it does not compile: gcc failed with exit status 1"):
+        make(source)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta run` and `kdelta resume` as far as nothing boots: what is refused, and how."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import run_records
+from kdelta import runfolder
+from kdelta.cli.main import main
+from kdelta.store import Store
+
+GOOD = "mincore:no_thp_pte_scan_4m"
+WITHOUT_SCENARIOS = """
+from kdelta.cli import main, run
+run._check_scenarios = lambda study: None
+main.main(["resume", "one"])
+"""
+STUDY = f"""\
+name = "demo"
+title = "A demo"
+scenarios = ["{GOOD}"]
+kernels = ["6.16", "6.17"]
+"""
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Exit status and the sentence, which has to be one line and no traceback."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in arguments])
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, error
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KDELTA_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["mincore:nothing", "--kernels", "6.16,6.17"], "no scenario 'nothing'"),
+        (["nothing:at_all", "--kernels", "6.16,6.17"], "unknown workload 'nothing'"),
+        ([GOOD], "a scenario needs kernels"),
+        ([GOOD, "--kernels", ""], "kernels"),
+        ([GOOD, "--kernels", "6.16,6.17", "--rounds", "0"], "rounds"),
+        ([GOOD, "--kernels", "6.16,6.17", "--memory-mib", "1"], "memory_mib"),
+        ([GOOD, "--kernels", "6.16,6.17", "--cpus", "1000"], "cpus"),
+        ([GOOD, "study.toml", "--kernels", "6.16"], "one study file, or scenarios only"),
+        (["nothing.toml"], "nothing.toml"),
+        ([GOOD, "--kernels", "file:/nothing,file:/nowhere"], "/nothing"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_makes_no_run(
+    arguments: list[str],
+    sentence: str,
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, error = refused(capsys, "run", *arguments)
+    assert status == 2, error
+    assert sentence in error
+    assert not runs.exists()
+
+
+def test_a_study_with_a_wrong_key_names_file_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "demo.toml"
+    study.write_text(STUDY + "[machine]\ncpu = 2\n")
+    status, error = refused(capsys, "run", study)
+    assert status == 2
+    assert str(study) in error
+    assert "cpu" in error
+    study.write_text(STUDY.replace(GOOD, "mincore:nothing"))
+    status, error = refused(capsys, "run", study)
+    assert status == 2
+    assert "no scenario 'nothing'" in error
+
+
+def test_no_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    status, error = refused(capsys, "resume")
+    assert status == 2
+    assert "there are no runs yet" in error
+
+
+def test_a_run_that_another_process_executes(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kdelta.cli import run as command
+
+    folder = runs / "one"
+    store = Store.create(folder, run_records.new_run(run_id="one"))
+    monkeypatch.setattr(command, "_check_scenarios", lambda _study: None)
+    monkeypatch.setattr(command, "_resolved", lambda _study, references: [None for _ in references])
+    monkeypatch.setattr("kdelta.run.arms.check_same", lambda _record, _kernels: None)
+    monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_arguments: None)
+    monkeypatch.setattr("kdelta.run.exact.ExactTrials", lambda *_arguments: None)
+    with store.executing():
+        status, error = refused(capsys, "resume", "one")
+    assert status == 3
+    assert f"run one is being executed by process {os.getpid()}" in error
+
+
+def test_a_finished_run_is_only_answered(runs: Path) -> None:
+    folder = runs / "one"
+    store = Store.create(folder, run_records.new_run(run_id="one"))
+    with store.executing():
+        for trial in store.pending():
+            store.claim(trial.index)
+            store.finish(trial.index, run_records.result_of(trial.index))
+    (folder / runfolder.STORE_FILE).write_bytes(b"damaged" * 1000)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            WITHOUT_SCENARIOS,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rebuilding the store" in done.stderr
+    assert f"Everything of this run: {folder}" in done.stdout

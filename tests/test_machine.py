@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a guest says of itself, and whether that is what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fake_qemu import IDENTITY
+from kdelta import arch
+from kdelta.errors import GuestError
+from kdelta.machines.machine import Settings, mismatches, parse_identity
+
+SETTINGS = Settings(arch=arch.of("amd64"))
+RELEASE = "6.17.13+deb13-cloud-amd64"
+
+
+def test_an_answer_is_read() -> None:
+    identity = parse_identity(IDENTITY.splitlines())
+    assert identity.release == RELEASE
+    assert identity.thp == "madvise"
+    assert identity.thp_shmem == "never"
+    assert identity.preempt == "lazy"
+    assert (identity.cpus, identity.memory_mib, identity.nodes) == (1, 983, 1)
+    assert identity.mitigations == ("spectre_v2 Mitigation: Retpolines; STIBP: disabled",)
+    assert identity.compiler == "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
+
+
+def test_what_was_got_as_asked_is_no_mismatch() -> None:
+    assert mismatches(SETTINGS, RELEASE, parse_identity(IDENTITY.splitlines())) == ()
+    assert mismatches(SETTINGS, "", parse_identity(IDENTITY.splitlines())) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "phrase"),
+    [
+        ({"release": "6.16"}, f"kernel release is 6.16, the image says {RELEASE}"),
+        ({"machine": "aarch64"}, "machine is aarch64, asked for x86_64"),
+        ({"cpus": 2}, "2 CPUs, asked for 1"),
+        ({"memory_mib": 700}, "700 MiB memory, asked for 1024"),
+        ({"memory_mib": 1025}, "1025 MiB memory, asked for 1024"),
+        ({"cmdline": "quiet"}, "command line is 'quiet'"),
+    ],
+)
+def test_each_mismatch_is_named(change: dict[str, str | int], phrase: str) -> None:
+    identity = replace(parse_identity(IDENTITY.splitlines()), **change)  # type: ignore[arg-type]
+    (found,) = mismatches(SETTINGS, RELEASE, identity)
+    assert phrase in found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        ("cpus 1", "cpus one", "does not say its cpus"),
+        ("release ", "rlease ", "something unknown of itself: 'rlease"),
+        ("port virtio\n", "", "does not say its port"),
+        ("nodes 1", "nodes 1\x1b[2J", "garbage of itself"),
+        ("nodes 1", "nodes " + "1" * 5000, "garbage of itself"),
+        ("memory-mib 983", "memory-mib -1", "does not say its memory-mib"),
+    ],
+)
+def test_garbage_is_refused(before: str, after: str, cause: str) -> None:
+    assert before in IDENTITY
+    with pytest.raises(GuestError, match=cause.replace("[", r"\[")):
+        parse_identity(IDENTITY.replace(before, after).splitlines())
+
+
+def test_endless_mitigations_are_refused() -> None:
+    lines = [*IDENTITY.splitlines(), *["mitigation x y"] * 300]
+    with pytest.raises(GuestError, match="unknown of itself"):
+        parse_identity(lines)
+
+
+def test_command_line_of_the_kernel() -> None:
+    assert SETTINGS.full_cmdline == "console=ttyS0 quiet nokaslr panic=-1"
+    assert replace(SETTINGS, cmdline="mem=1G").full_cmdline.endswith(" panic=-1 mem=1G")

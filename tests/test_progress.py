@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Progress on stderr: a line per trial in a log, a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+
+import pytest
+
+import run_records
+from kdelta.cli import progress
+from kdelta.run.runner import Event, Step
+from kdelta.sample import Outcome, TrialResult
+
+RECORD = run_records.new_run(arms=2, rounds=1)
+GOOD = replace(run_records.result_of(0), wall_s=1.25)
+BAD = TrialResult(outcome=Outcome.BOOT_ERROR, reason="Kernel panic [bold]now[/bold]")
+
+
+def event(step: Step, index: int, done: int, result: TrialResult | None = None) -> Event:
+    return Event(
+        step=step,
+        trial=RECORD.trials[index],
+        done=done,
+        total=4,
+        reason="QEMU was ended" if step is Step.RETRIED else "",
+        result=result,
+    )
+
+
+EVENTS = (
+    event(Step.STARTED, 0, 0),
+    event(Step.RETRIED, 0, 0),
+    event(Step.FINISHED, 0, 1, GOOD),
+    event(Step.STARTED, 1, 1),
+    event(Step.FINISHED, 1, 2, BAD),
+)
+
+
+def names(index: int) -> str:
+    trial = RECORD.trials[index]
+    return f"{RECORD.arms[trial.arm].label} {trial.workload}:{trial.scenario}"
+
+
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.showing(RECORD) as report:
+        for one in EVENTS:
+            report(one)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"demo: 4 trials, 2 kernels, seed {RECORD.seed}",
+        f"[0/4] {names(0)}: again, because QEMU was ended",
+        f"[1/4] {names(0)}: ok, 1.2 s",
+        f"[2/4] {names(1)}: boot-error: Kernel panic [bold]now[/bold]",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.showing(RECORD) as report:
+        for one in EVENTS:
+            report(one)
+    shown = terminal.getvalue()
+    assert "Kernel panic [bold]now[/bold]" in shown
+    assert "again, because QEMU was ended" in shown
+    assert "2/4" in shown
+    assert "ok, 1.2 s" not in shown

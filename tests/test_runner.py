@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The runner: what is retried, what becomes data, what stops a run, and what stays planned."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import run_records
+from kdelta.errors import GuestError, InfraError, StoreError
+from kdelta.machines.session import Cancelled
+from kdelta.run import runner
+from kdelta.run.runner import Event, Runner, Step
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.store import Store
+from kdelta.study import spec
+
+Measure = Callable[[TrialRecord, Path], TrialResult]
+
+
+@dataclass
+class FakeTrials:
+    """An instrument of this test."""
+
+    measuring: Measure
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def slot(self, jobs: int) -> Iterator[None]:
+        assert jobs >= 1
+        if self.cancelled.is_set():
+            raise Cancelled
+        yield
+
+    def ready(self, trial: TrialRecord) -> None:
+        pass
+
+    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+        return self.measuring(trial, folder)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+
+
+def execute(store: Store, measure: Measure, jobs: int = 1) -> list[Event]:
+    events: list[Event] = []
+    study = spec.from_text(store.record().study_toml, "study.toml")
+    with store.executing():
+        Runner(store, study, FakeTrials(measure), events.append).run(jobs)
+    return events
+
+
+def ok(trial: TrialRecord, _folder: Path) -> TrialResult:
+    return run_records.result_of(trial.index)
+
+
+def outcomes(store: Store) -> list[str]:
+    trials = store.record().trials
+    return [str(trial.result.outcome) if trial.result else "none" for trial in trials]
+
+
+def test_every_trial_is_measured_and_told(store: Store) -> None:
+    events = execute(store, ok, jobs=3)
+    assert outcomes(store) == ["ok"] * 8
+    finished = [event for event in events if event.step is Step.FINISHED]
+    assert [event.done for event in finished] == list(range(1, 9))
+    assert {event.total for event in events} == {8}
+    assert sum(event.step is Step.STARTED for event in events) == 8
+    assert store.record().trials[5].result == run_records.result_of(5)
+
+
+def test_a_guests_fault_is_data_and_stops_nothing(store: Store) -> None:
+    def one_fails(trial: TrialRecord, folder: Path) -> TrialResult:
+        if trial.index == 2:
+            return TrialResult(outcome=Outcome.GUEST_ERROR, reason="it panicked")
+        return ok(trial, folder)
+
+    execute(store, one_fails)
+    assert outcomes(store) == ["ok"] * 2 + ["guest-error"] + ["ok"] * 5
+    assert store.record().trials[2].attempts == 1
+
+
+def test_this_machines_fault_is_tried_again(store: Store) -> None:
+    failed = set()
+
+    def fails_once(trial: TrialRecord, folder: Path) -> TrialResult:
+        if trial.index not in failed:
+            failed.add(trial.index)
+            raise InfraError("QEMU was ended by signal 9")
+        return ok(trial, folder)
+
+    events = execute(store, fails_once)
+    assert outcomes(store) == ["ok"] * 8
+    assert {trial.attempts for trial in store.record().trials} == {2}
+    retried = [event for event in events if event.step is Step.RETRIED]
+    assert {event.reason for event in retried} == {"QEMU was ended by signal 9"}
+
+
+def test_the_budget_of_attempts_ends(store: Store) -> None:
+    def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
+        raise InfraError("x" * 1000, action="do this")
+
+    execute(store, fails)
+    assert outcomes(store) == ["infra-error"] * 8
+    trial = store.record().trials[0]
+    assert trial.attempts == 2
+    assert trial.result is not None
+    assert len(trial.result.reason) == 400
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
+def test_what_is_no_trials_fault_ends_the_run(store: Store, error: Exception) -> None:
+    def fails(trial: TrialRecord, folder: Path) -> TrialResult:
+        if trial.index == 3:
+            raise error
+        return ok(trial, folder)
+
+    with pytest.raises(type(error), match=str(error)):
+        execute(store, fails)
+    assert outcomes(store)[:4] == ["ok"] * 3 + ["none"]
+    execute(store, ok)
+    assert outcomes(store) == ["ok"] * 8
+
+
+def test_a_full_disk_never_becomes_a_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
+        raise InfraError("QEMU: kdelta plugin: cannot write the counts")
+
+    monkeypatch.setattr(runner, "_LEAST_FREE", 1 << 62)
+    with pytest.raises(StoreError, match="the disk is full"):
+        execute(store, fails)
+    assert outcomes(store) == ["none"] * 8
+
+
+def test_a_disk_that_fills_in_a_trial(store: Store) -> None:
+    def writes(_trial: TrialRecord, _folder: Path) -> TrialResult:
+        with Path("/dev/full").open("wb", buffering=0) as stream:
+            stream.write(b"x")
+        raise AssertionError
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        execute(store, writes)
+    assert outcomes(store) == ["none"] * 8
+
+
+def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = FakeTrials(ok)
+
+    def wait_for_it(trial: TrialRecord, folder: Path) -> TrialResult:
+        if trial.index < 2:
+            return ok(trial, folder)
+        assert trials.cancelled.wait(10)
+        raise Cancelled
+
+    def interrupted(waiting: object) -> None:
+        del waiting
+        deadline = time.monotonic() + 10
+        while outcomes(store).count("ok") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    trials.measuring = wait_for_it
+    monkeypatch.setattr(runner, "_collect", interrupted)
+    study = spec.from_text(store.record().study_toml, "study.toml")
+    with store.executing(), pytest.raises(KeyboardInterrupt):
+        Runner(store, study, trials, lambda _event: None).run(2)
+    assert outcomes(store) == ["ok"] * 2 + ["none"] * 6
+    monkeypatch.undo()
+    execute(store, ok)
+    assert outcomes(store) == ["ok"] * 8
+
+
+def test_only_what_is_left_is_measured_again(store: Store) -> None:
+    seen: list[int] = []
+
+    def note(trial: TrialRecord, folder: Path) -> TrialResult:
+        seen.append(trial.index)
+        if trial.index == 4 and len(seen) == 5:
+            raise StoreError("gone")
+        return ok(trial, folder)
+
+    with pytest.raises(StoreError):
+        execute(store, note)
+    events = execute(store, note)
+    # Trial 5 may have begun before the end of the run was noticed; it is not lost either.
+    assert sorted(seen) == [0, 1, 2, 3, 4, 4, 5, 6, 7]
+    assert events[0].done == 8 - len({event.trial.index for event in events})
+
+
+def test_the_guests_fault_is_not_retried(store: Store) -> None:
+    def raises(_trial: TrialRecord, _folder: Path) -> TrialResult:
+        raise GuestError("an instrument turns these into results itself")
+
+    with pytest.raises(GuestError):
+        execute(store, raises)

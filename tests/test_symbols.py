@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernel symbols: from the guest's text to functions, and through the cache."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from kdelta import cache
+from kdelta.attribution import symbols
+from kdelta.errors import GuestError, InfraError
+
+BUILD_ID = "22f50dc3e6f275ea08d56d85d3d90d338b4c5a32"
+MANY = 1500
+
+
+def kallsyms(*more: str) -> str:
+    lines = [f"{0xFFFFFFFF81000000 + 64 * at:x} t function_{at}" for at in range(MANY)]
+    return "\n".join([*lines, *more]) + "\n"
+
+
+def test_find_gives_function_and_offset() -> None:
+    table = symbols.parse(kallsyms())
+    assert table.find(0xFFFFFFFF81000000) == ("function_0", 0)
+    assert table.find(0xFFFFFFFF8100007F) == ("function_1", 63)
+    assert table.find(0xFFFFFFFFFFFFFFFF)[0] == f"function_{MANY - 1}"
+    assert table.find(0xFFFFFFFF80FFFFFF) == ("[unknown]", 0)
+
+
+def test_data_modules_and_compiler_padding() -> None:
+    at = 0xFFFFFFFFA0000000
+    table = symbols.parse(
+        kallsyms(
+            f"{at:x} D some_data",
+            f"{at + 16:x} T __pfx_wanted",
+            f"{at + 32:x} T wanted",
+            f"{at + 64:x} t of_a_module [virtio_console]",
+            f"{at + 96:x} W weak_one",
+        )
+    )
+    assert table.find(at + 33) == ("wanted", 1)
+    assert table.find(at + 64) == ("of_a_module", 0)
+    assert table.find(at + 97) == ("weak_one", 1)
+    assert "some_data" not in table.names
+    assert "__pfx_wanted" not in table.names
+
+
+@pytest.mark.parametrize(
+    ("names", "winner"),
+    [
+        (("t local", "T global"), "global"),
+        (("T __x64_sys_mincore", "T sys_mincore"), "sys_mincore"),
+        (("t longer_name", "t short"), "short"),
+        (("t bb", "t aa"), "aa"),
+    ],
+)
+def test_one_name_an_address(names: tuple[str, ...], winner: str) -> None:
+    lines = [f"ffffffffa0000000 {name}" for name in names]
+    for order in (lines, lines[::-1]):
+        assert symbols.parse(kallsyms(*order)).find(0xFFFFFFFFA0000000) == (winner, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("", "hold 0 usable functions"),
+        (kallsyms("what is this"), f"line {MANY + 1} of the guest's symbols is garbage"),
+        (kallsyms("ffffffff81 T a\x1b[2J b"), "is garbage"),
+        (kallsyms("0000000000000000 T hidden"), "usable functions"),
+        ("\n".join(kallsyms().splitlines()[:500]), "hold 500 usable functions"),
+    ],
+)
+def test_what_is_no_symbol_table_is_refused(text: str, cause: str) -> None:
+    with pytest.raises(GuestError, match=cause):
+        symbols.parse(text)
+
+
+def test_the_cache_asks_once() -> None:
+    asked = []
+
+    def fetch() -> str:
+        asked.append(1)
+        return kallsyms()
+
+    first = symbols.load(BUILD_ID, fetch)
+    assert symbols.load(BUILD_ID, fetch) == first == symbols.parse(kallsyms())
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "gone"])
+def test_a_damaged_table_is_asked_for_again(damage: str) -> None:
+    whole = symbols.load(BUILD_ID, kallsyms)
+    path = cache.root() / "symbols" / BUILD_ID / "functions"
+    if damage == "cut":
+        path.write_text("\n".join(path.read_text().splitlines()[:-3]))
+    elif damage == "garbage":
+        path.write_bytes(b"\x00\xff" * 100)
+    else:
+        shutil.rmtree(path.parent)
+    assert symbols.load(BUILD_ID, kallsyms) == whole
+
+
+def test_a_bad_answer_leaves_nothing_in_the_cache() -> None:
+    with pytest.raises(GuestError):
+        symbols.load(BUILD_ID, lambda: "garbage")
+    assert symbols.load(BUILD_ID, kallsyms).names[0] == "function_0"
+
+
+@pytest.mark.parametrize("build_id", ["", "../../../etc", "22F5", "zz" * 20, "ab" * 40])
+def test_an_unusable_build_id(build_id: str) -> None:
+    with pytest.raises(GuestError, match="no usable build id"):
+        symbols.load(build_id, kallsyms)
+
+
+def test_a_table_that_cannot_be_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbols, "_read", lambda _path: None)
+    with pytest.raises(InfraError, match="damaged"):
+        symbols.load(BUILD_ID, kallsyms)
