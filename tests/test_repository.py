@@ -26,7 +26,7 @@ RUNGS = (
     ("archive", "build", "sample", "schema", "stats"),
     ("kernels", "workload"),
     ("study", "guest", "attribution", "runfolder"),
-    ("store", "machines"),
+    ("foreign", "store", "machines"),
     ("run", "report"),
     ("cli",),
 )

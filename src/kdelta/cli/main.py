@@ -31,6 +31,8 @@ COMMANDS = {
     "rebuild": ("kdelta.cli.runs:rebuild", "Mend the damaged store of a run."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
+    "import": ("kdelta.cli.foreign:import_command", "Store results that others published."),
+    "judge": ("kdelta.cli.foreign:judge", "Judge imported results by kdelta's rules."),
     "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
     "workloads": ("kdelta.cli.workloads:workloads", "List workloads and their scenarios."),
     "export": ("kdelta.cli.workloads:export_command", "Write a workload as one C file."),

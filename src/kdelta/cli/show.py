@@ -69,6 +69,11 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
 
 def print_report(record: RunRecord, *, step_percent: float | None = None) -> None:
     """Print the ladder of a run as text."""
+    if record.instrument == "time":
+        from kdelta.report import times, times_text
+
+        print_lines(times_text.show(times.report(record)))
+        return
     from kdelta.report import findings, text
 
     print_lines(text.show(findings.report(record, step_percent=step_percent)))

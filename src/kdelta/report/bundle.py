@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.report import explanation, findings, tables, text
+from kdelta.report import explanation, findings, page, tables, text
 from kdelta.sample import RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
@@ -38,6 +38,11 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
+    if record.instrument == "time":
+        from kdelta.report import times, times_text
+
+        yield "show.txt", page.plain(times_text.show(times.report(record)))
+        return
     report = findings.report(record, step_percent=step_percent)
     yield "show.txt", text.plain(text.show(report))
     yield "show.json", tables.show_json(report)

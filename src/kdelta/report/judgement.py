@@ -12,9 +12,9 @@ from kdelta.foreign import summaries
 from kdelta.foreign.record import Foreign, Pairs, Published
 from kdelta.foreign.series import Audit, Case, audits, cases
 from kdelta.foreign.summaries import Dimension
-from kdelta.metric import Grade, Metric
+from kdelta.metric import Better, Grade, Metric
 from kdelta.report.compat import framework, lkp, mmtests
-from kdelta.stats import timing
+from kdelta.stats import detectors, timing
 from kdelta.stats.detectors import Caution, Trap
 from kdelta.stats.series import Series
 from kdelta.stats.summary import Summary, summarise
@@ -219,8 +219,6 @@ def _finding(
 
 
 def _alone(case: Case) -> list[Caution]:
-    from kdelta.stats import detectors
-
     limit = case.rules.max_cv if case.rules else None
     return [
         caution
@@ -317,7 +315,13 @@ def _compat(case: Case, pairs: Sequence[Pair]) -> Compat:
     first = pairs[0].old if pairs else case.series[0].arm
     ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
-        framework=framework.rows(runs, baseline=baseline, tolerance=tolerance, max_cv=max_cv),
+        framework=framework.rows(
+            runs,
+            baseline=baseline,
+            tolerance=tolerance,
+            max_cv=max_cv,
+            lower_is_better=case.metric.better is Better.LOWER,
+        ),
         baseline=baseline,
         tolerance=tolerance,
         max_cv=max_cv,

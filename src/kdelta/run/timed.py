@@ -119,7 +119,13 @@ def time_here(
         return _failed(fault, _host_kernel(reference, preflight.facts()))
     (folder / "workload.txt").write_text(ran.text)
     steal = "unknown" if ran.steal is None else f"{ran.steal:.6f}"
-    facts = {**ran.facts_before, "steal_share": steal, "cpu": ",".join(map(str, leased))}
+    doubts = preflight.objections(ran.facts_before, steal=ran.steal)
+    facts = {
+        **ran.facts_before,
+        "steal_share": steal,
+        "cpu": ",".join(map(str, leased)),
+        "doubts": "; ".join(doubts),
+    }
     kernel = _host_kernel(reference, facts)
     try:
         result = _judged(load, scenario, ran.text, ran.status, facts)
@@ -286,6 +292,7 @@ def _guest_facts(
         "mitigations": "; ".join(identity.mitigations),
         "clock_resolution_ns": "1" if identity.clocksource in ("tsc", "kvm-clock") else "unknown",
         "steal_share": "unknown" if steal is None else f"{steal:.6f}",
+        "doubts": "; ".join(preflight.objections(host, steal=steal)),
     }
 
 

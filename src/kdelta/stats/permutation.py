@@ -126,15 +126,23 @@ class _Test:
         """Two-sided p of no difference for each row of logs (data sets x values)."""
         flat = self.without_trend((scores or huber)(logs))
         observed = np.abs(self.statistics(flat))
-        if not self.assignments.size:
-            sd = np.sqrt((flat**2).sum(axis=1) / (flat.shape[1] - 1))
-            z = observed / np.where(sd > 0, sd, np.inf)
-            return np.asarray([2 * NormalDist().cdf(-float(each)) for each in z])
+        if self.is_large:
+            return np.asarray([math.erfc(each / math.sqrt(2)) for each in observed / _sd(flat)])
         p = np.empty(len(flat))
         for start in range(0, len(flat), 200):
             rows = slice(start, start + 200)
             p[rows] = self._exceeding(flat[rows], observed[rows])
         return p
+
+    @property
+    def is_large(self) -> bool:
+        """True when the permutation distribution is taken as normal."""
+        return not self.assignments.size
+
+    def z(self, logs: Array, assumed: float) -> float:
+        """The statistic in standard deviations, if new/old were exp(assumed); large designs."""
+        flat = self.without_trend(huber((logs - assumed * self.is_new)[np.newaxis, :]))
+        return float((self.statistics(flat) / _sd(flat))[0])
 
     def _exceeding(self, flat: Array, observed: Array) -> Array:
         spread = self.n_old * self.n_new / (self.n_old + self.n_new)
@@ -149,13 +157,20 @@ class _Test:
 def huber(values: Array) -> Array:
     """Huber's scores of each row: distance from the median in robust scale, clipped at CLIP."""
     distance = values - np.median(values, axis=1, keepdims=True)
-    size = np.sort(np.abs(distance), axis=1)
-    kept = size[:, : math.ceil(SCALE_SHARE * values.shape[1])]
+    count = math.ceil(SCALE_SHARE * values.shape[1])
+    size = np.partition(np.abs(distance), count - 1, axis=1)
+    kept = size[:, :count]
     scale = kept.mean(axis=1, keepdims=True) / _consistency()
     # A lattice can put most values on the median: then the scale is that of all of them.
     scale = np.where(scale > _TIE, scale, size.mean(axis=1, keepdims=True) * math.sqrt(math.pi / 2))
     scale = np.where(scale > _TIE, scale, 1.0)
     return np.asarray(np.clip(distance / scale, -CLIP, CLIP))
+
+
+def _sd(flat: Array) -> Array:
+    """Standard deviation of each row's permuted statistic; infinite for rows without scatter."""
+    sd = np.sqrt((flat**2).sum(axis=1) / (flat.shape[1] - 1))
+    return np.where(sd > 0, sd, np.inf)
 
 
 def _consistency() -> float:
@@ -186,6 +201,8 @@ def _estimate(test: _Test, logs: Array) -> float:
     """The shift at which the test sees no difference at all (Hodges and Lehmann 1963)."""
     middle = float(np.median(logs[test.n_old :]) - np.median(logs[: test.n_old]))
     reach = max(float(np.ptp(logs)), 1e-6)
+    if test.is_large:
+        return _crossing(lambda at: test.z(logs, at), middle - reach, middle + reach)
     low, high = middle - reach, middle + reach
     for _ in range(3):
         grid = np.linspace(low, high, _GRID)
@@ -201,6 +218,9 @@ def _estimate(test: _Test, logs: Array) -> float:
 
 def _bound(test: _Test, logs: Array, centre: float, reach: float, alpha: float) -> float:
     """The furthest shift on one side of centre that the test does not reject."""
+    if test.is_large:
+        z = math.copysign(NormalDist().inv_cdf(1 - alpha / 2), -reach)
+        return _crossing(lambda at: test.z(logs, at) - z, *sorted((centre, centre + 2 * reach)))
     kept, rejected = centre, centre + reach
     for _ in range(8):
         if _p_at(test, logs, np.array([rejected]))[0] <= alpha:
@@ -219,6 +239,26 @@ def _bound(test: _Test, logs: Array, centre: float, reach: float, alpha: float) 
 
 def _p_at(test: _Test, logs: Array, shifts: Array) -> Array:
     return test.p_values(logs - shifts[:, np.newaxis] * test.is_new)
+
+
+def _crossing(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls from low to high crosses zero, by the Illinois rule."""
+    at_low, at_high = falling(low), falling(high)
+    if at_low <= 0 or at_high >= 0:
+        return low if at_low <= 0 else high
+    side = 0
+    for _ in range(40):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = falling(middle)
+        if value > 0:
+            low, at_low = middle, value
+            at_high, side = (at_high / 2 if side == 1 else at_high), 1
+        else:
+            high, at_high = middle, value
+            at_low, side = (at_low / 2 if side == -1 else at_low), -1
+        if abs(value) < 1e-3 or high - low < 1e-7:
+            break
+    return middle
 
 
 def batch_p_values(

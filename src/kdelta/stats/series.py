@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kdelta.metric import Metric
@@ -40,6 +40,7 @@ class Boot:
     boot_id:  the boot that a process round ran in; empty: unknown, or the replicate is the boot.
     run:      identity of the run that the values come from; two boots with one run are one run
               counted twice.  Empty: unknown.
+    value:    the one number that stands for it, the median of its values; NaN: it failed.
     """
 
     label: str
@@ -50,22 +51,21 @@ class Boot:
     round: int | None = None
     boot_id: str = ""
     run: str = ""
+    value: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) for value in self.values):
             raise ValueError(f"{self.label}: a sample is not a finite number")
         if self.values and self.failure:
             raise ValueError(f"{self.label}: it has both values and a failure")
+        # Asked for often, and a boot may hold 100,000 samples.
+        value = statistics.median(self.values) if self.values else math.nan
+        object.__setattr__(self, "value", value)
 
     @property
     def valid(self) -> bool:
         """True when it has samples."""
         return bool(self.values)
-
-    @property
-    def value(self) -> float:
-        """The one number that stands for it: the median of its samples."""
-        return statistics.median(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta import` and `kdelta judge`: results that others published, judged by our rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kdelta.cli.options import runs_directory
+
+if TYPE_CHECKING:
+    from kdelta.foreign.mapping import Mapping
+    from kdelta.foreign.record import Foreign
+
+FORMATS = ("auto", "bundle", "points", "csv", "benchfmt", "kernbench", "lkp")
+GRADES = ("guest-time", "host-time", "metal-time")
+EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+
+
+@click.command("import")
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="auto",
+    show_default=True,
+    help="What the files are.",
+)
+@click.option(
+    "--mapping",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="TOML file that says what the columns of a CSV are.",
+)
+@click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
+@runs_directory
+def import_command(
+    paths: tuple[Path, ...], form: str, mapping: Path | None, name: str | None, runs: Path
+) -> None:
+    """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
+
+    Nothing is changed in PATH; every line is kept, with the SHA-256 of its file.
+    """
+    from datetime import UTC, datetime
+
+    from kdelta.foreign import folder, reader
+    from kdelta.foreign.record import Foreign, Kind
+
+    chosen = _name(name, paths[0])
+    kind = None if form == "auto" else Kind(form)
+    sources, contents, found = reader.read(paths, kind, _mapping(mapping))
+    now = datetime.now(UTC)
+    foreign = Foreign(
+        name=chosen,
+        created=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        kind=found,
+        sources=sources,
+        contents=contents,
+        kdelta_version=_version(),
+    )
+    place = folder.write(runs, foreign, now)
+    click.echo(f"{place.name}: {_counted(foreign)}")
+    click.echo(f"judge it with: kdelta judge {place.name}")
+
+
+def _name(name: str | None, path: Path) -> str:
+    import re
+
+    if name is None:
+        stem = (path.name or path.resolve().name).partition(".")[0]
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import"
+    if not re.fullmatch(_NAME, name):
+        raise click.BadParameter(
+            "letters, digits, - _ and . are expected, at most 64", param_hint="--name"
+        )
+    return name
+
+
+def _mapping(path: Path | None) -> Mapping | None:
+    if path is None:
+        return None
+    from kdelta.foreign import mapping, tables
+
+    data, _ = tables.load(path, str(path))
+    return mapping.parse(tables.decoded(data, str(path)), str(path))
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kdelta")
+    except PackageNotFoundError:
+        return ""
+
+
+def _counted(foreign: Foreign) -> str:
+    contents = foreign.contents
+    values = len(contents.readings)
+    parts = [f"{len(foreign.sources)} files as {foreign.kind}"]
+    parts += [f"{values} values"] if values else []
+    parts += [f"{len(contents.published)} published summaries"] if contents.published else []
+    parts += [f"{len(contents.audited)} audited fields"] if contents.audited else []
+    return ", ".join(parts)
+
+
+def _fraction(_context: click.Context, option: click.Parameter, value: float) -> float:
+    if not 0 < value < 100:
+        raise click.BadParameter("a percentage between 0 and 100 is expected", param=option)
+    return value / 100
+
+
+@click.command()
+@click.argument("foreign", metavar="FOREIGN")
+@click.option("--old", metavar="ARM", help="The arm that the change is against.")
+@click.option("--new", metavar="ARM", help="The arm that changed.")
+@click.option("--control", metavar="ARM", help="The old arm, measured again (A/B/A).")
+@click.option("--metric", metavar="NAME", help="Judge one metric only.")
+@click.option("--grade", type=click.Choice(GRADES), help="What kind of machine it was.")
+@click.option(
+    "--tolerance-percent",
+    "tolerance",
+    type=float,
+    default=3.0,
+    show_default=True,
+    callback=_fraction,
+    metavar="PERCENT",
+    help="Call a change within PERCENT the SAME.",
+)
+@click.option(
+    "--alpha-percent",
+    "alpha",
+    type=float,
+    default=1.0,
+    show_default=True,
+    callback=_fraction,
+    metavar="PERCENT",
+    help="How often a verdict of change may be wrong.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
+@click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
+@runs_directory
+def judge(
+    foreign: str,
+    runs: Path,
+    *,
+    compat: bool,
+    as_json: bool,
+    as_csv: bool,
+    as_benchfmt: bool,
+    **choice: Any,
+) -> None:
+    """Judge the import FOREIGN: summary, verdict and warnings of each metric.
+
+    FOREIGN is the name of an import, a unique beginning of it, "latest", or its folder. Without
+    --old and --new, arms are compared in the order of their versions, or parent, child, parent
+    where the data names them. Exits with 1 when the comparison asked for is INVALID.
+    """
+    from kdelta.foreign import folder
+    from kdelta.metric import Grade
+    from kdelta.report import judgement
+
+    if as_json + as_csv + as_benchfmt > 1:
+        raise click.UsageError("--json, --csv and --benchfmt exclude each other")
+    place = folder.find_foreign(runs, foreign)
+    found = folder.load(place)
+    if as_benchfmt:
+        _print_benchfmt(found)
+        return
+    grade = choice.pop("grade")
+    wanted = judgement.Choice(grade=Grade(grade) if grade else None, **choice)
+    judged = judgement.judge(place.name, found, wanted)
+    _print(judged, compat=compat, as_json=as_json, as_csv=as_csv)
+    asked = wanted.old is not None
+    if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
+        click.get_current_context().exit(EXIT_INVALID)
+
+
+def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
+    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.report import judgement_tables, judgement_text
+
+    if as_json:
+        print_raw(judgement_tables.judgement_json(judged))
+    elif as_csv:
+        print_raw(judgement_tables.judgement_csv(judged))
+    else:
+        print_lines(judgement_text.judgement(judged, compat=compat))
+
+
+def _print_benchfmt(found: Foreign) -> None:
+    from kdelta.cli.show import print_raw
+    from kdelta.foreign.series import cases
+    from kdelta.report.compat import benchfmt
+
+    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
+    print_raw("".join(f"{line}\n" for line in lines))

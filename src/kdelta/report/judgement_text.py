@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A judgement as text: our verdict first, then what other tools print for the same values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from kdelta.foreign.record import Pairs, Published
+from kdelta.foreign.series import Audit
+from kdelta.report.compat import framework, lkp, mmtests
+from kdelta.report.judgement import Compat, Finding, Judgement, Pair
+from kdelta.report.page import (
+    ABSENT,
+    VERDICT_TONES,
+    WIDTH,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    table_lines,
+    table_width,
+)
+from kdelta.stats.detectors import Caution
+from kdelta.stats.summary import Summary
+
+_ARM = 28
+_FIELD = 44
+OTHERS = "What other tools make of the same values. None of it entered the verdict above."
+
+
+def judgement(found: Judgement, *, compat: bool = True) -> list[Line]:
+    """What `kdelta judge` prints; compat: with the columns of other tools."""
+    lines = list(paragraph(f"{found.name}: results of others, read as {found.kind}", Tone.BOLD))
+    count = len(found.sources)
+    lines += paragraph(f"{count} file{'s' * (count > 1)}, imported {found.created}", Tone.FAINT)
+    for dimension in found.dimensions:
+        tone = Tone.PLAIN if dimension.sound else Tone.BAD
+        word = "read back" if dimension.sound else "INVALID"
+        text = f"dimension {dimension.name}: {word}: {dimension.sentence}"
+        lines += paragraph(text, tone)
+    for audit in found.audits:
+        lines += [(), *_audit(audit)]
+    for finding in found.findings:
+        lines += [(), *_finding(finding, compat=compat)]
+    if found.notes:
+        lines.append(())
+    for note in found.notes:
+        lines += paragraph(f"note: {note}", Tone.FAINT)
+    return lines
+
+
+def _where(group: Pairs) -> str:
+    return ", ".join(f"{name} {text}" for name, text in group)
+
+
+def _audit(audit: Audit) -> Iterator[Line]:
+    where = f" ({_where(audit.group)})" if audit.group else ""
+    yield from paragraph(f"page state and results{where}", Tone.BOLD)
+    for arm, runs in audit.runs:
+        ok, _, planned = runs.partition("/")
+        if ok != planned:
+            yield from paragraph(f"warning: {arm}: {runs} runs were audited", Tone.WARN)
+    if not audit.differing:
+        count = len(audit.fields)
+        text = f"{count} field{'s' * (count > 1)} equal in {len(audit.arms)} arms"
+        yield from paragraph(f"{text}: {_fields(audit)}")
+        return
+    rows = [item for item in audit.fields if item[0] in audit.differing]
+    names = Column("differs", tuple(Span(short(name, _FIELD), Tone.BAD) for name, _ in rows))
+    arms = [
+        Column(short(arm, _ARM), tuple(Span(short(texts[at], 20) or ABSENT) for _, texts in rows))
+        for at, arm in enumerate(audit.arms)
+    ]
+    yield from _wide(names, arms)
+
+
+def _fields(audit: Audit) -> str:
+    return ", ".join(
+        f"{name} {next((text for text in texts if text), ABSENT)}" for name, texts in audit.fields
+    )
+
+
+def _wide(names: Column, columns: Sequence[Column], fixed: int = 0) -> Iterator[Line]:
+    """A table, in several parts when the columns do not fit; the first `fixed` are repeated."""
+    head, left = [names, *columns[:fixed]], list(columns[fixed:])
+    first = True
+    while left or first:
+        part = list(head)
+        while left and (len(part) == len(head) or table_width([*part, left[0]]) <= WIDTH):
+            part.append(left.pop(0))
+        if not first:
+            yield ()
+        yield from table_lines(part)
+        first = False
+
+
+def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
+    metric = finding.metric
+    where = f" ({_where(finding.group)})" if finding.group else ""
+    yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
+    yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
+    if any(arm.n for arm in finding.arms):
+        yield from _summaries(finding.arms)
+    silent = [one for one in finding.published if not _has_values(finding, one.arm)]
+    if silent:
+        yield from _published(silent)
+    for pair in finding.pairs:
+        yield from _pair(pair)
+    if not finding.pairs:
+        yield from paragraph("one arm, so nothing to compare", Tone.WARN)
+    yield from _cautions(finding.cautions)
+    if compat and any(arm.n for arm in finding.arms):
+        yield ()
+        yield from paragraph(OTHERS, Tone.FAINT)
+        yield from _compat(finding)
+
+
+def _has_values(finding: Finding, arm: str) -> bool:
+    return any(summary.arm == arm and summary.n for summary in finding.arms)
+
+
+def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
+    def figures(value: Callable[[Summary], float | None]) -> tuple[Span, ...]:
+        return tuple(Span(_figure(value(arm))) for arm in arms)
+
+    counts = tuple(
+        Span(arm.of_planned, Tone.PLAIN if arm.n == arm.planned else Tone.WARN) for arm in arms
+    )
+    yield from table_lines(
+        [
+            Column("arm", tuple(Span(short(arm.arm, _ARM), Tone.BOLD) for arm in arms)),
+            Column("n", counts, right=True),
+            Column("median", figures(lambda arm: arm.median), right=True),
+            Column("mean", figures(lambda arm: arm.mean), right=True),
+            Column("sd", figures(lambda arm: arm.sd), right=True),
+            Column("CV %", tuple(Span(_percent(arm.cv)) for arm in arms), right=True),
+            Column("MAD", figures(lambda arm: arm.mad), right=True),
+            Column("min", figures(lambda arm: arm.minimum), right=True),
+            Column("max", figures(lambda arm: arm.maximum), right=True),
+        ]
+    )
+    kinds = ", ".join(dict.fromkeys(f"{arm.replicate}s" for arm in arms))
+    yield from paragraph(f"n: {kinds} with values/planned; sd of the sample (n - 1)", Tone.FAINT)
+
+
+def _published(said: Sequence[Published]) -> Iterator[Line]:
+    counts = tuple(
+        Span(ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}") for one in said
+    )
+    yield from table_lines(
+        [
+            Column("published", tuple(Span(short(one.arm, 36), Tone.BOLD) for one in said)),
+            Column("n", counts, right=True),
+            Column("median", tuple(Span(_figure(one.median)) for one in said), right=True),
+            Column("mean", tuple(Span(_figure(one.mean)) for one in said), right=True),
+            Column("CV %", tuple(Span(_percent(one.cv)) for one in said), right=True),
+        ]
+    )
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ABSENT
+    if math.isnan(value):
+        return "NaN"
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 99_999.5 else f"{value:.{3 if size < 100 else 2}f}"
+
+
+def _percent(fraction: float | None) -> str:
+    return ABSENT if fraction is None else f"{100 * fraction:.2f}"
+
+
+def _pair(pair: Pair) -> Iterator[Line]:
+    found = pair.comparison
+    tone = VERDICT_TONES[found.verdict]
+    control = f" (old again: {pair.control})" if pair.control else ""
+    text = f"{pair.old} -> {pair.new}{control}: {found.verdict} ({found.grade})"
+    first, *rest = found.reasons or ("",)
+    yield from paragraph(f"{text}: {first}" if first else text, tone)
+    for reason in rest:
+        yield from paragraph(reason, tone, indent="  ")
+
+
+def _cautions(cautions: Sequence[Caution]) -> Iterator[Line]:
+    for sentence in dict.fromkeys(caution.sentence for caution in cautions):
+        yield from paragraph(f"warning: {sentence}", Tone.WARN)
+
+
+def _compat(finding: Finding) -> Iterator[Line]:
+    found = finding.compat
+    if found.framework:
+        yield from _framework(found)
+    if found.mmtests:
+        yield ()
+        yield from _mmtests(found)
+    if found.lkp:
+        yield ()
+        yield from _lkp(found)
+
+
+_NUMBERS = (
+    ("value", "value"),
+    ("median", "median_value"),
+    ("stdev", "stdev_value"),
+    ("cv", "cv"),
+    ("mad", "mad_value"),
+    ("mad_ratio", "mad_ratio"),
+    ("delta", "delta_vs_baseline"),
+)
+_WORDS = (
+    ("classification", "classification"),
+    ("status", "status"),
+    ("stable", "stable"),
+    ("robust", "robust_stable"),
+    ("reliable", "comparison_reliable"),
+    ("robust rel.", "comparison_robust_reliable"),
+)
+
+
+def _framework(found: Compat) -> Iterator[Line]:
+    rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
+    whose = "" if found.own else " (its usual limits)"
+    yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
+    names = Column("arm", tuple(Span(short(row.arm, _ARM)) for row in found.framework))
+    yield from table_lines([names, *_cells(found.framework, _NUMBERS, right=True)])
+    labels = Column("label", tuple(Span(row.label) for row in found.framework))
+    yield from table_lines([names, *_cells(found.framework, _WORDS, right=False), labels])
+
+
+def _cells(
+    rows: Sequence[framework.Row], columns: Sequence[tuple[str, str]], *, right: bool
+) -> Iterator[Column]:
+    for head, name in columns:
+        cells = tuple(Span(_cut(row.cell(name)) or ABSENT) for row in rows)
+        yield Column(head, cells, right=right)
+
+
+def _cut(cell: str) -> str:
+    """A long figure loses decimals, so that seven columns fit."""
+    return cell if len(cell) <= 10 else cell.partition(".")[0][:10]
+
+
+def _mmtests(found: Compat) -> Iterator[Line]:
+    yield from paragraph("mmtests: change against the first arm, positive is better", Tone.FAINT)
+    names = Column("", tuple(Span(row.name) for row in found.mmtests))
+    arms = [
+        Column(
+            short(arm, 24),
+            tuple(Span(_mmtests_cell(row.cells[at])) for row in found.mmtests),
+            right=True,
+        )
+        for at, arm in enumerate(found.mmtests_arms)
+    ]
+    yield from _wide(names, arms, fixed=1)
+
+
+def _mmtests_cell(cell: mmtests.Cell) -> str:
+    left, right = ("*", "*") if cell.star else ("(", ")")
+    return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
+
+
+def _lkp(found: Compat) -> Iterator[Line]:
+    for at, (old, new, line) in enumerate(found.lkp):
+        if at:
+            yield ()
+        yield from paragraph(f"lkp: {old} against {new}", Tone.FAINT)
+        for text in (*lkp.HEAD, line):
+            yield (Span(text[:WIDTH]),)

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The analysis stage of the time instrument: a stored run -> what each arm took, and verdicts."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kdelta.errors import StoreError
+from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
+from kdelta.stats.detectors import inspect
+from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.summary import Summary, summarise
+from kdelta.stats.timing import TimeComparison, compare
+
+TOTAL = "total"
+TIME = "time"  # RunRecord.instrument
+
+# What must be the same for two arms: the machine, and how it was set.
+_FACTS = (
+    "machine",
+    "cpu_model",
+    "microcode",
+    "governor",
+    "epp",
+    "turbo",
+    "smt",
+    "clocksource",
+    "thp",
+    "preempt",
+    "cpus",
+    "memory_mib",
+)
+_VIRTUAL = ("none", "unknown", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedArm:
+    """One arm: a summary per phase and of their total (ns per operation), last the total.
+
+    comparison: of its total with the first arm's, None for the first arm; failures: one sentence
+    each.
+    """
+
+    arm: str
+    control: bool
+    release: str
+    compiler: str
+    phases: tuple[tuple[str, Summary], ...]
+    comparison: TimeComparison | None
+    failures: tuple[str, ...]
+
+    @property
+    def total(self) -> Summary:
+        """The summary over all phases."""
+        return self.phases[-1][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedLadder:
+    """One scenario over the arms of a run, in the study's order; the control comes last."""
+
+    workload: str
+    scenario: str
+    operation: str
+    replicate: Replicate
+    grade: Grade
+    arms: tuple[TimedArm, ...]
+    cautions: tuple[str, ...]
+    doubts: tuple[str, ...]
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedReport:
+    """Everything that a run of the time instrument shows."""
+
+    run_id: str
+    name: str
+    title: str
+    created: str
+    seed: int
+    rounds: int
+    kdelta_version: str
+    tolerance: float
+    alpha: float
+    done: int
+    planned: int
+    ladders: tuple[TimedLadder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    tolerance: float
+    alpha: float
+    machine: str
+    replicate: Replicate
+
+
+def report(record: RunRecord) -> TimedReport:
+    """Analyse a stored run of the time instrument.  Raises StoreError for a damaged study."""
+    rules = _rules(record)
+    scenarios = sorted({(trial.workload, trial.scenario) for trial in record.trials})
+    return TimedReport(
+        run_id=record.run_id,
+        name=record.name,
+        title=record.title,
+        created=record.created,
+        seed=record.seed,
+        rounds=record.rounds,
+        kdelta_version=record.kdelta_version,
+        tolerance=rules.tolerance,
+        alpha=rules.alpha,
+        done=sum(trial.result is not None for trial in record.trials),
+        planned=len(record.trials),
+        ladders=tuple(_ladder(record, rules, *names) for names in scenarios),
+    )
+
+
+def _rules(record: RunRecord) -> _Rules:
+    try:
+        table = tomllib.loads(record.study_toml)["time"]
+        machine = str(table["machine"])
+        per_process = machine == "host" and table["replicate"] == "process"
+        return _Rules(
+            tolerance=float(table["tolerance_percent"]) / 100,
+            alpha=float(table["alpha"]),
+            machine=machine,
+            replicate=Replicate.PROCESS_ROUND if per_process else Replicate.BOOT,
+        )
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"the stored study has no usable table [time]: {error}", place=f"run {record.run_id}"
+        ) from error
+
+
+def _ladder(record: RunRecord, rules: _Rules, workload: str, scenario: str) -> TimedLadder:
+    own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
+    by_arm = {arm.index: [t for t in own if t.arm == arm.index] for arm in record.arms}
+    done = [trial.result for trial in own if trial.result and trial.result.times]
+    names, operation = _phases(done)
+    grade = _grade(rules, done)
+    series = {
+        arm.index: _series(arm, by_arm[arm.index], TOTAL, rules, operation) for arm in record.arms
+    }
+    arms = tuple(
+        _arm(arm, by_arm[arm.index], names, series, record, rules, grade, operation)
+        for arm in record.arms
+    )
+    noticed = [caution.sentence for one in series.values() for caution in inspect(one)]
+    noticed += [
+        caution.sentence for arm in arms if arm.comparison for caution in arm.comparison.cautions
+    ]
+    return TimedLadder(
+        workload=workload,
+        scenario=scenario,
+        operation=operation,
+        replicate=rules.replicate,
+        grade=grade,
+        arms=arms,
+        cautions=tuple(dict.fromkeys(noticed)),
+        doubts=_doubts(done),
+        machine=_machine(rules, done),
+    )
+
+
+def _arm(
+    arm: ArmRecord,
+    trials: Sequence[TrialRecord],
+    names: Sequence[str],
+    series: dict[int, Series],
+    record: RunRecord,
+    rules: _Rules,
+    grade: Grade,
+    operation: str,
+) -> TimedArm:
+    per_phase = [(name, summarise(_series(arm, trials, name, rules, operation))) for name in names]
+    kernel = next((t.result.kernel for t in trials if t.result and t.result.kernel), arm.kernel)
+    return TimedArm(
+        arm=arm.label,
+        control=arm.control,
+        release=kernel.release,
+        compiler=kernel.compiler,
+        phases=(*per_phase, (TOTAL, summarise(series[arm.index]))),
+        comparison=_comparison(arm, series, record, rules, grade),
+        failures=tuple(_failures(trials)),
+    )
+
+
+def _comparison(
+    arm: ArmRecord, series: dict[int, Series], record: RunRecord, rules: _Rules, grade: Grade
+) -> TimeComparison | None:
+    """With the first arm; the control, where there is one, is the first arm once more.
+
+    When there is nothing else to compare, the control is compared: the machine with itself.
+    """
+    first = record.arms[0]
+    control = next((one for one in record.arms if one.control), None)
+    alone = all(one.control or one is first for one in record.arms)
+    if arm is first or (arm.control and not alone):
+        return None
+    return compare(
+        series[first.index],
+        series[arm.index],
+        control=series[control.index] if control and not arm.control else None,
+        grade=grade,
+        tolerance=rules.tolerance,
+        alpha=rules.alpha,
+        seed=record.seed,
+        require_state=True,
+    )
+
+
+def _series(
+    arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, rules: _Rules, operation: str
+) -> Series:
+    results = [trial.result for trial in trials if trial.result and trial.result.times]
+    facts = results[0].facts if results else {}
+    return Series(
+        arm=arm.label,
+        metric=Metric(
+            name=f"{phase}_ns_per_{operation}",
+            unit=f"ns/{operation}",
+            better=Better.LOWER,
+            assume=Assume.NOTHING,
+        ),
+        boots=tuple(_boot(arm, trial, phase, rules) for trial in trials if trial.result),
+        planned=len(trials),
+        facts=tuple((name, facts[name]) for name in _FACTS if facts.get(name)),
+        state=_state(results),
+        replicate=rules.replicate,
+    )
+
+
+def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: _Rules) -> Boot:
+    result = trial.result
+    values = _per_operation(result, phase) if result and result.outcome is Outcome.OK else ()
+    reason = (result.reason or result.outcome) if result else ""
+    return Boot(
+        label=f"{arm.label} round {trial.round + 1}",
+        position=trial.index,
+        values=values,
+        failure="" if values else reason or "it has no samples",
+        refilled=trial.attempts > 1,
+        round=trial.round,
+        boot_id=result.facts.get("boot_id", "") if result else "",
+        run=f"trial {trial.index}" if rules.replicate is Replicate.PROCESS_ROUND else "",
+    )
+
+
+def _per_operation(result: TrialResult, phase: str) -> tuple[float, ...]:
+    """Samples in ns per operation; of TOTAL: the sum over the phases of each iteration."""
+    chosen = [times for times in result.times if phase in (TOTAL, times.phase)]
+    if not chosen or any(times.operations <= 0 for times in chosen):
+        return ()
+    columns = [[ns / times.operations for ns in times.nanoseconds] for times in chosen]
+    return tuple(sum(values) for values in zip(*columns, strict=False))
+
+
+def _phases(done: Sequence[TrialResult]) -> tuple[list[str], str]:
+    times: tuple[PhaseTimes, ...] = done[0].times if done else ()
+    names = [one.phase for one in times] if len(times) > 1 else []
+    operations = {one.operation for one in times}
+    return names, operations.pop() if len(operations) == 1 else "iteration"
+
+
+def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
+    """The audited facts of an arm; one that differs between its trials is unknown."""
+    seen: dict[str, str] = {}
+    for result in results:
+        for field in result.state:
+            name = f"{field.name} {field.when}"
+            seen[name] = field.value if seen.get(name, field.value) == field.value else "unknown"
+    return tuple(seen.items())
+
+
+def _failures(trials: Iterable[TrialRecord]) -> Iterable[str]:
+    for trial in trials:
+        result = trial.result
+        if result and result.outcome not in (Outcome.OK, Outcome.SKIP):
+            yield f"trial {trial.index}: {result.outcome}: {result.reason}"
+
+
+def _grade(rules: _Rules, done: Sequence[TrialResult]) -> Grade:
+    """metal-time only where the host says that it is not a virtual machine itself."""
+    if rules.machine == "kvm":
+        return Grade.GUEST_TIME
+    virtual = {result.facts.get("virtualisation", "unknown") for result in done}
+    return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME
+
+
+def _doubts(done: Sequence[TrialResult]) -> tuple[str, ...]:
+    found = (text for result in done for text in result.facts.get("doubts", "").split("; "))
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _machine(rules: _Rules, done: Sequence[TrialResult]) -> str:
+    if not done:
+        return ""
+    facts = done[0].facts
+    prefix = "host_" if rules.machine == "kvm" else ""
+    model = facts.get(f"{prefix}cpu_model", "unknown CPU")
+    virtual = facts.get(f"{prefix}virtualisation", "")
+    where = "" if virtual in _VIRTUAL else f", itself a guest ({virtual})"
+    clock = facts.get("clocksource", "unknown")
+    return f"{'KVM guest on ' if prefix else ''}{model}{where}, clock {clock}"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `kdelta show` prints of a run of the time instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdelta.metric import Grade
+from kdelta.report.page import (
+    ABSENT,
+    VERDICT_TONES,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    table_lines,
+)
+from kdelta.report.times import TimedArm, TimedLadder, TimedReport
+from kdelta.stats.summary import Summary
+from kdelta.stats.verdict import Verdict
+
+_WHERE = {
+    Grade.HOST_TIME: "on this host",
+    Grade.METAL_TIME: "on this machine",
+    Grade.GUEST_TIME: "in a guest of this host",
+}
+
+
+def show(report: TimedReport) -> list[Line]:
+    """The whole page."""
+    lines = list(paragraph(report.title or report.name, Tone.BOLD))
+    lines += paragraph(
+        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
+        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+    )
+    if report.done < report.planned:
+        lines += paragraph(
+            f"{report.done}/{report.planned} trials done; go on with: kdelta resume"
+            f" {report.run_id}",
+            Tone.WARN,
+        )
+    for ladder in report.ladders:
+        lines += [(), *_ladder(report, ladder)]
+    return lines
+
+
+def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
+    yield from paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
+    if ladder.machine:
+        yield from paragraph(ladder.machine)
+    yield from paragraph(
+        f"nanoseconds per {ladder.operation}, median over the {ladder.replicate.value}s;"
+        f" grade {ladder.grade}"
+    )
+    yield ()
+    yield from table_lines(_columns(ladder))
+    yield from paragraph(
+        f"x first: new/old against {ladder.arms[0].arm} with the {1 - report.alpha:.0%} interval;"
+        f" SAME: the whole interval within {report.tolerance:.3g} of 1; n: valid/planned"
+        f" {ladder.replicate.value}s; verdict: at most {report.alpha:.2g} false alarms",
+        Tone.FAINT,
+    )
+    yield from _reasons(ladder)
+    yield ()
+    for arm in ladder.arms:
+        yield from paragraph(_sentence(ladder, arm), Tone.BOLD)
+
+
+def _columns(ladder: TimedLadder) -> list[Column]:
+    arms = ladder.arms
+    names = [name for name, _ in arms[0].phases]
+    return [
+        Column("kernel", tuple(Span(short(arm.arm, 24), Tone.BOLD) for arm in arms)),
+        *(
+            Column(
+                short(name, 12),
+                tuple(Span(_number(arm.phases[at][1].median)) for arm in arms),
+                right=True,
+            )
+            for at, name in enumerate(names)
+        ),
+        Column("CV", tuple(Span(_percent(arm.total)) for arm in arms), right=True),
+        Column("n", tuple(Span(f"{arm.total.n}/{arm.total.planned}") for arm in arms)),
+        Column("x first", tuple(Span(_ratio(arm)) for arm in arms)),
+        Column("verdict", tuple(_verdict(arm) for arm in arms)),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.3f}" if value < 100 else f"{value:.1f}"
+
+
+def _percent(total: Summary) -> str:
+    return ABSENT if total.cv is None else f"{total.cv:.1%}"
+
+
+def _ratio(arm: TimedArm) -> str:
+    found = arm.comparison
+    if found is None or found.ratio is None or found.low is None or found.high is None:
+        return ABSENT
+    return f"x{found.ratio:.3f} ({found.low:.3f}-{found.high:.3f})"
+
+
+def _verdict(arm: TimedArm) -> Span:
+    if arm.comparison is None:
+        return Span("control" if arm.control else ABSENT)
+    return Span(arm.comparison.verdict, VERDICT_TONES[arm.comparison.verdict])
+
+
+def _reasons(ladder: TimedLadder) -> Iterator[Line]:
+    lines: list[Line] = []
+    for arm in ladder.arms:
+        for failure in arm.failures:
+            lines += paragraph(f"failed: {arm.arm}: {failure}", Tone.BAD)
+    for arm in ladder.arms:
+        if arm.comparison:
+            tone = VERDICT_TONES[arm.comparison.verdict]
+            for reason in arm.comparison.reasons:
+                lines += paragraph(f"{arm.arm}: {arm.comparison.verdict}: {reason}", tone)
+    for caution in ladder.cautions:
+        lines += paragraph(f"warning: {caution}", Tone.WARN)
+    for doubt in ladder.doubts:
+        lines += paragraph(f"this machine: {doubt}", Tone.WARN)
+    if lines:
+        yield ()
+        yield from lines
+
+
+def _sentence(ladder: TimedLadder, arm: TimedArm) -> str:
+    """What a careful person would write of one comparison; "" when there is none."""
+    found = arm.comparison
+    if found is None:
+        return ""
+    count = ladder.replicate.counted(min(found.old.n, found.new.n))
+    drift = f", drift {found.sandwich.drift:+.2%}" if found.sandwich else ""
+    old = ladder.arms[0].arm
+    if found.ratio is None or found.low is None or found.high is None:
+        return f"{arm.arm} against {old}: {found.verdict}."
+    claim = {
+        Verdict.REGRESSION: f"takes {found.ratio:.3f}x the time of {old}",
+        Verdict.IMPROVEMENT: f"takes {found.ratio:.3f}x the time of {old}",
+        Verdict.SAME: f"takes the same time as {old}, within {found.tolerance:.1%}",
+    }.get(found.verdict, f"against {old} is {found.verdict}, ratio {found.ratio:.3f}")
+    return (
+        f"{_WHERE[ladder.grade].capitalize()} {arm.arm} {claim}"
+        f" ({1 - found.alpha:.0%} interval {found.low:.3f}-{found.high:.3f}, {count}{drift})."
+    )
