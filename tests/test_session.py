@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fake_qemu
-from kdelta import arch
+from kdelta import arch, process
 from kdelta.errors import BootError, GuestError, InfraError
 from kdelta.machines.machine import Settings
 from kdelta.machines.qemu import Launch
@@ -127,3 +130,26 @@ def test_a_missing_program(tmp_path: Path) -> None:
     emulator.program.unlink()
     with pytest.raises(InfraError), Guest(emulator, SETTINGS, LAUNCH) as guest:
         guest.wait_ready(10)
+
+
+@pytest.mark.skipif(process.which("setpriv") is None, reason="util-linux is not installed")
+def test_no_guest_outlives_a_killed_caller(tmp_path: Path) -> None:
+    """The caller is killed at once: often before the guest could ask to end with it."""
+    script = f"""if True:
+        import os, signal, sys
+        from kdelta import process
+        process.start(["sleep", "61", {str(tmp_path)!r}], die_with_caller=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for _ in range(10):
+        subprocess.run([sys.executable, "-c", script], check=False, timeout=30)
+    time.sleep(0.3)
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if names(path, tmp_path)]
+    assert left == []
+
+
+def names(cmdline: Path, folder: Path) -> bool:
+    try:
+        return os.fsencode(folder) in cmdline.read_bytes()
+    except OSError:
+        return False

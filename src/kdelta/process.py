@@ -20,6 +20,8 @@ from kdelta.errors import InfraError
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
+# For a caller that ended before its end could be asked to be told: $0 is who the caller was.
+_UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,8 @@ def start(
     Raises InfraError when the program cannot be started.
     """
     if die_with_caller and which("setpriv"):
-        argv = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+        guard = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED)
+        argv = [*guard, str(os.getpid()), *argv]
     log.debug("$ %s", quote(argv))
     merged = {**os.environ, **env} if env else None
     try:

@@ -21,6 +21,7 @@ class Command:
 
     def __init__(self, runs: Path, workloads: Path) -> None:
         self.runs = runs
+        self._started: set[int] = set()
         self.environment = {
             **os.environ,
             "KDELTA_RUNS": str(runs),
@@ -29,7 +30,7 @@ class Command:
 
     def start(self, *arguments: str, prefix: Sequence[str] = ()) -> Process:
         """Start it.  prefix: a command that runs it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*prefix, sys.executable, str(LAUNCH), *arguments],
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -38,6 +39,8 @@ class Command:
             text=True,
             start_new_session=True,
         )
+        self._started.add(process.pid)
+        return process
 
     def run(self, *arguments: str, status: int = 0, prefix: Sequence[str] = ()) -> str:
         """Run it to its end; both its outputs.  Fails when it ends with another status."""
@@ -55,16 +58,23 @@ class Command:
         }
 
     def guests(self) -> list[int]:
-        """Processes that have this test's runs on their command line, but for `kdelta` itself."""
+        """Processes of this test, `kdelta` itself apart: those that name its runs, and forks."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes()
             except OSError:
                 continue
-            if os.fsencode(self.runs) in words and os.fsencode(LAUNCH) not in words:
+            ours = os.fsencode(self.runs) in words or os.fsencode(LAUNCH) in words
+            if ours and int(path.parent.name) not in self._started:
                 found.append(int(path.parent.name))
         return found
+
+    def no_guests(self) -> None:
+        """Fail when a guest is left, or comes up late."""
+        until(lambda: not self.guests(), 5)
+        time.sleep(0.5)
+        assert self.guests() == []
 
 
 def ended(process: Process, status: int) -> str:

@@ -103,7 +103,7 @@ class Machine:
         )
 
     def count(self, source: Path, *arguments: object, fresh: bool = False) -> Counted:
-        """Run a program, restored or after a fresh boot, under the plugin."""
+        """Run a program that arms the plugin, restored or after a fresh boot."""
         point = self.checkpoint()
         table = symbols.load(point.build_id, lambda: "")
         binary = guest.program(source, ARCH)

@@ -58,7 +58,7 @@ def import_command(
     now = datetime.now(UTC)
     foreign = Foreign(
         name=chosen,
-        created=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        created=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         kind=found,
         sources=sources,
         contents=contents,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,10 +88,18 @@ def run(
 
 @click.command()
 @click.argument("run_id", metavar="RUN", default="latest")
+@click.option(
+    "--install-resume",
+    "unattended",
+    is_flag=True,
+    help="Boot what the plan needs, and go on after each boot (systemd, root); removes itself.",
+)
 @_QEMU
 @_JOBS
 @runs_directory
-def resume(run_id: str, runs: Path, wanted_qemu: str, jobs: int | None) -> None:
+def resume(
+    run_id: str, runs: Path, wanted_qemu: str, jobs: int | None, *, unattended: bool
+) -> None:
     """Finish an interrupted RUN (default: the latest).
 
     A run whose store is damaged is rebuilt from its trials' files first.
@@ -108,7 +117,34 @@ def resume(run_id: str, runs: Path, wanted_qemu: str, jobs: int | None) -> None:
     record = opened.record()
     study = spec.from_text(record.study_toml, str(folder / "study.toml"))
     _check_scenarios(study)
-    _execute(opened, study, wanted_qemu, jobs)
+    if unattended:
+        _go_on(opened, study)
+    else:
+        _execute(opened, study, wanted_qemu, jobs)
+
+
+def _go_on(store: Store, study: Study) -> None:
+    """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
+    from kdelta.machines import preflight, reboot
+    from kdelta.run.timed import NextBootError
+
+    if not _on_host(study):
+        raise SpecError("--install-resume is for runs over boots of this host")
+    try:
+        reboot.check_arrived(preflight.facts())
+        _execute(store, study, "", None)
+    except NextBootError as needed:
+        program = str(Path(sys.argv[0]).absolute())
+        runs = str(store.folder.parent.absolute())
+        again = [program, "resume", store.folder.name, "--install-resume", "--runs", runs]
+        reboot.install_resume(again, expected=needed.release)
+        click.echo(f"booting {needed.release}", err=True)
+        reboot.boot_once(needed.release)
+    except BaseException:
+        reboot.remove_resume()
+        raise
+    else:
+        reboot.remove_resume()
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
@@ -234,11 +270,21 @@ def _measure(store: Store, study: Study, trials: Trials, at_once: int) -> None:
 
     try:
         with store.executing(), showing(store.record()) as report:
-            Runner(store, study, trials, report).run(at_once)
+            runner = Runner(store, study, trials, report)
+            if study.instrument == "time":
+                runner.run_rounds(lambda: _decided(store))
+            else:
+                runner.run(at_once)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {store.folder.name}", err=True)
         raise
     _answer(store)
+
+
+def _decided(store: Store) -> str:
+    from kdelta.report import times
+
+    return times.decided(store.record())
 
 
 def _trials(

@@ -59,7 +59,12 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = _record(runs, run)
-    if as_json:
+    if record.instrument == "time" and (as_json or as_csv):
+        from kdelta.report import times, times_tables
+
+        timed = times.report(record)
+        print_raw(times_tables.show_json(timed) if as_json else times_tables.show_csv(timed))
+    elif as_json:
         print_raw(tables.show_json(findings.report(record, step_percent=step_percent)))
     elif as_csv:
         print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))

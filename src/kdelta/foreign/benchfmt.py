@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The Go benchmark format: https://github.com/golang/proposal, 14313-benchmark-format.
 
-A configuration line `arm: NAME` names the arm of what follows, else the file's name does; with
-`boot: LABEL`, lines of one label are samples of one boot.
+A configuration line `arm: NAME` names the arm of what follows, else the file's name does; after
+`boot: LABEL` or the comment `# boot: LABEL`, lines of one label are samples of one boot.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _results(number: int, name: str, text: str) -> Iterator[Reading]:
                     round=counts[key],
                     boot_id=boot,
                 )
-        elif found := _KEY.match(line):
+        elif found := _KEY.match(line.removeprefix("# ")):
             config[found["key"]] = (found["value"] or "").strip()
 
 

@@ -23,12 +23,14 @@ class Dimension:
     """A condition that the arms were measured under at several settings.
 
     sound: whether every setting was read back as requested; sentence: why, or why not.
+    where: the set of files, when there are several.
     """
 
     name: str
     settings: tuple[str, ...]
     sound: bool
     sentence: str
+    where: str = ""
 
 
 def cautions(case: Case, *, paired: bool) -> Iterator[Caution]:
@@ -137,11 +139,12 @@ def _matrix(cases: Sequence[Case]) -> Dimension:
     settings = tuple(sorted(asked, key=lambda text: (len(text), text)))
     every = [series for many in asked.values() for series in many]
     listed = ", ".join(settings)
+    where = ", ".join(dict.fromkeys(w for case in cases if (w := dict(case.group).get("set", ""))))
     if all(_confirmed(series) for series in every):
         text = f"the guests saw the CPUs that were requested: {listed}"
-        return Dimension(name="cpu", settings=settings, sound=True, sentence=text)
+        return Dimension(name="cpu", settings=settings, sound=True, sentence=text, where=where)
     text = f"{listed} CPUs are what was requested; {_why(every)}{_alike(cases)}"
-    return Dimension(name="cpu", settings=settings, sound=False, sentence=text)
+    return Dimension(name="cpu", settings=settings, sound=False, sentence=text, where=where)
 
 
 def _confirmed(series: Series) -> bool:

@@ -39,9 +39,12 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
     if record.instrument == "time":
-        from kdelta.report import times, times_text
+        from kdelta.report import times, times_tables, times_text
 
-        yield "show.txt", page.plain(times_text.show(times.report(record)))
+        timed = times.report(record)
+        yield "show.txt", page.plain(times_text.show(timed))
+        yield "show.json", times_tables.show_json(timed)
+        yield "show.csv", times_tables.show_csv(timed)
         return
     report = findings.report(record, step_percent=step_percent)
     yield "show.txt", text.plain(text.show(report))

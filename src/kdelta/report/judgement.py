@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.errors import SpecError
-from kdelta.foreign import summaries
+from kdelta.foreign import clocks, summaries
 from kdelta.foreign.record import Foreign, Pairs, Published
 from kdelta.foreign.series import Audit, Case, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
 from kdelta.report.compat import framework, lkp, mmtests
-from kdelta.stats import detectors, timing
+from kdelta.stats import detectors, multiplicity, published_rules, timing
+from kdelta.stats.decomposition import Share, gap_closed
 from kdelta.stats.detectors import Caution, Trap
 from kdelta.stats.series import Series
 from kdelta.stats.summary import Summary, summarise
@@ -50,12 +51,33 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """How much of the step old -> new a later arm closes."""
+
+    old: str
+    new: str
+    share: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """A pair by the rules of others: benchstat's test, mmtests' star, lkp's line and change."""
+
+    old: str
+    new: str
+    benchstat: published_rules.Benchstat
+    star: bool | None
+    lkp_line: str
+    lkp_changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compat:
     """What other tools make of the same values, for a finding; never used for a verdict.
 
     rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
     and not kdelta's default for data of another kind.
-    lkp: (old, new, line) of each pair.
+    others: what benchstat, mmtests and lkp would decide on each pair.
     """
 
     framework: tuple[framework.Row, ...]
@@ -65,7 +87,7 @@ class Compat:
     own: bool
     mmtests: tuple[mmtests.Row, ...]
     mmtests_arms: tuple[str, ...]
-    lkp: tuple[tuple[str, str, str], ...]
+    others: tuple[Others, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +99,7 @@ class Finding:
     arms: tuple[Summary, ...]
     published: tuple[Published, ...]
     pairs: tuple[Pair, ...]
+    gaps: tuple[Gap, ...]
     cautions: tuple[Caution, ...]
     compat: Compat
 
@@ -98,23 +121,65 @@ class Judgement:
 def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
     """Judge an import.  Raises SpecError for an arm or a metric that it does not have."""
     found = cases(foreign.contents)
-    chosen = _of_metric(found, choice.metric)
-    paired = summaries.counted_in_pairs(foreign.contents.published)
-    plans = [(case, _pairs(case, choice)) for case in chosen]
+    wanted = _of_metric(found, choice.metric)
+    plans = [(case, _pairs(case, choice)) for case in found]
     if choice.old or choice.new:
         plans = [(case, pairs) for case, pairs in plans if pairs]
-        if not plans:
-            raise _no_such_arm(chosen, choice)
+        if not any(case in wanted for case, _ in plans):
+            raise _no_such_arm(wanted, choice)
+    judged = [
+        tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
+        for case, pairs in plans
+    ]
+    shared = _Shared.of(found, foreign)
     return Judgement(
         name=name,
         kind=foreign.kind,
         created=foreign.created,
         sources=tuple((s.name, s.sha256, s.size) for s in foreign.sources),
-        findings=tuple(_finding(case, pairs, choice, paired=paired) for case, pairs in plans),
+        # All metrics are one family, also when only one is to be shown.
+        findings=tuple(
+            _finding(case, pairs, choice, shared)
+            for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
+            if case in wanted
+        ),
         audits=audits(foreign.contents),
         dimensions=summaries.cpus(found),
         notes=foreign.contents.notes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What only shows over several metrics."""
+
+    paired: bool
+    ticks: Mapping[tuple[Pairs, str], clocks.Tick | None]
+
+    @classmethod
+    def of(cls, found: Sequence[Case], foreign: Foreign) -> _Shared:
+        alike: dict[tuple[Pairs, str], list[Case]] = {}
+        for case in found:
+            alike.setdefault((case.group, case.metric.unit), []).append(case)
+        ticks = {key: clocks.shared_tick(members) for key, members in alike.items()}
+        return cls(summaries.counted_in_pairs(foreign.contents.published), ticks)
+
+
+def _corrected(
+    plans: Sequence[tuple[Case, object]], judged: Sequence[tuple[Pair, ...]]
+) -> list[tuple[Pair, ...]]:
+    """Verdicts with Holm's correction over the metrics of one pair of arms in one group."""
+    families: dict[tuple[Pairs, str, str], list[tuple[int, int]]] = {}
+    for at, ((case, _), pairs) in enumerate(zip(plans, judged, strict=True)):
+        for index, pair in enumerate(pairs):
+            families.setdefault((case.group, pair.old, pair.new), []).append((at, index))
+    found = [list(pairs) for pairs in judged]
+    for family in families.values():
+        members = [found[at][index] for at, index in family]
+        decided = multiplicity.correct([pair.comparison for pair in members])
+        for (at, index), pair, comparison in zip(family, members, decided, strict=True):
+            found[at][index] = replace(pair, comparison=comparison)
+    return [tuple(pairs) for pairs in found]
 
 
 def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:
@@ -194,28 +259,35 @@ def _began(series: Series) -> int:
     return min((boot.position for boot in series.boots if boot.position is not None), default=0)
 
 
-def _finding(
-    case: Case,
-    pairs: Sequence[tuple[Series, Series, Series | None]],
-    choice: Choice,
-    *,
-    paired: bool,
-) -> Finding:
-    judged = tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
-    from_pairs = [caution for pair in judged for caution in pair.comparison.cautions]
-    alone = [] if judged else _alone(case)
+def _finding(case: Case, pairs: tuple[Pair, ...], choice: Choice, shared: _Shared) -> Finding:
+    from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
+    alone = [] if pairs else _alone(case)
     remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
-    published = list(summaries.cautions(case, paired=paired))
+    published = list(summaries.cautions(case, paired=shared.paired))
+    clock = clocks.cautions(case, shared.ticks.get((case.group, case.metric.unit)))
     unknown = list(_unknown_replicates(case))
+    every = [*published, *clock, *from_pairs, *alone, *remarks, *unknown]
     return Finding(
         group=case.group,
         metric=case.metric,
         arms=tuple(summarise(series) for series in case.series),
         published=case.published,
-        pairs=judged,
-        cautions=tuple(dict.fromkeys([*published, *from_pairs, *alone, *remarks, *unknown])),
-        compat=_compat(case, judged),
+        pairs=pairs,
+        gaps=tuple(_gaps(case, pairs, choice)),
+        cautions=tuple(dict.fromkeys(every)),
+        compat=_compat(case, pairs),
     )
+
+
+def _gaps(case: Case, pairs: Sequence[Pair], choice: Choice) -> Iterator[Gap]:
+    """For a step between two arms: the share of it that each later arm closes."""
+    for pair in pairs:
+        old, new = case.arm(pair.old), case.arm(pair.new)
+        if not (pair.comparison.verdict.is_step and old and new) or pair.control:
+            continue
+        for later in case.series[case.series.index(new) + 1 :]:
+            share = gap_closed(old, new, later, alpha=choice.alpha)
+            yield Gap(old=pair.old, new=pair.new, share=share)
 
 
 def _alone(case: Case) -> list[Caution]:
@@ -332,12 +404,24 @@ def _compat(case: Case, pairs: Sequence[Pair]) -> Compat:
             else ()
         ),
         mmtests_arms=tuple(series.arm for series in ordered),
-        lkp=tuple(
-            (pair.old, pair.new, lkp.line(case.metric.name, old.values, new.values))
+        others=tuple(
+            _others(case.metric, old, new)
             for pair in pairs
             if (old := case.arm(pair.old)) and (new := case.arm(pair.new))
             if old.values and new.values
         ),
+    )
+
+
+def _others(metric: Metric, old: Series, new: Series) -> Others:
+    enough = min(len(old.values), len(new.values)) > 1
+    return Others(
+        old=old.arm,
+        new=new.arm,
+        benchstat=published_rules.benchstat(old.values, new.values),
+        star=mmtests.significant(old.values, new.values, metric.better) if enough else None,
+        lkp_line=lkp.line(metric.name, old.values, new.values),
+        lkp_changed=published_rules.lkp_changed(old.values, new.values),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kdelta.foreign.record import Pairs, Published
 from kdelta.foreign.series import Audit
 from kdelta.report.compat import framework, lkp, mmtests
-from kdelta.report.judgement import Compat, Finding, Judgement, Pair
+from kdelta.report.judgement import Compat, Finding, Gap, Judgement, Others, Pair
 from kdelta.report.page import (
     ABSENT,
     VERDICT_TONES,
@@ -35,11 +35,14 @@ def judgement(found: Judgement, *, compat: bool = True) -> list[Line]:
     """What `kdelta judge` prints; compat: with the columns of other tools."""
     lines = list(paragraph(f"{found.name}: results of others, read as {found.kind}", Tone.BOLD))
     count = len(found.sources)
-    lines += paragraph(f"{count} file{'s' * (count > 1)}, imported {found.created}", Tone.FAINT)
+    lines += paragraph(
+        f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
+    )
     for dimension in found.dimensions:
         tone = Tone.PLAIN if dimension.sound else Tone.BAD
         word = "read back" if dimension.sound else "INVALID"
-        text = f"dimension {dimension.name}: {word}: {dimension.sentence}"
+        where = f" ({dimension.where})" if dimension.where else ""
+        text = f"dimension {dimension.name}{where}: {word}: {dimension.sentence}"
         lines += paragraph(text, tone)
     for audit in found.audits:
         lines += [(), *_audit(audit)]
@@ -65,7 +68,8 @@ def _audit(audit: Audit) -> Iterator[Line]:
             yield from paragraph(f"warning: {arm}: {runs} runs were audited", Tone.WARN)
     if not audit.differing:
         count = len(audit.fields)
-        text = f"{count} field{'s' * (count > 1)} equal in {len(audit.arms)} arms"
+        whose = f"equal in {len(audit.arms)} arms" if len(audit.arms) > 1 else f"of {audit.arms[0]}"
+        text = f"{count} field{'s' * (count > 1)} {whose}"
         yield from paragraph(f"{text}: {_fields(audit)}")
         return
     rows = [item for item in audit.fields if item[0] in audit.differing]
@@ -111,6 +115,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from _pair(pair)
     if not finding.pairs:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
+    yield from _gaps(finding.gaps)
     yield from _cautions(finding.cautions)
     if compat and any(arm.n for arm in finding.arms):
         yield ()
@@ -197,9 +202,9 @@ def _compat(finding: Finding) -> Iterator[Line]:
     if found.mmtests:
         yield ()
         yield from _mmtests(found)
-    if found.lkp:
+    if found.others:
         yield ()
-        yield from _lkp(found)
+        yield from _pairs(found)
 
 
 _NUMBERS = (
@@ -235,7 +240,8 @@ def _cells(
     rows: Sequence[framework.Row], columns: Sequence[tuple[str, str]], *, right: bool
 ) -> Iterator[Column]:
     for head, name in columns:
-        cells = tuple(Span(_cut(row.cell(name)) or ABSENT) for row in rows)
+        texts = (row.cell(name) or ABSENT for row in rows)
+        cells = tuple(Span(_cut(text) if right else text) for text in texts)
         yield Column(head, cells, right=right)
 
 
@@ -263,10 +269,45 @@ def _mmtests_cell(cell: mmtests.Cell) -> str:
     return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
 
 
-def _lkp(found: Compat) -> Iterator[Line]:
-    for at, (old, new, line) in enumerate(found.lkp):
+def _pairs(found: Compat) -> Iterator[Line]:
+    for at, other in enumerate(found.others):
         if at:
             yield ()
-        yield from paragraph(f"lkp: {old} against {new}", Tone.FAINT)
-        for text in (*lkp.HEAD, line):
+        yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
+        yield from paragraph(f"benchstat: {_benchstat(other)}")
+        for text in (*lkp.HEAD, other.lkp_line):
             yield (Span(text[:WIDTH]),)
+        word = "changed" if other.lkp_changed else "not changed"
+        yield from paragraph(f"lkp: {word} by its default rule", Tone.FAINT)
+
+
+def _benchstat(other: Others) -> str:
+    test = other.benchstat
+    change = "~" if test.change is None else f"{100 * test.change:+.2f}%"
+    sides = (
+        (test.old_median, test.old_interval),
+        (test.new_median, test.new_interval),
+    )
+    old, new = (f"{_figure(median)} ± {_spread(median, bounds)}" for median, bounds in sides)
+    return f"{old}, {new}, {change} (p={test.p:.3f})"
+
+
+def _spread(median: float, bounds: tuple[float, float]) -> str:
+    """The wider side of an interval in percent, as benchstat shows it."""
+    far = max(abs(median - bounds[0]), abs(bounds[1] - median))
+    return f"{100 * far / median:.0f}%" if math.isfinite(far) and median else "∞"
+
+
+def _gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
+    for gap in gaps:
+        share = gap.share
+        step = f"{gap.old} -> {gap.new}"
+        if share.value is None:
+            yield from paragraph(f"{share.arm}: share of {step}: unknown: {share.reason}")
+            continue
+        interval = (
+            f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
+            if share.low is not None and share.high is not None
+            else share.reason
+        )
+        yield from paragraph(f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})")

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdelta.errors import StoreError
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
-from kdelta.stats.detectors import inspect
+from kdelta.stats import sequential
+from kdelta.stats.detectors import MIN_REPLICATES, inspect
+from kdelta.stats.sequential import Look, Stop
 from kdelta.stats.series import Boot, Replicate, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
@@ -97,11 +100,14 @@ class _Rules:
     alpha: float
     machine: str
     replicate: Replicate
+    sequential: bool
 
 
 def report(record: RunRecord) -> TimedReport:
     """Analyse a stored run of the time instrument.  Raises StoreError for a damaged study."""
     rules = _rules(record)
+    if rules.sequential:
+        rules = replace(rules, alpha=_level(record, rules))
     scenarios = sorted({(trial.workload, trial.scenario) for trial in record.trials})
     return TimedReport(
         run_id=record.run_id,
@@ -119,6 +125,74 @@ def report(record: RunRecord) -> TimedReport:
     )
 
 
+def decided(record: RunRecord) -> str:
+    """Why a sequential run may stop after its last whole round; "" when it has to go on.
+
+    Looks after every round, each at the level that stats.sequential hands out; every comparison
+    of every scenario must have stopped.  Always "" for a run that is not sequential.
+    """
+    rules = _rules(record)
+    whole = _whole_rounds(record)
+    counts = list(range(MIN_REPLICATES, whole + 1))
+    if not rules.sequential or not counts or whole >= record.rounds:
+        return ""
+    steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
+    reasons = []
+    for looks in _looks(record, rules, counts, steps):
+        found = sequential.decide(
+            looks,
+            next_n=whole + 1,
+            budget=record.rounds,
+            alpha=rules.alpha,
+            tolerance=rules.tolerance,
+        )
+        if found.stop is Stop.CONTINUE:
+            return ""
+        reasons.append(found.reason)
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _looks(
+    record: RunRecord, rules: _Rules, counts: Sequence[int], steps: Sequence[float]
+) -> Iterable[list[Look]]:
+    """Per comparison, its looks; a look that compared nothing decides nothing."""
+    per_comparison: dict[tuple[int, str], list[Look]] = {}
+    for count, level in zip(counts, steps, strict=True):
+        part = replace(
+            record, trials=tuple(trial for trial in record.trials if trial.round < count)
+        )
+        at_level = replace(rules, alpha=level, sequential=False)
+        for at, names in enumerate(sorted({(t.workload, t.scenario) for t in part.trials})):
+            for arm in _ladder(part, at_level, *names).arms:
+                found = arm.comparison
+                if found is None:
+                    continue
+                known = found.low is not None and found.high is not None
+                low, high = (found.low, found.high) if known else (0.0, float("inf"))
+                per_comparison.setdefault((at, arm.arm), []).append(
+                    Look(n=count, level=level, low=low or 0.0, high=high or float("inf"))
+                )
+    return per_comparison.values()
+
+
+def _whole_rounds(record: RunRecord) -> int:
+    """Rounds all of whose trials were measured, counted from the first."""
+    count = 0
+    for number in range(record.rounds):
+        results = [trial.result for trial in record.trials if trial.round == number]
+        if any(result is None or result.outcome is Outcome.SKIP for result in results):
+            break
+        count += 1
+    return count
+
+
+def _level(record: RunRecord, rules: _Rules) -> float:
+    """The level of the last look of a sequential run: its verdicts are taken at it."""
+    counts = list(range(MIN_REPLICATES, _whole_rounds(record) + 1))
+    steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
+    return steps[-1] if steps and steps[-1] > 0 else rules.alpha
+
+
 def _rules(record: RunRecord) -> _Rules:
     try:
         table = tomllib.loads(record.study_toml)["time"]
@@ -127,6 +201,7 @@ def _rules(record: RunRecord) -> _Rules:
         return _Rules(
             tolerance=float(table["tolerance_percent"]) / 100,
             alpha=float(table["alpha"]),
+            sequential=bool(table["sequential"]),
             machine=machine,
             replicate=Replicate.PROCESS_ROUND if per_process else Replicate.BOOT,
         )
@@ -226,12 +301,20 @@ def _series(
             better=Better.LOWER,
             assume=Assume.NOTHING,
         ),
-        boots=tuple(_boot(arm, trial, phase, rules) for trial in trials if trial.result),
-        planned=len(trials),
+        boots=tuple(
+            _boot(arm, trial, phase, rules)
+            for trial in trials
+            if trial.result and not _skipped(trial)
+        ),
+        planned=sum(not _skipped(trial) for trial in trials),
         facts=tuple((name, facts[name]) for name in _FACTS if facts.get(name)),
         state=_state(results),
         replicate=rules.replicate,
     )
+
+
+def _skipped(trial: TrialRecord) -> bool:
+    return trial.result is not None and trial.result.outcome is Outcome.SKIP
 
 
 def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: _Rules) -> Boot:
@@ -292,8 +375,10 @@ def _grade(rules: _Rules, done: Sequence[TrialResult]) -> Grade:
 
 
 def _doubts(done: Sequence[TrialResult]) -> tuple[str, ...]:
+    """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
     found = (text for result in done for text in result.facts.get("doubts", "").split("; "))
-    return tuple(dict.fromkeys(text for text in found if text))
+    alike = {re.sub(r"[0-9.]+", "", text): text for text in found if text}
+    return tuple(alike.values())
 
 
 def _machine(rules: _Rules, done: Sequence[TrialResult]) -> str:

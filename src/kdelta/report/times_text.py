@@ -57,7 +57,7 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
     yield ()
     yield from table_lines(_columns(ladder))
     yield from paragraph(
-        f"x first: new/old against {ladder.arms[0].arm} with the {1 - report.alpha:.0%} interval;"
+        f"x first: new/old against {ladder.arms[0].arm} with the {_level(report.alpha)} interval;"
         f" SAME: the whole interval within {report.tolerance:.3g} of 1; n: valid/planned"
         f" {ladder.replicate.value}s; verdict: at most {report.alpha:.2g} false alarms",
         Tone.FAINT,
@@ -86,6 +86,10 @@ def _columns(ladder: TimedLadder) -> list[Column]:
         Column("x first", tuple(Span(_ratio(arm)) for arm in arms)),
         Column("verdict", tuple(_verdict(arm) for arm in arms)),
     ]
+
+
+def _level(alpha: float) -> str:
+    return f"{100 * (1 - alpha):.6g} %"
 
 
 def _number(value: float | None) -> str:
@@ -142,8 +146,8 @@ def _sentence(ladder: TimedLadder, arm: TimedArm) -> str:
         Verdict.REGRESSION: f"takes {found.ratio:.3f}x the time of {old}",
         Verdict.IMPROVEMENT: f"takes {found.ratio:.3f}x the time of {old}",
         Verdict.SAME: f"takes the same time as {old}, within {found.tolerance:.1%}",
-    }.get(found.verdict, f"against {old} is {found.verdict}, ratio {found.ratio:.3f}")
+    }.get(found.verdict, f"against {old} is {found.verdict}: ratio {found.ratio:.3f}")
     return (
-        f"{_WHERE[ladder.grade].capitalize()} {arm.arm} {claim}"
-        f" ({1 - found.alpha:.0%} interval {found.low:.3f}-{found.high:.3f}, {count}{drift})."
+        f"{_WHERE[ladder.grade].capitalize()}, {arm.arm} {claim}"
+        f" ({_level(found.alpha)} interval {found.low:.3f}-{found.high:.3f}, {count}{drift})."
     )

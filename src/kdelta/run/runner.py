@@ -81,6 +81,27 @@ class Runner:
         self._done = 0
         self._mutex = threading.Lock()
 
+    def run_rounds(self, decided: Callable[[], str]) -> None:
+        """Run pending trials one by one, until `decided` says after a round why that is enough.
+
+        The trials that are then left end as skipped, with that reason.
+        """
+        pending = self._store.pending()
+        self._done = self._total - len(pending)
+        for number in sorted({trial.round for trial in pending}):
+            reason = decided()
+            for trial in pending:
+                if trial.round == number and reason:
+                    self._skip(trial, reason)
+                elif trial.round == number:
+                    self._one(trial, 1)
+
+    def _skip(self, trial: TrialRecord, reason: str) -> None:
+        self._store.claim(trial.index)
+        why = f"not needed: {reason}"[:_MAX_REASON]
+        self._store.finish(trial.index, TrialResult(outcome=Outcome.SKIP, reason=why))
+        self._done += 1
+
     def run(self, jobs: int) -> None:
         """Run all pending trials, at most `jobs` at once.
 

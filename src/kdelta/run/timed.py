@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta import arch, cache, guest, process, workload
-from kdelta.errors import GuestError, GuestFault, KdeltaError
+from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot
 from kdelta.machines.machine import Identity, Settings, mismatches
@@ -34,7 +34,10 @@ class NextBootError(KdeltaError):
     exit_code = 0
 
     def __init__(self, release: str) -> None:
-        commands = "; or ".join(reboot.next_boot_commands(release))
+        try:
+            commands = "; or ".join(reboot.next_boot_commands(release))
+        except SpecError:  # it runs, but its image is not where boot loaders look
+            commands = "reboot"
         super().__init__(
             f"the next trial needs a new boot of this machine, into {release}",
             action=f"boot it: {commands}; then: kdelta resume",

@@ -28,7 +28,7 @@ Scores = Callable[[Array], Array]
 CLIP = 1.2  # Huber's constant in units of SCALE_SHARE's scale; chosen in bench/power.py
 SCALE_SHARE = 0.7  # the scale is the mean of this share of the deviations, the smallest
 EXACT_LIMIT = 50_000  # so many assignments are enumerated; 9 against 9 boots has 48620
-DRAWS = 19_999  # drawn otherwise; p = (1 + hits) / (1 + draws), Phipson and Smyth 2010
+DRAWS = 39_999  # drawn otherwise; p = (1 + hits) / (1 + draws), Phipson and Smyth 2010
 NORMAL_ABOVE = 200  # replicates; from here the permutation distribution is as good as normal
 _TIE = 1e-9
 _GRID = 25

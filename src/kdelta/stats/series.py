@@ -75,6 +75,8 @@ class Series:
     planned: replicates asked for; it is never less than what was started.
     facts:   what the machine was (requested_cpus, seen_cpus, smp, clocksource, hz, coverage ...).
     state:   audited page state; the value "unknown" is allowed; empty: not audited.
+    valid:   the replicates that have samples.
+    values:  one value per valid replicate, in that order.
     """
 
     arm: str
@@ -84,16 +86,13 @@ class Series:
     facts: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     replicate: Replicate = Replicate.BOOT
+    valid: tuple[Boot, ...] = field(init=False, repr=False, compare=False)
+    values: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def valid(self) -> tuple[Boot, ...]:
-        """The replicates that have samples."""
-        return tuple(boot for boot in self.boots if boot.valid)
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """One value per valid replicate, in the order of `valid`."""
-        return tuple(boot.value for boot in self.valid)
+    def __post_init__(self) -> None:
+        valid = tuple(boot for boot in self.boots if boot.valid)
+        object.__setattr__(self, "valid", valid)
+        object.__setattr__(self, "values", tuple(boot.value for boot in valid))
 
     def fact(self, name: str) -> str | None:
         """The fact of that name; None when it was not recorded."""

@@ -181,9 +181,9 @@ int main(int argc, char **argv)
 	windows = strtoul(argv[3], NULL, 10);
 	if (!strcmp(argv[1], "noisy-loop")) {
 		noise = make_noise();
-		loop(1); /* faults in, after fork(), what it needs */
-		windows--;
 	}
+	KD_ARM();
+	sched_yield();
 	for (; windows; windows--)
 		window(argv[1], n);
 	printf("cpu %d\n", sched_getcpu());

@@ -31,6 +31,7 @@ int main(int argc, char **argv)
 	Elf64_Ehdr head;
 	size_t size;
 
+	KD_ARM(); /* or the plugin takes it for a program that it did not see */
 	if (kcore < 0 || pread(kcore, &head, sizeof(head), 0) != sizeof(head))
 		kd_die("/proc/kcore");
 	size = head.e_phnum * sizeof(*segments);

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The Go benchmark format, which benchstat reads: `benchstat -col arm FILE`."""
+"""The Go benchmark format, which benchstat reads: `benchstat -col arm FILE`.
+
+Boots are named in comments, which benchstat passes over: as configuration they would split its
+table.  `kdelta import` reads them.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +46,13 @@ def _arm(
             if series.arm != arm:
                 continue
             for boot in series.valid:
-                yield f"boot: {_line(boot.label)}"
+                yield f"# boot: {_line(boot.label)}"
                 for value in boot.values:
                     yield f"Benchmark{_name(group, metric)} 1 {value!r} {unit(metric)}"
 
 
 def _line(text: str) -> str:
+    """Text that stays on its line."""
     return " ".join(text.split()) or "-"
 
 

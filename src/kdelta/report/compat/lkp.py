@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """lkp-tests' comparison: the `%stddev  %change  %stddev` table of the kernel test robot's mails.
 
-From lib/compare.rb (formats, change), lib/statistics.rb (the standard deviation is the population
-form) and lib/changed_stat.rb (the rule for "changed") of https://github.com/intel/lkp-tests.
-Never used for our verdict.
+From lib/compare.rb (formats, change) and lib/statistics.rb (the standard deviation is the
+population form) of https://github.com/intel/lkp-tests.  Never used for our verdict; the rule by
+which lkp calls a change one is kdelta.stats.published_rules.lkp_changed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ _ABSOLUTE = 10
 _RELATIVE = 10
 _ERROR = 6
 _SHOWN_PERCENT = 2
-_FEW = 3
-_GAP = 2
 
 
 def line(name: str, base: Sequence[float], other: Sequence[float]) -> str:
@@ -41,30 +39,6 @@ def deviation_percent(values: Sequence[float]) -> float:
     average = statistics.fmean(values)
     deviation = statistics.pstdev(values) if len(values) > 1 else -1.0
     return 100 * deviation / average if average else deviation
-
-
-def changed(base: Sequence[float], other: Sequence[float]) -> bool:
-    """lkp's default rule: the ranges are apart, but for what overlaps on the far side's median."""
-    a, b = sorted(base), sorted(other)
-    middle_a, middle_b = a[len(a) // 2], b[len(b) // 2]
-    up = b[0] > middle_a and middle_b > a[-1]
-    down = a[0] > middle_b and middle_a > b[-1]
-    return up or down
-
-
-def changed_by_gap(base: Sequence[float], other: Sequence[float], distance: float = 5.0) -> bool:
-    """lkp's rule when it bisects: with 3 runs or more a gap between the ranges of half the change;
-
-    with fewer, a gap of `distance` times the larger range.
-    """
-    a, b = sorted(base), sorted(other)
-    if min(len(a), len(b)) < _FEW:
-        gap = max(a[-1] - a[0], b[-1] - b[0]) * distance
-        return b[0] - a[-1] > gap or a[0] - b[-1] > gap
-    rise = b[len(b) // 2] - a[len(a) // 2]
-    up = b[0] > a[-1] and b[0] - a[-1] > rise / _GAP
-    down = a[0] > b[-1] and a[0] - b[-1] > -rise / _GAP
-    return up or down
 
 
 def _side(values: Sequence[float]) -> str:

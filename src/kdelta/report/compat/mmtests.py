@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdelta.metric import Better
+from kdelta.stats.published_rules import MMTESTS_ALPHA
+from kdelta.stats.student import two_sided_p
 
-SIGNIFICANCE = 0.05
 _BEST = (50, 95, 99)
 _FIELD = 12
 _COMPARE = 7
@@ -132,7 +133,7 @@ def _change(value: float, base: float, *, lower: bool) -> float:
 
 
 def significant(
-    base: Sequence[float], other: Sequence[float], better: Better, level: float = SIGNIFICANCE
+    base: Sequence[float], other: Sequence[float], better: Better, level: float = MMTESTS_ALPHA
 ) -> bool:
     """The star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
     means = _mean(base, better), _mean(other, better)
@@ -144,41 +145,4 @@ def significant(
     if not error:
         return means[0] != means[1]
     freedom = len(base) + len(other) - 2
-    return t_test_p(abs(means[0] - means[1]) / error, freedom) < level
-
-
-def t_test_p(t: float, freedom: int) -> float:
-    """Two-sided p of Student's t: the regularised incomplete beta function.
-
-    Lentz's continued fraction (Press et al., Numerical Recipes, 6.4).  Raises ValueError for
-    less than one degree of freedom.
-    """
-    if freedom < 1:
-        raise ValueError("a t test needs a degree of freedom")
-    x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
-    if x >= 1:
-        return 1.0
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(x, a, b) / a
-    return 1 - front * _fraction(1 - x, b, a) / b
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    tiny = 1e-300
-    c, d = 1.0, 1 - (a + b) * x / (a + 1)
-    d = 1 / (d if abs(d) > tiny else tiny)
-    total = d
-    for m in range(1, 500):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d, c = 1 + term * d, 1 + term / c
-            d = 1 / (d if abs(d) > tiny else tiny)
-            c = c if abs(c) > tiny else tiny
-            total *= d * c
-        if abs(d * c - 1) < 1e-14:
-            break
-    return total
+    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level

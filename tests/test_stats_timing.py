@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Verdicts on times: the rules in their order, on made and on published data."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.stats.detectors import Trap
+from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.summary import summarise
+from kdelta.stats.timing import TimeComparison, compare
+from kdelta.stats.verdict import Verdict
+from timing_series import EVIDENCE, METRIC, arm, bundle, noisy, points
+
+GUEST = Grade.GUEST_TIME
+
+
+def pair(change: float, *, n: int = 9, cv: float = 0.01) -> tuple[Series, Series]:
+    old = arm("old", noisy(1000, n, cv=cv, seed=1))
+    return old, arm("new", noisy(1000 * (1 + change), n, cv=cv, seed=2), first=1)
+
+
+def traps(found: TimeComparison) -> set[Trap]:
+    return {caution.trap for caution in found.cautions}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [(0.10, Verdict.REGRESSION), (-0.10, Verdict.IMPROVEMENT), (0.0, Verdict.SAME)],
+)
+def test_verdict_follows_the_change(change: float, verdict: Verdict) -> None:
+    found = compare(*pair(change), grade=GUEST)
+    assert found.verdict is verdict
+    assert found.grade is GUEST
+    assert found.ratio is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.ratio < found.high
+    assert found.low <= 1 + change <= found.high
+    assert found.mean_ratio == pytest.approx(1 + change, abs=0.01)
+
+
+def test_higher_can_be_better() -> None:
+    rate = Metric(name="rate", unit="GB/s", better=Better.HIGHER, assume=Assume.NOTHING)
+    old, new = (replace(each, metric=rate) for each in pair(0.10))
+    assert compare(old, new, grade=GUEST).verdict is Verdict.IMPROVEMENT
+
+
+def test_swapping_the_arms_inverts_the_ratio() -> None:
+    old, new = pair(0.07)
+    there, back = compare(old, new, grade=GUEST), compare(new, old, grade=GUEST)
+    assert there.ratio is not None
+    assert back.ratio == pytest.approx(1 / there.ratio, rel=1e-3)
+    assert there.p == back.p
+
+
+def test_scatter_is_undecided_and_says_how_many_boots_it_takes() -> None:
+    old, new = pair(0.02, cv=0.06)
+    found = compare(old, new, grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.more is not None
+    assert f"about {found.more} more boots an arm" in found.reasons[0]
+    more = 9 + found.more
+    enough = compare(*pair(0.02, cv=0.06, n=more), grade=GUEST)
+    assert enough.low is not None
+    assert found.low is not None
+    assert enough.low > found.low
+
+
+def test_four_boots_are_too_few_and_five_can_decide() -> None:
+    few = compare(*pair(0.5, n=4), grade=GUEST)
+    assert few.verdict is Verdict.UNDECIDED
+    assert few.more == 1
+    assert few.ratio is None
+    assert "4 boots of 4 planned" in few.reasons[0]
+    assert compare(*pair(0.5, n=5), grade=GUEST).verdict is Verdict.REGRESSION
+
+
+def test_one_wild_boot_neither_hides_nor_makes_a_change() -> None:
+    for change, verdict in ((0.10, Verdict.REGRESSION), (0.0, Verdict.SAME)):
+        old, new = pair(change, n=15)
+        wild = replace(new.boots[3], values=(90_000.0,))
+        new = replace(new, boots=(*new.boots[:3], wild, *new.boots[4:]))
+        found = compare(old, new, grade=GUEST)
+        assert found.verdict is verdict
+        assert {Trap.WILD, Trap.OUTLIER} <= traps(found)
+        assert found.new.maximum == 90_000.0  # shown, not removed
+
+
+def test_trend_of_the_session_is_no_scatter() -> None:
+    old, new = pair(0.05, cv=0.01)
+
+    def heated(series: Series) -> Series:
+        boots = [
+            replace(boot, values=(boot.values[0] * (1 + 0.3 * (boot.position or 0) / 17),))
+            for boot in series.boots
+        ]
+        return replace(series, boots=tuple(boots))
+
+    found = compare(heated(old), heated(new), grade=GUEST)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.trend == pytest.approx(1.3, abs=0.05)
+    assert Trap.TREND in traps(found)
+
+
+def test_arms_measured_one_after_the_other_need_a_control() -> None:
+    old, new = pair(0.10)
+    apart = tuple(replace(boot, position=9 + index) for index, boot in enumerate(new.boots))
+    before = tuple(replace(boot, position=index) for index, boot in enumerate(old.boots))
+    old, new = replace(old, boots=before), replace(new, boots=apart)
+    found = compare(old, new, grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert "one after the other" in found.reasons[0]
+    again = replace(
+        arm("old again", noisy(1000, 9, cv=0.01, seed=3)),
+        boots=tuple(replace(boot, position=18 + index) for index, boot in enumerate(before)),
+    )
+    assert compare(old, new, control=again, grade=GUEST).verdict is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("moved", "change", "verdict"),
+    [
+        (0.005, 0.10, Verdict.REGRESSION),
+        (0.05, 0.40, Verdict.UNDECIDED),  # above 3 %
+        (0.025, 0.05, Verdict.UNDECIDED),  # above a third of the effect
+    ],
+)
+def test_drift_of_the_control_limits_the_claim(
+    moved: float, change: float, verdict: Verdict
+) -> None:
+    old = arm("old", noisy(1000, 9, cv=0.002, seed=1), arms=3)
+    new = arm("new", noisy(1000 * (1 + change), 9, cv=0.002, seed=2), first=1, arms=3)
+    control = arm("again", noisy(1000 * (1 + moved), 9, cv=0.002, seed=3), first=2, arms=3)
+    found = compare(old, new, control=control, grade=GUEST)
+    assert found.verdict is verdict
+    assert found.sandwich is not None
+    assert found.sandwich.drift == pytest.approx(moved, abs=0.003)
+    assert found.control is not None
+
+
+def test_process_rounds_of_two_boots_need_a_control() -> None:
+    kind = Replicate.PROCESS_ROUND
+    old, new = (replace(each, replicate=kind) for each in pair(0.10))
+    assert compare(old, new, grade=GUEST).verdict is Verdict.UNDECIDED
+    one = [
+        replace(each, boots=tuple(replace(boot, boot_id="b1") for boot in each.boots))
+        for each in (old, new)
+    ]
+    found = compare(one[0], one[1], grade=Grade.HOST_TIME)
+    assert found.verdict is Verdict.REGRESSION
+    assert Trap.REPLICATE in traps(found)
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ((("requested_cpus", "4"), ("seen_cpus", "1")), "4 CPUs were requested and 1 were seen"),
+        ((("requested_cpus", "4"), ("smp", "n")), "without SMP"),
+        ((("coverage", "true"),), "coverage on"),
+        ((("accelerator", "tcg"),), "emulated"),
+        ((("clocksource", "tsc"),), "clocksource differs: hpet (old) against tsc (new)"),
+    ],
+)
+def test_facts_that_forbid_a_comparison(facts: tuple[tuple[str, str], ...], word: str) -> None:
+    old, new = pair(0.10)
+    old = replace(old, facts=(("clocksource", "hpet"),))
+    found = compare(old, replace(new, facts=facts), grade=GUEST)
+    assert found.verdict is Verdict.INVALID
+    assert word in " ".join(found.reasons)
+    assert found.ratio is None
+
+
+def test_state_decides_before_numbers() -> None:
+    old, new = pair(0.10)
+    huge = (("anon_huge_kb", "16384"),)
+    none = (("anon_huge_kb", "0"),)
+    mixed = compare(replace(old, state=none), replace(new, state=huge), grade=GUEST)
+    assert mixed.verdict is Verdict.INVALID
+    assert "anon_huge_kb 0 (old) against 16384 (new)" in mixed.reasons[0]
+    equal = compare(
+        replace(old, state=none), replace(new, state=none), grade=GUEST, require_state=True
+    )
+    assert equal.verdict is Verdict.REGRESSION
+    unaudited = compare(old, new, grade=GUEST)
+    assert unaudited.verdict is Verdict.REGRESSION
+    assert Trap.STATE in traps(unaudited)
+    assert compare(old, new, grade=GUEST, require_state=True).verdict is Verdict.INVALID
+    unknown = replace(old, state=(("anon_huge_kb", "unknown"),))
+    blind = compare(unknown, replace(new, state=none), grade=GUEST, require_state=True)
+    assert blind.verdict is Verdict.INVALID
+
+
+def test_obstacles_of_the_caller_make_it_invalid() -> None:
+    found = compare(*pair(0.1), grade=GUEST, obstacles=["compilers differ"])
+    assert (found.verdict, found.reasons) == (Verdict.INVALID, ("compilers differ",))
+
+
+def test_a_run_counted_twice_is_invalid() -> None:
+    old, new = pair(0.10)
+    twice = tuple(replace(boot, run=f"run-{index // 2}") for index, boot in enumerate(new.boots))
+    found = compare(old, replace(new, boots=twice), grade=GUEST)
+    assert found.verdict is Verdict.INVALID
+    assert Trap.DOUBLE_COUNT in traps(found)
+
+
+def test_exact_metrics_and_grades_are_refused() -> None:
+    old, new = pair(0.1)
+    with pytest.raises(ValueError, match="grade"):
+        compare(old, new, grade=Grade.EXACT_PATH)
+    exact = replace(METRIC, assume=Assume.EXACT)
+    found = compare(replace(old, metric=exact), replace(new, metric=exact), grade=GUEST)
+    assert found.verdict is Verdict.INVALID
+
+
+def test_zero_times_decide_nothing() -> None:
+    found = compare(arm("old", [0.0] * 9), arm("new", [1.0] * 9, first=1), grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert Trap.ZERO in traps(found)
+
+
+def test_equal_coarse_readings_are_not_equal_times() -> None:
+    """8 against 8 ns may be 8.0 against 8.9: the step of the reading is in the interval."""
+    found = compare(arm("old", [8.0] * 9), arm("new", [8.0] * 9, first=1), grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.high == pytest.approx(9 / 8, rel=1e-3)
+    assert Trap.TRUNCATED in traps(found)
+    fine = compare(arm("old", [8000.0] * 9), arm("new", [8000.0] * 9, first=1), grade=GUEST)
+    assert fine.verdict is Verdict.SAME
+
+
+def test_summary_counts_failures_and_keeps_the_metric_unit() -> None:
+    series = arm("old", [1.0, 2.0, 6.0], planned=4)
+    failed = Boot(label="old r3", position=9, values=(), failure="guest panicked")
+    found = summarise(replace(series, boots=(*series.boots, failed)))
+    assert (found.of_planned, found.median, found.mean, found.mad) == ("3/4", 2.0, 3.0, 1.0)
+    assert found.sd == pytest.approx(7**0.5)
+    assert found.cv == pytest.approx(7**0.5 / 3)
+    empty = summarise(replace(series, boots=(failed,)))
+    assert (empty.n, empty.median, empty.cv) == (0, None, None)
+
+
+def test_the_boot_counts_and_not_its_samples() -> None:
+    """A thousand samples in each of three boots are three replicates."""
+    boots = tuple(Boot(label=f"b{i}", position=i, values=(1.0, 2.0) * 500) for i in range(3))
+    series = Series(arm="old", metric=METRIC, boots=boots, planned=3)
+    found = compare(series, replace(series, arm="new"), grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.old.n == 3
+
+
+def test_published_exact_pair_is_a_regression() -> None:
+    arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
+    found = compare(
+        arms["parent-a"], arms["child"], control=arms["parent-b"], grade=Grade.METAL_TIME
+    )
+    assert found.verdict is Verdict.REGRESSION
+    assert found.sandwich is not None
+    assert f"{100 * (found.sandwich.midpoint - 1):.2f}" == "39.77"
+    assert f"{100 * found.sandwich.drift:.2f}" == "0.87"
+    assert f"{100 * ((found.sandwich.drop_first_midpoint or 0) - 1):.2f}" == "39.53"
+    assert "+39.77 %" in found.reasons[0]
+    assert {Trap.TRUNCATED, Trap.ORDER, Trap.REPLICATE} <= traps(found)
+
+
+@pytest.mark.parametrize("folder", ["mprotect-qemu", "madvise-qemu"])
+def test_published_single_runs_are_undecided(folder: str) -> None:
+    arms = bundle(f"{folder}/release-narrowing/local_1cpu", "cycle_ns_per_page")
+    found = compare(arms["6.12.77"], arms["6.19.9"], grade=GUEST)
+    assert found.verdict is Verdict.UNDECIDED
+    assert Trap.FEW in traps(found)
+    assert found.more == 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"),
+    [
+        ("default", Verdict.INVALID),
+        ("hugepage", Verdict.INVALID),
+        ("nohugepage", Verdict.UNDECIDED),
+    ],
+)
+def test_published_state_decides(mode: str, verdict: Verdict) -> None:
+    with (EVIDENCE / "madvise-qemu/state-1cpu.csv").open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["thp_mode"] == mode]
+    arms = [
+        arm(
+            row["exact_version"],
+            [float(row["advise_ns_per_page"])],
+            state=tuple((key, row[key]) for key in ("anon_huge_kb_before_advise", "thp_eligible")),
+        )
+        for row in rows
+    ]
+    assert compare(arms[0], arms[1], grade=GUEST).verdict is verdict
+
+
+def test_published_slowdown_lies_on_the_lattice_of_its_clock() -> None:
+    arms = bundle("mprotect-qemu/formal-20260513/perf_1cpu", "cycle_ns_per_page")
+    found = compare(arms["6.12.77"], arms["6.19.9"], grade=GUEST)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.mean_ratio == pytest.approx(1.667, abs=5e-4)
+    assert any("4,000,250 ns (HZ=250)" in caution.sentence for caution in found.cautions)
+
+
+def test_published_crash_and_near_limit_are_flagged() -> None:
+    crashed = bundle("mprotect-qemu/mm-unstable-20260520/16cpu", "cycle_ns_per_page")
+    found = compare(crashed["6.12.77"], crashed["6.19.9"], grade=GUEST, max_cv=0.1)
+    assert found.old.of_planned == "8/9"
+    assert Trap.FAILED in traps(found)
+    eight = bundle("mprotect-qemu/mm-unstable-20260520/8cpu", "cycle_ns_per_page")
+    fix = next(name for name in eight if "mm-unstable" in name)
+    found = compare(eight["6.19.9"], eight[fix], grade=GUEST, max_cv=0.1)
+    assert any("10.02 % is just over the limit" in each.sentence for each in found.cautions)
