@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import csv
+import random
 import shutil
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from kdelta.foreign import reader
@@ -28,6 +30,11 @@ def imported(*paths: Path, kind: Kind | None = None) -> Foreign:
     )
 
 
+def noise(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311  numbers to measure, not secrets
+
+
+@lru_cache
 def judged(*paths: Path, choice: Choice | None = None) -> Judgement:
     return judgement.judge("test", imported(*paths), choice or Choice())
 

@@ -7,6 +7,21 @@ from pathlib import Path
 
 import click
 
+from kdelta.errors import InfraError
+
+
+def need_time() -> None:
+    """Raise InfraError when what judges times is not installed (the extra "time")."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
+    if missing:
+        raise InfraError(
+            f"times are judged with {' and '.join(missing)}, which is not installed",
+            action="pip install 'kdelta[time]'",
+        )
+
+
 runs_directory = click.option(
     "--runs",
     type=click.Path(path_type=Path, file_okay=False),

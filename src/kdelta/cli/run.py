@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import need_time, runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -299,6 +299,8 @@ def _trials(
     from kdelta.study.spec import Instrument, Replicate
 
     cancelled = threading.Event()
+    if study.instrument is Instrument.TIME:
+        need_time()
     if study.instrument is Instrument.EXACT:
         bench = exact.bench_of(study, wanted_qemu, cancelled)
         at_once = jobs or slots.limit(study.machine.cpus, study.machine.memory_mib)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import need_time, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.report.text import Line
@@ -49,8 +49,21 @@ def _run_options(command: _F) -> _F:
 
 @click.command()
 @click.argument("run")
+@click.option(
+    "--beside",
+    metavar="RUN",
+    help="A run of the other instrument: path length and time of the same kernels side by side.",
+)
 @_run_options
-def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_csv: bool) -> None:
+def show(
+    run: str,
+    runs: Path,
+    step_percent: float | None,
+    beside: str | None,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
     """Print what RUN measured: each kernel, the verdicts, and the step where it changed.
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
@@ -59,7 +72,11 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = _record(runs, run)
-    if record.instrument == "time" and (as_json or as_csv):
+    if beside is not None:
+        if as_json or as_csv:
+            raise click.UsageError("--beside prints text; take --json or --csv of each run")
+        _print_beside(record, _record(runs, beside))
+    elif record.instrument == "time" and (as_json or as_csv):
         from kdelta.report import times, times_tables
 
         timed = times.report(record)
@@ -70,6 +87,18 @@ def show(run: str, runs: Path, step_percent: float | None, *, as_json: bool, as_
         print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
     else:
         print_report(record, step_percent=step_percent)
+
+
+def _print_beside(one: RunRecord, other: RunRecord) -> None:
+    from kdelta.errors import SpecError
+    from kdelta.report import beside, findings, times
+
+    exact, timed = (one, other) if other.instrument == "time" else (other, one)
+    if exact.instrument == timed.instrument:
+        raise SpecError(
+            "both runs are of the same instrument", action="give one exact run and one of time"
+        )
+    print_lines(beside.show(findings.report(exact), times.report(timed)))
 
 
 def print_report(record: RunRecord, *, step_percent: float | None = None) -> None:
@@ -130,7 +159,10 @@ def _record(runs: Path, run: str) -> RunRecord:
     from kdelta.runfolder import find_run
     from kdelta.store import Store
 
-    return Store.open(find_run(runs, run)).record()
+    record = Store.open(find_run(runs, run)).record()
+    if record.instrument == "time":
+        need_time()
+    return record
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:

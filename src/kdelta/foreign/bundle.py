@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kdelta.errors import SpecError
@@ -135,6 +136,7 @@ def _profiles(
 
 def _raw(number: int, source: Source, session: _Session) -> Contents:
     readings: list[Reading] = []
+    times: Counter[tuple[str, str]] = Counter()
     metrics: dict[str, Metric] = {}
     states: dict[tuple[str, Pairs, str], set[str]] = {}
     runs_of: dict[tuple[str, Pairs], dict[str, str]] = {}
@@ -154,7 +156,13 @@ def _raw(number: int, source: Source, session: _Session) -> Contents:
             continue
         metrics[name] = metric
         seen[arm, name, group] = seen.get((arm, name, group), 0) + 1
-        readings.append(_reading(number, row, group, session, seen[arm, name, group], refilled))
+        reading = _reading(number, row, group, session, seen[arm, name, group], refilled)
+        # A run that stands there twice is no second sample: it is one run counted twice.
+        times[reading.run, name] += 1
+        again = times[reading.run, name]
+        if again > 1:
+            reading = replace(reading, replicate=f"{reading.replicate} line {again}")
+        readings.append(reading)
     return Contents(
         metrics=tuple(metrics.values()),
         readings=tuple(readings),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -155,24 +156,21 @@ def decided(record: RunRecord) -> str:
 def _looks(
     record: RunRecord, rules: _Rules, counts: Sequence[int], steps: Sequence[float]
 ) -> Iterable[list[Look]]:
-    """Per comparison, its looks; a look that compared nothing decides nothing."""
-    per_comparison: dict[tuple[int, str], list[Look]] = {}
-    for count, level in zip(counts, steps, strict=True):
-        part = replace(
-            record, trials=tuple(trial for trial in record.trials if trial.round < count)
-        )
-        at_level = replace(rules, alpha=level, sequential=False)
-        for at, names in enumerate(sorted({(t.workload, t.scenario) for t in part.trials})):
-            for arm in _ladder(part, at_level, *names).arms:
-                found = arm.comparison
-                if found is None:
-                    continue
-                known = found.low is not None and found.high is not None
-                low, high = (found.low, found.high) if known else (0.0, float("inf"))
-                per_comparison.setdefault((at, arm.arm), []).append(
-                    Look(n=count, level=level, low=low or 0.0, high=high or float("inf"))
-                )
-    return per_comparison.values()
+    """Per comparison, its looks; only the last is taken now: the others let the run go on."""
+    earlier = [
+        Look(n=count, level=level, low=0.0, high=math.inf)
+        for count, level in zip(counts[:-1], steps[:-1], strict=True)
+    ]
+    at_level = replace(rules, alpha=steps[-1], sequential=False)
+    for names in sorted({(trial.workload, trial.scenario) for trial in record.trials}):
+        for arm in _ladder(record, at_level, *names).arms:
+            found = arm.comparison
+            if found is None:
+                continue
+            known = found.low is not None and found.high is not None
+            low, high = (found.low, found.high) if known else (0.0, math.inf)
+            now = Look(n=counts[-1], level=steps[-1], low=low or 0.0, high=high or math.inf)
+            yield [*earlier, now]
 
 
 def _whole_rounds(record: RunRecord) -> int:

@@ -57,8 +57,9 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
     yield ()
     yield from table_lines(_columns(ladder))
     yield from paragraph(
-        f"x first: new/old against {ladder.arms[0].arm} with the {_level(report.alpha)} interval;"
-        f" SAME: the whole interval within {report.tolerance:.3g} of 1; n: valid/planned"
+        f"x first: new/old against {ladder.arms[0].arm} with the"
+        f" {percent_level(report.alpha)} interval; SAME: the whole interval"
+        f" within {report.tolerance:.3g} of 1; n: valid/planned"
         f" {ladder.replicate.value}s; verdict: at most {report.alpha:.2g} false alarms",
         Tone.FAINT,
     )
@@ -88,7 +89,8 @@ def _columns(ladder: TimedLadder) -> list[Column]:
     ]
 
 
-def _level(alpha: float) -> str:
+def percent_level(alpha: float) -> str:
+    """The level of an interval: "99 %"."""
     return f"{100 * (1 - alpha):.6g} %"
 
 
@@ -149,5 +151,6 @@ def _sentence(ladder: TimedLadder, arm: TimedArm) -> str:
     }.get(found.verdict, f"against {old} is {found.verdict}: ratio {found.ratio:.3f}")
     return (
         f"{_WHERE[ladder.grade].capitalize()}, {arm.arm} {claim}"
-        f" ({_level(found.alpha)} interval {found.low:.3f}-{found.high:.3f}, {count}{drift})."
+        f" ({percent_level(found.alpha)} interval {found.low:.3f}-{found.high:.3f},"
+        f" {count}{drift})."
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 HERTZ = (100, 250, 300, 1000)
 PIT_HZ = 1_193_182  # the rate of the timer by which x86 ticks
@@ -102,17 +103,8 @@ def _per_operation(
     whole: Sequence[int], scale: float, printed: float, pages: Sequence[int]
 ) -> Lattice | None:
     """floor(k * tick / (rounds * pages)) with one number of rounds for all values."""
-    steps = sorted(
-        {
-            (tick / (rounds * count) / scale, hz, tick)
-            for hz, tick in ticks_ns()
-            for count in pages
-            for rounds in range(1, MAX_ROUNDS + 1)
-        },
-        reverse=True,
-    )
     chance = 0.0
-    for step, hz, tick in steps:
+    for step, hz, tick in _steps(scale, tuple(pages)):
         if step < max(2.5, whole[0] / FINE):
             break
         chance += step ** -len(whole)
@@ -121,6 +113,18 @@ def _per_operation(
         if all(_fits(value, step) for value in whole):
             return Lattice(step=step * printed, hz=hz, tick_ns=tick)
     return None
+
+
+@lru_cache(maxsize=32)
+def _steps(scale: float, pages: tuple[int, ...]) -> tuple[tuple[float, int, float], ...]:
+    """(step in printed units, HZ, tick) of every number of rounds, the coarsest first."""
+    found = {
+        (tick / (rounds * count) / scale, hz, tick)
+        for hz, tick in ticks_ns()
+        for count in pages
+        for rounds in range(1, MAX_ROUNDS + 1)
+    }
+    return tuple(sorted(found, reverse=True))
 
 
 def _mean_of_calls(whole: Sequence[int], scale: float, printed: float) -> Lattice | None:

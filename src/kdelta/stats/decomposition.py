@@ -21,7 +21,7 @@ from kdelta.stats.series import Series
 from kdelta.stats.student import two_sided_p
 
 _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
-_STEPS = 60
+_STEPS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,24 @@ def decompose(
     return Decomposition(gap=gap, shares=shares, rest=1 - sum(known) if complete else None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mean:
+    """A mean, the variance of that mean, and the degrees of freedom of the variance."""
+
+    value: float
+    variance: float
+    freedom: int
+
+    @classmethod
+    def of(cls, series: Series) -> _Mean:
+        n = len(series.values)
+        return cls(
+            value=statistics.fmean(series.values),
+            variance=statistics.variance(series.values) / n,
+            freedom=n - 1,
+        )
+
+
 def _interval(
     base: Series, regressed: Series, arm: Series, value: float, alpha: float
 ) -> tuple[float | None, float | None, str]:
@@ -93,32 +111,29 @@ def _interval(
     if short < MIN_REPLICATES:
         kind = base.replicate.counted(short)
         return None, None, f"{kind} an arm bound no share: at least {MIN_REPLICATES} are needed"
+    means = _Mean.of(base), _Mean.of(regressed), _Mean.of(arm)
     # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
-    if _accepts(base, regressed, arm, 1e9, alpha):
+    if _accepts(means, 1e9, alpha):
         return None, None, "the gap itself is not certain"
-    low, high = (_edge(base, regressed, arm, value, side, alpha) for side in (-1.0, 1.0))
-    return low, high, ""
+    return _edge(means, value, -1.0, alpha), _edge(means, value, 1.0, alpha), ""
 
 
-def _edge(
-    base: Series, regressed: Series, arm: Series, value: float, side: float, alpha: float
-) -> float:
+def _edge(means: tuple[_Mean, _Mean, _Mean], value: float, side: float, alpha: float) -> float:
+    """The furthest share on one side of value that is not rejected."""
     near, far = value, value + side * _REACH
     for _ in range(_STEPS):
         middle = (near + far) / 2
-        inside = _accepts(base, regressed, arm, middle, alpha)
+        inside = _accepts(means, middle, alpha)
         near, far = (middle, far) if inside else (near, middle)
     return near
 
 
-def _accepts(base: Series, regressed: Series, arm: Series, share: float, alpha: float) -> bool:
+def _accepts(means: tuple[_Mean, _Mean, _Mean], share: float, alpha: float) -> bool:
     """True when the t test of the contrast for this share does not reject."""
+    base, regressed, arm = means
     weights = ((1 - share, regressed), (-1.0, arm), (share, base))
-    size = sum(weight * statistics.fmean(each.values) for weight, each in weights)
-    parts = [
-        (weight**2 * statistics.variance(each.values) / len(each.valid), len(each.valid) - 1)
-        for weight, each in weights
-    ]
+    size = sum(weight * mean.value for weight, mean in weights)
+    parts = [(weight**2 * mean.variance, mean.freedom) for weight, mean in weights]
     variance = sum(part for part, _ in parts)
     if variance == 0:
         return math.isclose(size, 0.0, abs_tol=1e-12)

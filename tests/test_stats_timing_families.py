@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Stopping early, many metrics, shares of a gap, and the rules that others published."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from scipy import stats as reference
+
+from kdelta.metric import Grade
+from kdelta.stats import published_rules, sequential
+from kdelta.stats.decomposition import decompose, gap_closed
+from kdelta.stats.multiplicity import correct, holm
+from kdelta.stats.permutation import shift
+from kdelta.stats.sequential import Look, Stop, decide
+from kdelta.stats.student import two_sided_p
+from kdelta.stats.timing import TimeComparison, compare
+from kdelta.stats.verdict import Verdict
+from timing_series import arm, bundle, noisy
+
+
+def test_boundaries_are_those_of_the_literature() -> None:
+    """Lan and DeMets, O'Brien and Fleming's shape, five looks, two-sided 5 %."""
+    found = sequential.boundaries([0.2, 0.4, 0.6, 0.8, 1.0], alpha=0.05)
+    assert found == pytest.approx((4.8769, 3.3570, 2.6803, 2.2898, 2.0310), abs=5e-4)
+
+
+def test_one_look_spends_everything_and_early_looks_cannot_decide() -> None:
+    assert sequential.levels([15], budget=15, alpha=0.01) == pytest.approx((0.01,), rel=1e-4)
+    levels = sequential.levels(range(1, 16), budget=15, alpha=0.01)
+    assert levels[:4] == (0.0,) * 4
+    assert list(levels) == sorted(levels)
+    assert levels[-1] < 0.01
+
+
+@pytest.mark.parametrize("counts", [[5, 5], [9, 6], [16], [0]])
+def test_looks_must_rise_within_the_budget(counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="rise"):
+        sequential.levels(counts, budget=15, alpha=0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "next_n", "stop"),
+    [
+        (1.02, 1.30, 9, Stop.DIFFERENT),
+        (0.98, 1.02, 9, Stop.SAME),
+        (1.01, 1.02, 9, Stop.SAME),
+        (0.90, 1.20, 9, Stop.CONTINUE),
+        (0.96, 1.04, 9, Stop.NARROW),
+        (0.90, 1.20, 16, Stop.BUDGET),
+    ],
+)
+def test_decision_follows_the_interval(low: float, high: float, next_n: int, stop: Stop) -> None:
+    n = 15 if next_n > 15 else 8
+    level = sequential.levels([n], budget=15, alpha=0.01)[0]
+    look = Look(n=n, level=level, low=low, high=high)
+    found = decide([look], next_n=next_n, budget=15, alpha=0.01, tolerance=0.03, width=0.1)
+    assert found.stop is stop
+    assert (found.next_level > 0) is (stop is Stop.CONTINUE)
+
+
+def test_a_look_at_too_generous_a_level_is_refused() -> None:
+    look = Look(n=8, level=0.01, low=1.1, high=1.2)
+    with pytest.raises(ValueError, match="level"):
+        decide([look], next_n=9, budget=15, alpha=0.01, tolerance=0.03)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.06, 0.06))
+    assert holm([]) == ()
+    assert holm([0.9, 0.8]) == (1.0, 1.0)
+
+
+def comparison(p: float, verdict: Verdict) -> TimeComparison:
+    old = arm("old", noisy(1000, 5, cv=0.01, seed=1))
+    found = compare(old, arm("new", old.values, first=1), grade=Grade.HOST_TIME)
+    return replace(found, p=p, verdict=verdict)
+
+
+def test_many_metrics_cost_the_weakest_claims() -> None:
+    family = [
+        comparison(0.0001, Verdict.REGRESSION),
+        comparison(0.008, Verdict.REGRESSION),
+        comparison(0.5, Verdict.SAME),
+    ]
+    kept, lost, same = correct(family)
+    assert kept is family[0]
+    assert lost.verdict is Verdict.UNDECIDED
+    assert "Holm" in lost.reasons[-1]
+    assert same is family[2]
+
+
+@pytest.mark.parametrize(("cpus", "percent"), [("1cpu", 17.9), ("2cpu", 36.9), ("8cpu", 23.1)])
+def test_published_gaps_are_closed_as_published(cpus: str, percent: float) -> None:
+    arms = bundle(f"mprotect-qemu/mm-unstable-20260520/{cpus}", "cycle_ns_per_page")
+    fix = next(name for name in arms if "mm-unstable" in name)
+    found = gap_closed(arms["6.12.77"], arms["6.19.9"], arms[fix])
+    assert found.value is not None
+    assert 100 * found.value == pytest.approx(percent, abs=0.05)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.value < found.high
+
+
+def test_share_has_no_interval_without_a_certain_gap() -> None:
+    base = arm("base", noisy(1000, 9, cv=0.05, seed=1))
+    same = arm("regressed", noisy(1001, 9, cv=0.05, seed=2))
+    found = gap_closed(base, same, arm("fix", noisy(1000, 9, cv=0.05, seed=3)))
+    assert found.low is None
+    assert found.reason == "the gap itself is not certain"
+    few = gap_closed(arm("base", [1.0]), arm("regressed", [2.0]), arm("fix", [1.5]))
+    assert (few.value, few.low) == (0.5, None)
+
+
+def test_fieller_covers_the_true_share() -> None:
+    missed = 0
+    for seed in range(300):
+        base, worse, fix = (
+            arm(name, noisy(mean, 7, cv=0.02, seed=3 * seed + index))
+            for index, (name, mean) in enumerate((("b", 100), ("r", 140), ("f", 120)))
+        )
+        found = gap_closed(base, worse, fix, alpha=0.05)
+        assert found.low is not None
+        assert found.high is not None
+        missed += not found.low <= 0.5 <= found.high
+    assert 3 <= missed <= 30  # 15 expected
+
+
+def test_shares_of_probes_and_the_rest_add_up() -> None:
+    base, worse = arm("base", [100.0] * 5), arm("regressed", [140.0] * 5)
+    probes = [arm("batching", [115.0] * 5), arm("flags", [136.0] * 5)]
+    found = decompose(base, worse, probes)
+    assert found.gap == 40
+    assert [share.value for share in found.shares] == pytest.approx([0.625, 0.1])
+    assert found.rest == pytest.approx(0.275)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([1.0, 2, 3, 4, 5], [6.0, 7, 8, 9, 10]),
+        ([1.0, 5, 9, 11, 4, 7], [2.0, 6, 12, 13, 14]),
+        (noisy(10, 9, cv=0.1, seed=1), noisy(11, 15, cv=0.1, seed=2)),
+    ],
+)
+def test_mann_whitney_agrees_with_the_reference(old: Sequence[float], new: Sequence[float]) -> None:
+    expected = reference.mannwhitneyu(old, new, method="exact").pvalue
+    assert published_rules.mann_whitney(old, new) == pytest.approx(expected)
+
+
+def test_mann_whitney_with_ties_counts_every_assignment() -> None:
+    old, new = [1.0, 1.0, 2.0, 3.0], [2.0, 3.0, 3.0, 4.0]
+    values = [*old, *new]
+    ranks = reference.rankdata(values)
+    sums = [sum(ranks[list(chosen)]) for chosen in itertools.combinations(range(8), 4)]
+    seen = abs(sum(ranks[4:]) - 18)
+    expected = sum(abs(total - 18) >= seen for total in sums) / len(sums)
+    assert published_rules.mann_whitney(old, new) == pytest.approx(expected)
+
+
+def test_mann_whitney_of_many_is_the_normal_one() -> None:
+    old, new = noisy(10, 60, cv=0.1, seed=1), noisy(10.2, 60, cv=0.1, seed=2)
+    expected = reference.mannwhitneyu(old, new, method="asymptotic").pvalue
+    assert published_rules.mann_whitney(old, new) == pytest.approx(expected)
+
+
+def test_benchstat_says_tilde_or_the_change_of_medians() -> None:
+    same = published_rules.benchstat([1.0, 2, 3, 4], [1.0, 2, 3, 5])
+    assert same.change is None
+    assert same.old_interval == (-math.inf, math.inf)  # 4 values cannot give 95 %
+    moved = published_rules.benchstat([10.0, 11, 12, 13, 14, 15], [20.0, 21, 22, 23, 24, 25])
+    assert moved.change == pytest.approx(22.5 / 12.5 - 1)
+    assert moved.old_interval == (10.0, 15.0)
+
+
+def test_other_rules_on_examples_worked_by_hand() -> None:
+    steady, slower = [10.0, 10.0, 10.0], [11.0, 11.0, 11.0]
+    assert published_rules.mmtests_star(steady, slower)
+    assert not published_rules.mmtests_star(steady, steady)
+    assert not published_rules.mmtests_star([9.0, 10.0, 11.0], [9.5, 10.5, 11.5])
+    assert published_rules.lkp_changed([1.0, 2.0, 3.0], [2.5, 4.0, 5.0])
+    assert not published_rules.lkp_changed([1.0, 2.0, 3.0], [1.5, 4.0, 5.0])
+    rule = {"tolerance": 0.05, "max_cv": 0.1}
+    assert published_rules.within_tolerance(steady, slower, **rule) is True
+    assert published_rules.within_tolerance(steady, [10.4, 10.4, 10.4], **rule) is False
+    assert published_rules.within_tolerance(steady, [10.0, 20.0, 30.0], **rule) is None
+
+
+def test_student_tail_is_the_table_value() -> None:
+    assert two_sided_p(3.355, 8) == pytest.approx(0.01, abs=1e-4)
+
+
+def test_interval_holds_the_ratios_that_the_test_keeps() -> None:
+    """An independent look at the duality: scale the new arm, and p crosses alpha at the bound."""
+    old, new = noisy(1000, 6, cv=0.03, seed=1), noisy(1080, 6, cv=0.03, seed=2)
+    found = shift(old, new, alpha=0.05, seed=1)
+    for bound, outward in ((found.low, 0.999), (found.high, 1.001)):
+        outside = shift(old, [value / (bound * outward) for value in new], alpha=0.05, seed=1)
+        inside = shift(old, [value / (bound / outward) for value in new], alpha=0.05, seed=1)
+        assert outside.p <= 0.05 < inside.p
+
+
+def test_large_designs_agree_with_students_interval() -> None:
+    old, new = noisy(1000, 400, cv=0.03, seed=1), noisy(1050, 400, cv=0.03, seed=2)
+    found = shift(old, new, alpha=0.01, seed=1)
+    logs = [[math.log(value) for value in values] for values in (new, old)]
+    interval = reference.ttest_ind(*logs).confidence_interval(0.99)
+    assert found.low == pytest.approx(math.exp(interval.low), abs=1.5e-3)
+    assert found.high == pytest.approx(math.exp(interval.high), abs=1.5e-3)
+
+
+def test_too_few_or_bad_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        shift([1.0], [1.0, 2.0], alpha=0.01, seed=1)
+    with pytest.raises(ValueError, match="positive"):
+        shift([1.0, 0.0], [1.0, 2.0], alpha=0.01, seed=1)
+    assert shift([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], alpha=0.01, seed=1).high == math.inf

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs of the time instrument as analysed and shown: verdicts, drift, early stopping."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from kdelta.errors import SpecError
+from kdelta.report import beside, findings, page, times, times_tables, times_text
+from kdelta.run import arms
+from kdelta.sample import (
+    Environment,
+    KernelIdentity,
+    Outcome,
+    PhaseCounts,
+    PhaseTimes,
+    RunRecord,
+    StateField,
+    TrialResult,
+)
+from kdelta.stats.verdict import Verdict
+from kdelta.study import plan, spec
+
+FACTS = {"cpu_model": "A CPU", "governor": "performance", "virtualisation": "none", "thp": "always"}
+STATE = (StateField(when="before", name="present_pages", value="4096", want="4096"),)
+ENVIRONMENT = Environment(
+    accelerator="tcg",
+    qemu_version="10.0.2",
+    plugin_sha256="0" * 64,
+    machine="q35",
+    cpu_model="max",
+    cpus=1,
+    memory_mib=1024,
+    cmdline="quiet",
+    mitigations="",
+)
+
+
+def kernel(arm: int) -> KernelIdentity:
+    return KernelIdentity(
+        reference=f"host:6.{arm}",
+        release=f"6.{arm % 3}.1",
+        version="",
+        arch="amd64",
+        flavour="host",
+        image_sha256="",
+    )
+
+
+def run(levels: list[float], *, rounds: int = 9, sequential: bool = False) -> RunRecord:
+    """A run of arms whose samples lie around levels[arm] ns a page; the last arm is the control."""
+    names = [f'"host:6.{arm}"' for arm in range(len(levels) - 1)]
+    study = spec.from_text(
+        'name = "t"\ntitle = "t"\ninstrument = "time"\nscenarios = ["mprotect:single_protect"]\n'
+        f"kernels = [{', '.join(names)}]\n[plan]\nrounds = {rounds}\n"
+        f'[time]\nreplicate = "boot"\nsequential = {str(sequential).lower()}\n',
+        "t.toml",
+    )
+    noise = random.Random(7)  # noqa: S311  seeded noise
+    trials = []
+    for trial in plan.make_plan(study, 1).trials:
+        boot = levels[trial.arm] * noise.gauss(1, 0.01)
+        samples = tuple(int(boot * 4096 * noise.gauss(1, 0.003)) for _ in range(16))
+        result = TrialResult(
+            outcome=Outcome.OK,
+            kernel=kernel(trial.arm),
+            times=(PhaseTimes(phase="a", operations=4096, operation="page", nanoseconds=samples),),
+            state=STATE,
+            facts={**FACTS, "boot_id": f"b{trial.index}"},
+        )
+        trials.append(replace(trial, attempts=1, result=result))
+    return RunRecord(
+        run_id="t-1",
+        name="t",
+        title="t",
+        seed=1,
+        rounds=rounds,
+        created="2026-01-01",
+        kdelta_version="0",
+        study_toml=spec.to_toml(study),
+        instrument="time",
+        arms=arms.records(study, None),
+        trials=tuple(trials),
+    )
+
+
+def verdicts(record: RunRecord) -> list[Verdict]:
+    found = [arm.comparison for arm in times.report(record).ladders[0].arms]
+    return [comparison.verdict for comparison in found if comparison]
+
+
+def test_a_slower_kernel_is_a_regression_and_the_control_its_own_noise() -> None:
+    record = run([20.0, 22.0, 20.0])
+    ladder = times.report(record).ladders[0]
+    assert verdicts(record) == [Verdict.REGRESSION]
+    assert [arm.comparison is None for arm in ladder.arms] == [True, False, True]
+    found = ladder.arms[1].comparison
+    assert found is not None
+    assert found.sandwich is not None
+    assert abs(found.sandwich.drift) < 0.02
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 1.1 < found.high
+    assert ladder.grade == "metal-time"
+    text = page.plain(times_text.show(times.report(record)))
+    assert "REGRESSION" in text
+    assert max(map(len, text.splitlines())) <= page.WIDTH
+
+
+def test_a_machine_against_itself_is_never_a_regression() -> None:
+    assert verdicts(run([20.0, 20.0])) == [Verdict.SAME]
+    assert verdicts(run([20.0, 20.0], rounds=3)) == [Verdict.UNDECIDED]
+
+
+def test_a_drift_of_the_control_decides_nothing() -> None:
+    assert verdicts(run([20.0, 22.0, 21.5])) == [Verdict.UNDECIDED]
+
+
+@pytest.mark.parametrize("broken", ["state", "facts"])
+def test_arms_that_differ_are_invalid(broken: str) -> None:
+    record = run([20.0, 22.0, 20.0])
+    other = {
+        "state": {"state": (replace(STATE[0], value="4000"),)},
+        "facts": {"facts": {**FACTS, "governor": "powersave"}},
+    }[broken]
+    trials = tuple(
+        replace(trial, result=replace(trial.result, **other))  # type: ignore[type-var,arg-type]
+        if trial.arm == 1
+        else trial
+        for trial in record.trials
+    )
+    assert verdicts(replace(record, trials=trials)) == [Verdict.INVALID]
+
+
+def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> None:
+    record = run([20.0, 30.0, 20.0], rounds=12, sequential=True)
+
+    def after(rounds: int) -> RunRecord:
+        kept = (t if t.round < rounds else replace(t, result=None) for t in record.trials)
+        return replace(record, trials=tuple(kept))
+
+    assert times.decided(after(4)) == ""
+    stops = [rounds for rounds in range(5, 12) if times.decided(after(rounds))][:1]
+    assert stops
+    assert times.decided(record) == ""
+    assert times.report(after(stops[0])).alpha < 0.01
+    fixed = record.study_toml.replace("sequential = true", "sequential = false")
+    assert times.decided(replace(after(stops[0]), study_toml=fixed)) == ""
+
+
+def test_json_and_csv_hold_the_same_figures() -> None:
+    report = times.report(run([20.0, 22.0, 20.0]))
+    content = json.loads(times_tables.show_json(report))
+    rows = list(csv.DictReader(io.StringIO(times_tables.show_csv(report))))
+    totals = [row for row in rows if row["phase"] == "total"]
+    assert [row["verdict"] for row in totals] == ["", "REGRESSION", ""]
+    shown = content["ladders"][0]["arms"][1]["comparison"]
+    assert float(totals[1]["ratio_first"]) == shown["ratio"]
+    assert (content["format"], content["kind"]) == (1, "show-time")
+
+
+def exact_run(timed: RunRecord) -> RunRecord:
+    """The same kernels counted: 300 instructions a page, then 670."""
+    counts = {0: 300, 1: 670}
+    trials = [
+        replace(
+            trial,
+            result=TrialResult(
+                outcome=Outcome.OK,
+                kernel=kernel(trial.arm),
+                environment=ENVIRONMENT,
+                state=STATE,
+                phases=(
+                    PhaseCounts(
+                        phase="a",
+                        operations=4096,
+                        operation="page",
+                        user=(0,) * 4,
+                        kernel=(counts[trial.arm] * 4096,) * 4,
+                    ),
+                ),
+            ),
+        )
+        for trial in timed.trials
+        if trial.round == 0 and trial.arm in counts
+    ]
+    return replace(timed, run_id="e-1", instrument="exact", rounds=1, trials=tuple(trials))
+
+
+def test_path_length_and_time_stand_side_by_side() -> None:
+    timed = run([20.0, 28.0, 20.0])
+    lines = beside.show(findings.report(exact_run(timed)), times.report(timed))
+    text = " ".join(page.plain(lines).split())
+    assert "executes 2.23x the instructions of" in text
+    assert "it takes 1.39x the time" in text
+    assert "(metal-time)" in text
+    strangers = replace(
+        timed,
+        trials=tuple(
+            replace(t, result=replace(t.result, kernel=replace(kernel(0), release=f"9.{t.arm}")))
+            for t in timed.trials
+            if t.result
+        ),
+    )
+    with pytest.raises(SpecError, match="no scenario with a kernel in common"):
+        beside.show(findings.report(exact_run(timed)), times.report(strangers))
