@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The time instrument on this very machine: quiet about nothing, loud about a planted slowdown."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kdelta import workload
+from kdelta.machines import cpus
+from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.run.timed import Timing, time_here
+from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.timing import TimeComparison, compare
+from kdelta.stats.verdict import Verdict
+
+pytestmark = pytest.mark.boot
+
+PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
+METRIC = Metric(name="loop", unit="ns/turn", better=Better.LOWER, assume=Assume.NOTHING)
+ROUNDS = 12
+SESSIONS = 3
+# A false alarm of this test is not worth a hundredth of all CI runs.
+ALPHA = 0.0005
+
+
+def session(folder: Path, names: list[str]) -> list[Series]:
+    """Arms in turn, round by round, as a plan would run them."""
+    timing = Timing(iterations=16, warmup=4, timeout_s=60, cancelled=threading.Event())
+    load = workload.load("planted", PROGRAMS)
+    boots: list[list[Boot]] = [[] for _ in names]
+    with cpus.lease(1, timing.cancelled) as leased:
+        for position in range(ROUNDS * len(names)):
+            arm = position % len(names)
+            scenario = load.scenario(names[arm])
+            result = time_here(timing, load, scenario, leased, folder / f"{position:04d}")
+            assert result.times, result.reason
+            values = tuple(ns / 1000 for ns in result.times[0].nanoseconds)
+            round_ = position // len(names)
+            boots[arm].append(
+                Boot(label=f"{arm}.{round_}", position=position, values=values, round=round_)
+            )
+    return [
+        Series(
+            arm=f"arm {arm}",
+            metric=METRIC,
+            boots=tuple(own),
+            planned=ROUNDS,
+            replicate=Replicate.PROCESS_ROUND,
+        )
+        for arm, own in enumerate(boots)
+    ]
+
+
+def compared(folder: Path, names: list[str]) -> TimeComparison:
+    first, *others = session(folder, names)
+    control = others[1] if len(others) > 1 else None
+    return compare(first, others[0], control=control, grade=Grade.HOST_TIME, alpha=ALPHA)
+
+
+def test_this_machine_against_itself_is_no_regression(tmp_path: Path) -> None:
+    found = compared(tmp_path, ["plain", "plain"])
+    assert found.verdict in (Verdict.SAME, Verdict.UNDECIDED), found.reasons
+
+
+def test_a_planted_tenth_is_found(tmp_path: Path) -> None:
+    """A machine that others use may be too noisy for one session, not for all of them."""
+    seen = []
+    for number in range(SESSIONS):
+        found = compared(tmp_path / str(number), ["plain", "slower", "plain"])
+        seen.append((found.verdict, found.ratio, found.reasons))
+        assert found.verdict is not Verdict.IMPROVEMENT
+        if found.verdict is Verdict.REGRESSION:
+            assert found.low is not None
+            assert found.high is not None
+            assert found.low < 1.1 < found.high * 1.02
+            return
+    pytest.fail(f"not found in {SESSIONS} sessions: {seen}")
