@@ -103,7 +103,8 @@ def test_marks_are_as_the_plugin_reads_them(tmp_path: Path) -> None:
     """The bytes of the marks in a compiled program, by the encoding of kdelta.h's comment."""
     source = tmp_path / "marks.c"
     source.write_text(
-        '#include "kdelta.h"\nint main(void) { KD_ARM(); KD_BEGIN(0); KD_END(0); KD_BEGIN(7); return 0; }\n'
+        '#include "kdelta.h"\n'
+        "int main(void) { KD_ARM(); KD_BEGIN(0); KD_END(0); KD_BEGIN(7); return 0; }\n"
     )
     code = guest.program(source, AMD64).read_bytes()
     for mark in (0x6B640300, 0x6B640100, 0x6B640200, 0x6B640107):

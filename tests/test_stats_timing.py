@@ -267,6 +267,22 @@ def test_published_exact_pair_is_a_regression() -> None:
     assert {Trap.TRUNCATED, Trap.ORDER, Trap.REPLICATE} <= traps(found)
 
 
+def test_drift_between_boots_widens_an_interval_of_process_rounds() -> None:
+    arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
+    bounds = []
+    for kind in (Replicate.PROCESS_ROUND, Replicate.BOOT):
+        a, child, b = (
+            replace(arms[name], replicate=kind) for name in ("parent-a", "child", "parent-b")
+        )
+        found = compare(a, child, control=b, grade=Grade.METAL_TIME)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.sandwich is not None
+        bounds.append((found.low, found.high))
+    drift = 1 + found.sandwich.drift
+    assert bounds[0] == pytest.approx((bounds[1][0] / drift, bounds[1][1] * drift))
+
+
 @pytest.mark.parametrize("folder", ["mprotect-qemu", "madvise-qemu"])
 def test_published_single_runs_are_undecided(folder: str) -> None:
     arms = bundle(f"{folder}/release-narrowing/local_1cpu", "cycle_ns_per_page")

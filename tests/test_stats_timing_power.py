@@ -62,7 +62,7 @@ def test_intervals_hold_the_truth() -> None:
     assert missed <= 12  # 5 expected; more than 12 has a chance of 5e-4
 
 
-def test_a_million_samples_are_judged_in_seconds() -> None:
-    found, seconds = power.judge_many(1_000_000, 10, SEED)
+def test_a_million_samples_are_judged() -> None:
+    """How long that takes is for bench/power.py to say."""
+    found, _ = power.judge_many(1_000_000, 10, SEED)
     assert found.verdict is Verdict.REGRESSION
-    assert seconds < 10

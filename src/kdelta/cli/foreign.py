@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import need_time, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.foreign.mapping import Mapping
@@ -176,6 +176,7 @@ def judge(
     if as_benchfmt:
         _print_benchfmt(found)
         return
+    need_time()
     grade = choice.pop("grade")
     wanted = judgement.Choice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)

@@ -41,10 +41,11 @@ def read(sources: Sequence[tuple[int, Source]], texts: Sequence[str]) -> Content
     units: dict[str, dict[str, str]] = {}
     for (_, source), text in zip(sources, texts, strict=True):
         _metadata(source.name, text, units)
+    counts: Counter[tuple[str, Pairs, str]] = Counter()
     readings = [
         reading
         for (number, source), text in zip(sources, texts, strict=True)
-        for reading in _results(number, source.name, text)
+        for reading in _results(number, source.name, text, counts)
     ]
     names = sorted({reading.metric for reading in readings})
     metrics = {name: _metric(name, units) for name in names}
@@ -93,9 +94,10 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
                 raise SpecError(f"{key} of {fields[0]} was {have} before", place=place)
 
 
-def _results(number: int, name: str, text: str) -> Iterator[Reading]:
+def _results(
+    number: int, name: str, text: str, counts: Counter[tuple[str, Pairs, str]]
+) -> Iterator[Reading]:
     config: dict[str, str] = {}
-    counts: Counter[tuple[str, Pairs, str]] = Counter()
     arm = name.rpartition("/")[2].partition(".")[0]
     for at, line in enumerate(text.splitlines(), start=1):
         if line.startswith(PREFIX):

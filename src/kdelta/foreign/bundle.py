@@ -7,8 +7,10 @@ import re
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import columns
@@ -66,7 +68,7 @@ def _session(files: Mapping[str, Source]) -> _Session:
     env = _object(files.get(ENVIRONMENT))
     facts: list[tuple[str, str]] = []
     group: list[tuple[str, str]] = []
-    settings = _part(env, "environment", {})
+    settings = _part(env, "environment", {}, ENVIRONMENT)
     for key, fact, dimension in (
         ("QEMU_SMP", "requested_cpus", "cpu"),
         ("QEMU_MEM_MB", "requested_memory_mib", "memory_mib"),
@@ -90,10 +92,10 @@ def _object(source: Source | None) -> dict[str, Any]:
     return json_object(source.text, source.name) if source else {}
 
 
-def _part(found: Mapping[str, Any], key: str, empty: Any) -> Any:
+def _part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> Any:
     part = found.get(key, empty)
     if not isinstance(part, type(empty)):
-        raise SpecError(f"{key} is not what the framework writes", place=ENVIRONMENT)
+        raise SpecError(f"{key} is not what the framework writes", place=place)
     return part
 
 
@@ -102,7 +104,7 @@ def _steps(
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     if source is None:
         return
-    for at, step in enumerate(_part(order, "steps", [])):
+    for at, step in enumerate(_part(order, "steps", [], source.name)):
         try:
             yield str(step["suite_name"]), (int(step["sequence"]), int(step["repeat"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -116,7 +118,7 @@ def _profiles(
 ) -> Iterator[tuple[str, tuple[float, float, str, int]]]:
     if source is None:
         return
-    for at, profile in enumerate(_part(env, "profiles", [])):
+    for at, profile in enumerate(_part(env, "profiles", [], source.name)):
         try:
             yield (
                 str(profile["name"]),
@@ -161,7 +163,9 @@ def _raw(number: int, source: Source, session: _Session) -> Contents:
         times[reading.run, name] += 1
         again = times[reading.run, name]
         if again > 1:
-            reading = replace(reading, replicate=f"{reading.replicate} line {again}")
+            reading = msgspec.structs.replace(
+                reading, replicate=f"{reading.replicate} line {again}"
+            )
         readings.append(reading)
     return Contents(
         metrics=tuple(metrics.values()),

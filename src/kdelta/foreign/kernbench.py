@@ -20,10 +20,11 @@ METRICS = tuple(
     Metric(name=name, unit="s", better=Better.LOWER, assume=Assume.NOTHING)
     for name in ("user", "syst", "elsp")
 )
-_FILE = re.compile(r"kernbench-(?P<jobs>\d{1,6})-(?P<iteration>\d{1,6})\.time\Z")
+_FILE = re.compile(r"kernbench-(?P<jobs>\d{1,6})-(?P<iteration>\d{1,6})\.time\Z", re.ASCII)
 _TIMES = re.compile(
     r"(?P<user>\d{1,9}(?:\.\d+)?)user\s+(?P<syst>\d{1,9}(?:\.\d+)?)system\s+"
-    r"(?P<elsp>(?:\d{1,6}:)?\d{1,6}:\d{1,2}(?:\.\d+)?)elapsed\b"
+    r"(?P<elsp>(?:\d{1,6}:)?\d{1,6}:\d{1,2}(?:\.\d+)?)elapsed\b",
+    re.ASCII,
 )
 # Folders of mmtests' layout that name no arm.
 _LAYOUT = re.compile(r"(?:logs|noprofile|fine-profile|kernbench|work|log|iter-\d+)\Z")

@@ -86,9 +86,9 @@ def read(sources: Sequence[tuple[int, Source]], mapping: Mapping) -> Contents:
     readings: list[Reading] = []
     metrics: dict[str, Metric] = {}
     states: dict[tuple[str, Pairs, str], set[str]] = {}
+    counts: Counter[tuple[str, Pairs, str]] = Counter()
     for number, source in sources:
         _check_columns(source, mapping)
-        counts: Counter[tuple[str, Pairs, str]] = Counter()
         for row in rows(source):
             arm, group = _arm(row, mapping), _group(row, mapping)
             for field in mapping.columns.state:

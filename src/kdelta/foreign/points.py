@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from kdelta.foreign import columns
 from kdelta.foreign.record import (
     ArmFacts,
@@ -37,7 +39,37 @@ def read(sources: Sequence[tuple[int, Source]]) -> Contents:
         found = list(rows(source))
         reader = _reader(source)
         parts.append(reader(number, found) if reader else Contents(notes=(_left(source),)))
-    return merged(tuple(parts))
+    return _each_once(merged(tuple(parts)))
+
+
+def _each_once(contents: Contents) -> Contents:
+    """Where two tables list the values of an arm, keep those of the table that tells more."""
+    chosen: list[Reading] = []
+    notes: list[str] = []
+    alike: dict[tuple[str, Pairs, str], dict[int, list[Reading]]] = {}
+    for item in contents.readings:
+        key = (item.arm, item.group, item.metric)
+        alike.setdefault(key, {}).setdefault(item.source, []).append(item)
+    for by_source in alike.values():
+        best, *others = sorted(by_source.values(), key=_detail)
+        chosen += best
+        values = sorted(item.value for item in best if item.value is not None)
+        notes += [
+            f"{best[0].arm}: two tables list different values of {best[0].metric}; those with"
+            " more detail are used"
+            for items in others
+            if sorted(item.value for item in items if item.value is not None) != values
+        ]
+    return replace(contents, readings=tuple(chosen), notes=(*contents.notes, *notes))
+
+
+def _detail(items: Sequence[Reading]) -> tuple[bool, int, int]:
+    """Sorts first what tells most: a known order, a line for each value, many values."""
+    return (
+        any(item.position is None for item in items),
+        -len({item.line for item in items}),
+        -len(items),
+    )
 
 
 def _left(source: Source) -> str:
@@ -96,7 +128,9 @@ def _in_order(listed: Contents) -> Contents:
     ranked = sorted(listed.readings, key=lambda reading: (reading.position, reading.round))
     return replace(
         listed,
-        readings=tuple(replace(item, position=rank) for rank, item in enumerate(ranked)),
+        readings=tuple(
+            msgspec.structs.replace(item, position=rank) for rank, item in enumerate(ranked)
+        ),
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kdelta.errors import SpecError
 from kdelta.foreign import benchfmt, bundle, kernbench, lkp, mapping, points, tables
 from kdelta.foreign.record import ArmFacts, Contents, Kind, Pairs, Source, merged
@@ -204,7 +206,9 @@ def _labelled(part: Contents, name: str) -> Contents:
 
     return replace(
         part,
-        readings=tuple(replace(item, group=at(item.group)) for item in part.readings),
+        readings=tuple(
+            msgspec.structs.replace(item, group=at(item.group)) for item in part.readings
+        ),
         published=tuple(replace(item, group=at(item.group)) for item in part.published),
         audited=tuple(replace(item, group=at(item.group)) for item in part.audited),
         arms=tuple(replace(item, group=at(item.group)) for item in part.arms),

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from kdelta.metric import Metric
 from kdelta.stats.series import Replicate
 
@@ -24,8 +26,7 @@ class Kind(StrEnum):
     LKP = "lkp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One line of a source: its number from 1, and its cells as they were written."""
 
     number: int
@@ -44,8 +45,7 @@ class Source:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One value that somebody measured, or that is missing with a reason.
 
     source, line: index of the source, and the line in it; the raw text is there.

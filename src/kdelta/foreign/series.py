@@ -155,10 +155,9 @@ def _case(
     series, remarks = [], []
     for arm in arms:
         published = [one for one in said if one.arm == arm]
-        mine, doubts = _one_source(readings.get(arm, []))
-        made = _series(arm, metric, group, mine, published, known)
+        made = _series(arm, metric, group, readings.get(arm, []), published, known)
         series.append(made)
-        remarks += [*doubts, *(text for one in published for text in _contradicted(made, one))]
+        remarks += [text for one in published for text in _contradicted(made, one)]
     roles = {
         arm: item.role for arm in arms for item in known.about(arm, group) if item.role and item.arm
     }
@@ -197,27 +196,6 @@ def version_key(name: str) -> tuple[tuple[int, ...], bool, str]:
         return ((), True, name)
     numbers = tuple(int(part) for part in found[1].split(".")[:6] if len(part) < 10)
     return (numbers, "-rc" not in name, name)
-
-
-def _one_source(readings: Sequence[Reading]) -> tuple[list[Reading], list[str]]:
-    """The readings of the source that tells most; a sentence when another says otherwise."""
-    by_source: dict[int, list[Reading]] = {}
-    for item in readings:
-        by_source.setdefault(item.source, []).append(item)
-    if len(by_source) < 2 or len({item.run for item in readings if item.run}) == len(readings):
-        return list(readings), []
-    ranked = sorted(
-        by_source.values(),
-        key=lambda items: (items[0].position is None, -len({i.line for i in items}), -len(items)),
-    )
-    best = ranked[0]
-    values = sorted(item.value for item in best if item.value is not None)
-    doubts = [
-        f"{best[0].arm}: two sources list different values; the one with more detail is used"
-        for others in ranked[1:]
-        if sorted(item.value for item in others if item.value is not None) != values
-    ]
-    return best, doubts
 
 
 def _series(

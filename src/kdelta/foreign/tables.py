@@ -21,8 +21,8 @@ MAX_BYTES = 64 * 2**20
 MAX_LINES = 2_000_000
 MAX_COLUMNS = 500
 MAX_CELL = 65536
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?")
-_INTEGER = re.compile(r"\d{1,15}")
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
+_INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class Judgement:
     """All that may be printed of an import."""
 
     name: str
-    kind: str
+    read_as: str
     created: str
     sources: tuple[tuple[str, str, int], ...]
     findings: tuple[Finding, ...]
@@ -134,7 +134,7 @@ def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
     shared = _Shared.of(found, foreign)
     return Judgement(
         name=name,
-        kind=foreign.kind,
+        read_as=foreign.kind,
         created=foreign.created,
         sources=tuple((s.name, s.sha256, s.size) for s in foreign.sources),
         # All metrics are one family, also when only one is to be shown.

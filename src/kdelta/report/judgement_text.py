@@ -33,7 +33,7 @@ OTHERS = "What other tools make of the same values. None of it entered the verdi
 
 def judgement(found: Judgement, *, compat: bool = True) -> list[Line]:
     """What `kdelta judge` prints; compat: with the columns of other tools."""
-    lines = list(paragraph(f"{found.name}: results of others, read as {found.kind}", Tone.BOLD))
+    lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     count = len(found.sources)
     lines += paragraph(
         f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
@@ -231,9 +231,9 @@ def _framework(found: Compat) -> Iterator[Line]:
     whose = "" if found.own else " (its usual limits)"
     yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
     names = Column("arm", tuple(Span(short(row.arm, _ARM)) for row in found.framework))
-    yield from table_lines([names, *_cells(found.framework, _NUMBERS, right=True)])
+    yield from _wide(names, list(_cells(found.framework, _NUMBERS, right=True)))
     labels = Column("label", tuple(Span(row.label) for row in found.framework))
-    yield from table_lines([names, *_cells(found.framework, _WORDS, right=False), labels])
+    yield from _wide(names, [*_cells(found.framework, _WORDS, right=False), labels])
 
 
 def _cells(

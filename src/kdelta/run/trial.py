@@ -59,6 +59,8 @@ def run_trial(
         result = TrialResult(
             outcome=blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel.identity()
         )
+    finally:
+        (folder / "counts.bin").unlink(missing_ok=True)
     return replace(
         result,
         fresh_boot=bench.fresh_boot,
