@@ -270,6 +270,7 @@ def test_published_exact_pair_is_a_regression() -> None:
 def test_drift_between_boots_widens_an_interval_of_process_rounds() -> None:
     arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
     bounds = []
+    drift = 0.0
     for kind in (Replicate.PROCESS_ROUND, Replicate.BOOT):
         a, child, b = (
             replace(arms[name], replicate=kind) for name in ("parent-a", "child", "parent-b")
@@ -279,7 +280,7 @@ def test_drift_between_boots_widens_an_interval_of_process_rounds() -> None:
         assert found.high is not None
         assert found.sandwich is not None
         bounds.append((found.low, found.high))
-    drift = 1 + found.sandwich.drift
+        drift = 1 + found.sandwich.drift
     assert bounds[0] == pytest.approx((bounds[1][0] / drift, bounds[1][1] * drift))
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import msgspec
 
+from kdelta.errors import SpecError
 from kdelta.foreign import columns
 from kdelta.foreign.record import (
     ArmFacts,
@@ -103,7 +104,7 @@ def plain_number(text: str) -> str:
     """A number written one way, so that 100.000000 and 100 are the same state; other text as is."""
     try:
         value = Cell(text, "", 0, "").number()
-    except Exception:  # noqa: BLE001 - what is no number is a word
+    except SpecError:  # what is no number is a word
         return text
     return f"{value:.12g}"
 
