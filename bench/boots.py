@@ -18,6 +18,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machines.machine import Settings
 from kdelta.machines.qemu import Launch, Qemu
 from kdelta.machines.session import Guest
+from kdelta.run import trial
 from kdelta.study.spec import Study
 
 _TIMEOUT_S = 300.0
@@ -38,7 +39,8 @@ def settings_of(study: Study) -> Settings:
 def program_of(scenario: str, architecture: arch.Arch) -> tuple[Path, list[str]]:
     """The static program of a scenario, and its arguments in a trial."""
     found, chosen = workload.parse_reference(scenario)
-    return guest.program(found.program, architecture), chosen.arguments()
+    arguments = chosen.arguments(iterations=trial.WINDOWS, warmup=trial.WARMUP)
+    return guest.program(found.program, architecture), arguments
 
 
 def plain_boot(emulator: Qemu, settings: Settings, kernel: Kernel, scenario: str) -> float:

@@ -22,8 +22,8 @@ from kdelta.stats.exact import representative
 
 _ANSWER_S = 60.0
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
-_WINDOWS = 8
-_WARMUP = 2
+WINDOWS = 8
+WARMUP = 2
 _SKIPPED = 77
 _CONTRACT = 1
 _STATUSES = (workload.EXIT_OK, _CONTRACT, workload.EXIT_USAGE, _SKIPPED)
@@ -155,7 +155,7 @@ class _Trial:
             if bench.fresh_boot:
                 machine.wait_ready(bench.timeout_s)
             identity = machine.identity(_ANSWER_S)
-            arguments = self._scenario.arguments(iterations=_WINDOWS, warmup=_WARMUP)
+            arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
             printed, status = machine.run(self._binary, arguments, bench.timeout_s)
         (self._folder / "console.log").write_text(machine.console_text)
         return _Ran(identity=identity, printed=printed, status=status, symbols=table)
