@@ -15,8 +15,10 @@ import pytest
 
 from kdelta.archive import apt, deb, index, root, sources, version
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive, write_aside, writing
+from kdelta.archive.root import Archive
+from kdelta.cache import writing
 from kdelta.errors import InfraError
+from kdelta.files import write_aside
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
