@@ -127,6 +127,29 @@ def test_claim_and_finish_keep_the_journal(tmp_path: Path) -> None:
     assert store.record().trials[5].result is None
 
 
+def test_faults_of_this_machine_are_planned_again_and_nothing_else(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run", new_run())
+    infra = sample.TrialResult(
+        outcome=sample.Outcome.INFRA_ERROR, reason="no mirror", artifacts={"console": "x"}
+    )
+    guest = sample.TrialResult(outcome=sample.Outcome.GUEST_ERROR, reason="panic")
+    kept = result_of(2)
+    with store.executing():
+        for index, result in ((0, infra), (1, guest), (2, kept)):
+            store.claim(index)
+            store.finish(index, result)
+        assert store.replan_failures() == 1
+        assert store.replan_failures() == 0
+    store = Store.open(tmp_path / "run")
+    with store.executing():  # takes in no stale result either
+        by_index = {trial.index: trial for trial in store.record().trials}
+        assert (by_index[0].result, by_index[0].attempts) == (None, 0)
+        assert (by_index[1].result, by_index[2].result) == (guest, kept)
+        assert store.claim(0) == 1
+        store.finish(0, result_of(0))
+    assert rebuild(tmp_path / "run").record() == store.record()
+
+
 def test_nothing_is_written_without_holding_the_run(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", new_run())
     with pytest.raises(RuntimeError, match="outside executing"):

@@ -159,6 +159,12 @@ def write_result(folder: Path, index: int, attempts: int, result: TrialResult) -
     write_aside(path / "result.json", msgspec.json.encode(content))
 
 
+def forget_result(folder: Path, index: int) -> None:
+    """Remove a trial's result.json, so that the trial can be planned again."""
+    with disk_errors(folder):
+        (trial_folder(folder, index) / "result.json").unlink(missing_ok=True)
+
+
 def read_result(folder: Path, trial: TrialRecord) -> TrialRecord:
     """`trial` with the result that its result.json holds, or unchanged if there is none."""
     path = trial_folder(folder, trial.index) / "result.json"

@@ -108,3 +108,5 @@ FUNCTION = _rows_of_trial(
 )
 STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
 ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
+
+ROWS_OF_TRIAL = (PHASE, TIMES, FUNCTION, STATE, ARTIFACT)

@@ -138,6 +138,26 @@ class Store:
                 raise ValueError(f"the run has no arm {index}")
             runfolder.write_run(self.folder, _load_run(connection))
 
+    def replan_failures(self) -> int:
+        """Plan again the trials that ended for a fault of this machine; how many they are.
+
+        What they left is no data: an infra-error only says that there was none to be had then.
+        """
+        failed = sa.select(schema.TRIAL.c.index).where(
+            schema.TRIAL.c.outcome == sample.Outcome.INFRA_ERROR
+        )
+        result_fields = ("outcome", "reason", "kernel", "environment", "facts", "fresh_boot")
+        cleared = dict.fromkeys((*result_fields, "wall_s"))
+        with self._writing() as connection:
+            indices = list(connection.execute(failed).scalars())
+            for index in indices:
+                runfolder.forget_result(self.folder, index)
+            for table in schema.ROWS_OF_TRIAL:
+                connection.execute(table.delete().where(table.c.trial.in_(indices)))
+            update = schema.TRIAL.update().where(schema.TRIAL.c.index.in_(indices))
+            connection.execute(update.values(status=schema.Status.PLANNED, attempts=0, **cleared))
+        return len(indices)
+
     def is_finished(self) -> bool:
         """True when every trial is done, whatever its outcome."""
         return not self.pending()

@@ -114,6 +114,10 @@ def resume(
     except StoreError as error:
         click.echo(f"rebuilding the store: {error.sentence()}", err=True)
         opened = stores.rebuild(folder)
+    with opened.executing():
+        again = opened.replan_failures()
+    if again:
+        click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
     record = opened.record()
     study = spec.from_text(record.study_toml, str(folder / "study.toml"))
     _check_scenarios(study)
