@@ -18,6 +18,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -36,6 +37,7 @@ from kdelta.study import spec
 _STUDY = "mprotect-shared-dirty.toml"
 _KERNEL = "6.17"  # of the comparisons of one kernel
 _GENERIC = "generic"  # the flavour that virtme-ng can boot
+_SHORT = "mincore:no_thp_pte_scan_64m"  # less set-up, shorter windows than the study's scenario
 
 _MEANING = {
     "ladder_cold_s": "nine kernels, all downloaded, nothing made yet: wall time",
@@ -50,6 +52,8 @@ _MEANING = {
     "warm_generic_s": "one counting trial of the generic kernel that restores",
     "warm_command_s": "the whole command `kdelta run` around it",
     "virtme_s": "virtme-ng running the same program on the same image under TCG",
+    "warm_short_s": "one counting trial of the generic kernel, mincore of 64 MiB",
+    "virtme_short_s": "virtme-ng running that",
 }
 
 # name -> (numerator, denominator, largest that is good enough)
@@ -58,6 +62,7 @@ _RATIOS = {
     "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
     "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
     "warm trial of the generic kernel / virtme-ng": ("warm_generic_s", "virtme_s", 0.15),
+    "the same, mincore of 64 MiB": ("warm_short_s", "virtme_short_s", 0.15),
     "whole warm command / virtme-ng": ("warm_command_s", "virtme_s", None),
 }
 _LIMITS = {"help_s": 0.3, "kdelta_mib": 200.0}
@@ -145,10 +150,13 @@ def repetition(setting: Setting, results: Results, rival: virtme.Virtme | None) 
         generic = setting.arguments(_GENERIC)
         results.take("first_generic_s", lambda: kdelta_run(home, *generic).wall_s)
         results.take("warm_command_s", lambda: _warm_generic(results, home, generic))
+        short = [_SHORT, *generic[1:]]
+        results.take("warm_short_s", lambda: kdelta_run(home, *short).trials_s[0])
     if rival:
-        program, arguments = program_of(setting.scenario, setting.settings.arch)
-        argv = virtme.command(rival, program, arguments, setting.settings.memory_mib)
-        results.take("virtme_s", lambda: virtme.wall_s(rival, argv))
+        for name, scenario in (("virtme_s", setting.scenario), ("virtme_short_s", _SHORT)):
+            program, arguments = program_of(scenario, setting.settings.arch)
+            argv = virtme.command(rival, program, arguments, setting.settings.memory_mib)
+            results.take(name, partial(virtme.wall_s, rival, argv))
 
 
 def _warm_generic(results: Results, home: Path, arguments: list[str]) -> float:

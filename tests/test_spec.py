@@ -282,9 +282,9 @@ def test_the_digest_follows_the_content_only() -> None:
         '"cpu_model":"max","cpus":1,"flavour":"cloud","memory_mib":1024},"name":"a",'
         '"plan":{"fresh_boot":false,"max_attempts":2,"rounds":1,"seed":null,'
         '"single_kernel":false,"timeout_s":120},"question":"","scenarios":["mprotect:x"],'
-        '"thresholds":{"step_percent":1.0},"time":{"alpha":0.01,"iterations":32,"machine":"host",'
-        '"replicate":"process","sandwich":true,"sequential":false,"tolerance_percent":2.0,'
-        '"warmup":8},"title":"t"}'
+        '"thresholds":{"step_percent":1.0},"time":{"alpha":0.01,"hugepages":false,'
+        '"iterations":32,"machine":"host","replicate":"process","sandwich":true,"sequential":false,'
+        '"tolerance_percent":2.0,"want_valid":0,"warmup":8},"title":"t"}'
     )
     assert spec.digest(study) == hashlib.sha256(canonical.encode()).hexdigest()
 

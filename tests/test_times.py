@@ -12,7 +12,17 @@ from dataclasses import replace
 import pytest
 
 from kdelta.errors import SpecError
-from kdelta.report import beside, findings, page, times, times_tables, times_text
+from kdelta.report import (
+    beside,
+    findings,
+    judgement,
+    judgement_text,
+    page,
+    times,
+    times_tables,
+    times_text,
+)
+from kdelta.report.compat import benchfmt
 from kdelta.run import arms
 from kdelta.sample import (
     Environment,
@@ -152,6 +162,49 @@ def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> 
     assert times.report(after(stops[0])).alpha < 0.01
     fixed = record.study_toml.replace("sequential = true", "sequential = false")
     assert times.decided(replace(after(stops[0]), study_toml=fixed)) == ""
+
+
+def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
+    record = run([20.0, 20.0], rounds=8)
+    toml = record.study_toml.replace("want_valid = 0", "want_valid = 5")
+    broken = record.trials[0]
+    trials = [t if t.round < 5 else replace(t, result=None) for t in record.trials]
+    wanting = replace(record, study_toml=toml, trials=tuple(trials))
+    assert times.decided(wanting) == "every arm has 5 valid trials"
+    trials[broken.index] = replace(
+        broken, result=TrialResult(outcome=Outcome.GUEST_ERROR, reason="panic")
+    )
+    assert times.decided(replace(wanting, trials=tuple(trials))) == ""
+
+
+def test_many_scenarios_are_one_family() -> None:
+    record = run([20.0, 20.3, 20.0])
+    alone = verdicts(record)
+    names = [f"s{number}" for number in range(12)]
+    trials = [
+        replace(trial, index=at * 1000 + trial.index, scenario=name)
+        for at, name in enumerate(names)
+        for trial in record.trials
+    ]
+    family = times.report(replace(record, trials=tuple(trials)))
+    judged = [ladder.arms[1].comparison for ladder in family.ladders]
+    assert all(each is not None for each in judged)
+    steps = sum(each.verdict.is_step for each in judged if each)
+    assert steps <= 12 * sum(verdict.is_step for verdict in alone)
+    assert len(judged) == len(names)
+
+
+def test_other_tools_see_the_same_samples() -> None:
+    record = run([20.0, 22.0, 20.0])
+    cases = times.cases(record)
+    assert [case.metric.name for case in cases] == ["total_ns_per_page"]
+    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases)
+    assert lines[0] == "Unit ns/page assume=nothing better=lower"
+    assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
+    found = judgement.beside(cases, times.report(record).ladders[0].grade, tolerance=0.02)
+    text = page.plain(judgement_text.others(found))
+    assert "mmtests" in text
+    assert max(map(len, text.splitlines())) <= page.WIDTH
 
 
 def test_json_and_csv_hold_the_same_figures() -> None:

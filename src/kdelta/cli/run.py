@@ -314,6 +314,7 @@ def _trials(
         warmup=study.time.warmup,
         timeout_s=study.plan.timeout_s,
         cancelled=cancelled,
+        hugepages=study.time.hugepages,
     )
     if kernels is not None:
         settings = exact.settings_of(study.machine)

@@ -54,6 +54,10 @@ def _run_options(command: _F) -> _F:
     metavar="RUN",
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
+@click.option("--compat", is_flag=True, help="Of a timed run: also what other tools print.")
+@click.option(
+    "--benchfmt", is_flag=True, help="Of a timed run: the Go benchmark format, for benchstat."
+)
 @_run_options
 def show(
     run: str,
@@ -61,6 +65,8 @@ def show(
     step_percent: float | None,
     beside: str | None,
     *,
+    compat: bool,
+    benchfmt: bool,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -72,7 +78,9 @@ def show(
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = _record(runs, run)
-    if beside is not None:
+    if compat or benchfmt:
+        _print_for_others(record, benchfmt=benchfmt)
+    elif beside is not None:
         if as_json or as_csv:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
         _print_beside(record, _record(runs, beside))
@@ -87,6 +95,24 @@ def show(
         print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
     else:
         print_report(record, step_percent=step_percent)
+
+
+def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
+    from kdelta.errors import SpecError
+    from kdelta.report import judgement, judgement_text, times
+    from kdelta.report.compat import benchfmt as go
+
+    if record.instrument != "time":
+        raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
+    own = times.cases(record)
+    if benchfmt:
+        lines = go.lines((case.group, case.metric, case.series) for case in own)
+        print_raw("".join(f"{line}\n" for line in lines))
+        return
+    report = times.report(record)
+    print_report(record)
+    found = judgement.beside(own, report.ladders[0].grade, tolerance=report.tolerance)
+    print_lines(judgement_text.others(found))
 
 
 def _print_beside(one: RunRecord, other: RunRecord) -> None:

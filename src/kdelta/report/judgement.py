@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
@@ -131,7 +132,7 @@ def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
         tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
         for case, pairs in plans
     ]
-    shared = _Shared.of(found, foreign)
+    shared = _Shared.of(found, foreign.contents.published)
     return Judgement(
         name=name,
         read_as=foreign.kind,
@@ -149,6 +150,21 @@ def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
     )
 
 
+def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
+    """Our own measurements as other tools would see them, neighbours compared."""
+    choice = Choice(grade=grade, tolerance=tolerance)
+    shared = _Shared.of(found, ())
+    return tuple(
+        _finding(
+            case,
+            tuple(_pair(case, old, new, None, choice) for old, new in pairwise(case.series)),
+            choice,
+            shared,
+        )
+        for case in found
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Shared:
     """What only shows over several metrics."""
@@ -157,12 +173,12 @@ class _Shared:
     ticks: Mapping[tuple[Pairs, str], clocks.Tick | None]
 
     @classmethod
-    def of(cls, found: Sequence[Case], foreign: Foreign) -> _Shared:
+    def of(cls, found: Sequence[Case], published: Sequence[Published]) -> _Shared:
         alike: dict[tuple[Pairs, str], list[Case]] = {}
         for case in found:
             alike.setdefault((case.group, case.metric.unit), []).append(case)
         ticks = {key: clocks.shared_tick(members) for key, members in alike.items()}
-        return cls(summaries.counted_in_pairs(foreign.contents.published), ticks)
+        return cls(summaries.counted_in_pairs(published), ticks)
 
 
 def _corrected(

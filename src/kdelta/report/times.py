@@ -6,14 +6,17 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.errors import StoreError
+from kdelta.foreign.series import Case
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
 from kdelta.stats import sequential
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
+from kdelta.stats.multiplicity import correct
 from kdelta.stats.sequential import Look, Stop
 from kdelta.stats.series import Boot, Replicate, Series
 from kdelta.stats.summary import Summary, summarise
@@ -102,6 +105,7 @@ class _Rules:
     machine: str
     replicate: Replicate
     sequential: bool
+    want_valid: int
 
 
 def report(record: RunRecord) -> TimedReport:
@@ -122,18 +126,36 @@ def report(record: RunRecord) -> TimedReport:
         alpha=rules.alpha,
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
-        ladders=tuple(_ladder(record, rules, *names) for names in scenarios),
+        ladders=_corrected([_ladder(record, rules, *names) for names in scenarios]),
     )
 
 
-def decided(record: RunRecord) -> str:
-    """Why a sequential run may stop after its last whole round; "" when it has to go on.
+def _corrected(ladders: Sequence[TimedLadder]) -> tuple[TimedLadder, ...]:
+    """Verdicts with Holm's correction over the scenarios of one pair of arms."""
+    judged = list(ladders)
+    for at in range(len(judged[0].arms) if judged else 0):
+        family = [ladder.arms[at].comparison for ladder in judged]
+        known = [each for each in family if each is not None]
+        if len(known) != len(family) or len(known) < 2:
+            continue
+        for number, comparison in enumerate(correct(known)):
+            arms = list(judged[number].arms)
+            arms[at] = replace(arms[at], comparison=comparison)
+            judged[number] = replace(judged[number], arms=tuple(arms))
+    return tuple(judged)
 
-    Looks after every round, each at the level that stats.sequential hands out; every comparison
-    of every scenario must have stopped.  Always "" for a run that is not sequential.
+
+def decided(record: RunRecord) -> str:
+    """Why a run may stop after its last whole round; "" when it has to go on.
+
+    A run that wants so many valid trials of each arm stops when it has them.  A sequential one
+    looks after every round, each time at the level that stats.sequential hands out; every
+    comparison of every scenario must have stopped.
     """
     rules = _rules(record)
     whole = _whole_rounds(record)
+    if rules.want_valid and whole < record.rounds and _fewest_valid(record) >= rules.want_valid:
+        return f"every arm has {rules.want_valid} valid trials"
     counts = list(range(MIN_REPLICATES, whole + 1))
     if not rules.sequential or not counts or whole >= record.rounds:
         return ""
@@ -151,6 +173,17 @@ def decided(record: RunRecord) -> str:
             return ""
         reasons.append(found.reason)
     return "; ".join(dict.fromkeys(reasons))
+
+
+def _fewest_valid(record: RunRecord) -> int:
+    """Valid trials of the arm and scenario that has the fewest."""
+    valid = Counter(
+        (trial.arm, trial.workload, trial.scenario)
+        for trial in record.trials
+        if trial.result and trial.result.outcome is Outcome.OK
+    )
+    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
+    return min((valid[key] for key in every), default=0)
 
 
 def _looks(
@@ -191,6 +224,30 @@ def _level(record: RunRecord, rules: _Rules) -> float:
     return steps[-1] if steps and steps[-1] > 0 else rules.alpha
 
 
+def cases(record: RunRecord) -> list[Case]:
+    """Every metric of a run, the phases' and their total's, as series per arm."""
+    rules = _rules(record)
+    found = []
+    for workload, scenario in sorted({(t.workload, t.scenario) for t in record.trials}):
+        own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
+        done = [trial.result for trial in own if trial.result and trial.result.times]
+        names, operation = _phases(done)
+        for name in (*names, TOTAL):
+            series = tuple(
+                _series(arm, [t for t in own if t.arm == arm.index], name, rules, operation)
+                for arm in record.arms
+            )
+            found.append(
+                Case(
+                    group=(("scenario", f"{workload}:{scenario}"),),
+                    metric=series[0].metric,
+                    series=series,
+                    published=(),
+                )
+            )
+    return found
+
+
 def _rules(record: RunRecord) -> _Rules:
     try:
         table = tomllib.loads(record.study_toml)["time"]
@@ -200,6 +257,7 @@ def _rules(record: RunRecord) -> _Rules:
             tolerance=float(table["tolerance_percent"]) / 100,
             alpha=float(table["alpha"]),
             sequential=bool(table["sequential"]),
+            want_valid=int(table["want_valid"]),
             machine=machine,
             replicate=Replicate.PROCESS_ROUND if per_process else Replicate.BOOT,
         )

@@ -53,6 +53,7 @@ class Timing:
     warmup: int
     timeout_s: float
     cancelled: threading.Event
+    hugepages: bool = False  # of KVM guests
 
 
 class HostTrials:
@@ -188,6 +189,7 @@ class KvmTrials:
             kernel.image,
             leased,
             program=binary,
+            hugetlb=timing.hugepages,
             cancelled=self.cancelled,
         ) as machine:
             (folder / "command.txt").write_text(process.quote(machine.argv) + "\n")

@@ -139,6 +139,8 @@ class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     kernel at the end of each round as the control.  iterations, warmup: of the workload in a
     trial.  tolerance_percent: a change whose whole interval lies within it is SAME.  alpha: the
     share of false alarms that is allowed.  sequential: stop when every comparison is decided.
+    want_valid: stop when every arm has so many valid trials, plan.rounds being the attempts; 0: run
+    all rounds.  hugepages: a KVM guest's memory is reserved huge pages of the host.
     """
 
     machine: TimeMachine = TimeMachine.HOST
@@ -149,6 +151,8 @@ class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     tolerance_percent: Annotated[float, Meta(gt=0, le=100)] = 2.0
     alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.01
     sequential: bool = False
+    want_valid: Annotated[int, Meta(ge=0, le=100)] = 0
+    hugepages: bool = False
 
 
 class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
