@@ -43,6 +43,7 @@ _MEANING = {
     "ladder_cold_s": "nine kernels, all downloaded, nothing made yet: wall time",
     "ladder_warm_s": "nine kernels, checkpoints there: wall time",
     "plain_boots_s": "nine plain boots of the same kernels running the same program",
+    "plain_boots_alone_s": "the same nine, one after the other",
     "kdelta_mib": "peak memory of kdelta itself",
     "qemu_mib": "peak memory of its largest QEMU",
     "help_s": "kdelta --help",
@@ -59,6 +60,11 @@ _MEANING = {
 # name -> (numerator, denominator, largest that is good enough)
 _RATIOS = {
     "warm ladder / nine plain boots": ("ladder_warm_s", "plain_boots_s", 0.25),
+    "warm ladder / nine plain boots one after the other": (
+        "ladder_warm_s",
+        "plain_boots_alone_s",
+        None,
+    ),
     "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
     "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
     "warm trial of the generic kernel / virtme-ng": ("warm_generic_s", "virtme_s", 0.15),
@@ -151,6 +157,7 @@ def repetition(setting: Setting, results: Results, rival: virtme.Virtme | None) 
         results.take("first_generic_s", lambda: kdelta_run(home, *generic).wall_s)
         results.take("warm_command_s", lambda: _warm_generic(results, home, generic))
         short = [_SHORT, *generic[1:]]
+        results.take("first_short_s", lambda: kdelta_run(home, *short).wall_s)
         results.take("warm_short_s", lambda: kdelta_run(home, *short).trials_s[0])
     if rival:
         for name, scenario in (("virtme_s", setting.scenario), ("virtme_short_s", _SHORT)):
@@ -176,12 +183,18 @@ def _ladders(setting: Setting, results: Results, home: Path) -> None:
 
     results.take("ladder_cold_s", lambda: measured(kdelta_run(home, *study)))
     results.take("ladder_warm_s", lambda: measured(kdelta_run(home, *study)))
-    results.take(
-        "plain_boots_s",
-        lambda: plain_boots(
-            setting.emulator, setting.settings, setting.kernels, setting.scenario, setting.at_once
-        ),
-    )
+    for name, at_once in (("plain_boots_s", setting.at_once), ("plain_boots_alone_s", 1)):
+        results.take(
+            name,
+            partial(
+                plain_boots,
+                setting.emulator,
+                setting.settings,
+                setting.kernels,
+                setting.scenario,
+                at_once,
+            ),
+        )
 
 
 def _trials(setting: Setting, results: Results, home: Path) -> None:
