@@ -14,6 +14,7 @@ _MEANING = {
     "apt": "package lists and downloads of the private apt root",
     "build": "programs and plugins compiled on this machine",
     "checkpoints": "booted guests to restore trials from",
+    "events": "where kernels enter interrupts, exceptions and other tasks",
     "images": "kernel images",
     "initramfs": "initramfs archives with PID 1",
     "packages": "which package an image came from",
