@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from kdelta.errors import StoreError
 from kdelta.foreign.series import Case
 from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.report.findings import scenarios
 from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
 from kdelta.stats import sequential
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
@@ -113,7 +114,6 @@ def report(record: RunRecord) -> TimedReport:
     rules = _rules(record)
     if rules.sequential:
         rules = replace(rules, alpha=_level(record, rules))
-    scenarios = sorted({(trial.workload, trial.scenario) for trial in record.trials})
     return TimedReport(
         run_id=record.run_id,
         name=record.name,
@@ -126,7 +126,7 @@ def report(record: RunRecord) -> TimedReport:
         alpha=rules.alpha,
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
-        ladders=_corrected([_ladder(record, rules, *names) for names in scenarios]),
+        ladders=_corrected([_ladder(record, rules, *names) for names in scenarios(record)]),
     )
 
 
@@ -195,7 +195,7 @@ def _looks(
         for count, level in zip(counts[:-1], steps[:-1], strict=True)
     ]
     at_level = replace(rules, alpha=steps[-1], sequential=False)
-    for names in sorted({(trial.workload, trial.scenario) for trial in record.trials}):
+    for names in scenarios(record):
         for arm in _ladder(record, at_level, *names).arms:
             found = arm.comparison
             if found is None:
@@ -228,7 +228,7 @@ def cases(record: RunRecord) -> list[Case]:
     """Every metric of a run, the phases' and their total's, as series per arm."""
     rules = _rules(record)
     found = []
-    for workload, scenario in sorted({(t.workload, t.scenario) for t in record.trials}):
+    for workload, scenario in scenarios(record):
         own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
         done = [trial.result for trial in own if trial.result and trial.result.times]
         names, operation = _phases(done)

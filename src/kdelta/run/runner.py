@@ -123,7 +123,8 @@ class Runner:
     def _one(self, trial: TrialRecord, jobs: int) -> None:
         with self._trials.slot(jobs):
             self._trials.ready(trial)
-            attempts = self._store.claim(trial.index)
+            self._store.claim(trial.index)
+            tries = 1  # of this process: what a kill cut short was no fault of this machine
             self._tell(Step.STARTED, trial)
             while True:
                 try:
@@ -135,13 +136,14 @@ class Runner:
                     if shutil.disk_usage(self._store.folder).free < _LEAST_FREE:
                         # Whatever it says: a result stored now would spoil the trial for good.
                         raise runfolder.disk_full(self._store.folder) from error
-                    if attempts >= self._study.plan.max_attempts:
+                    if tries >= self._study.plan.max_attempts:
                         result = TrialResult(
                             outcome=Outcome.INFRA_ERROR, reason=error.sentence()[:_MAX_REASON]
                         )
                         break
                     self._tell(Step.RETRIED, trial, reason=error.sentence())
-                    attempts = self._store.claim(trial.index)
+                    self._store.claim(trial.index)
+                    tries += 1
         self._store.finish(trial.index, result)
         with self._mutex:
             self._done += 1
