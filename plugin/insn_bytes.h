@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the bytes of a guest's instruction say: is it a mark, is it a return from an interrupt? */
+/* What a guest's instruction is by its bytes: a mark, a return from an interrupt, a REP string one? */
 #ifndef KDELTA_INSN_BYTES_H
 #define KDELTA_INSN_BYTES_H
 
@@ -57,6 +57,35 @@ static bool is_return(const struct qemu_plugin_insn *insn)
 
 	return (size == sizeof(iretq) && has_bytes(insn, iretq, size)) ||
 	       (size == sizeof(eret) && has_bytes(insn, eret, size));
+}
+
+/*
+ * A REP MOVS or REP STOS of x86-64: 'm' or 's' << 8 | the letter of its width, 'b', 'w', 'l', 'q';
+ * else 0.  All that is in front of the opcode, its last byte, is prefixes.
+ */
+static unsigned int string_kind(const struct qemu_plugin_insn *insn)
+{
+	static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3 };
+	size_t i, size = qemu_plugin_insn_size(insn);
+	bool rep = false, word = false, quad = false;
+	uint8_t bytes[15] = { 0 };
+
+	if (size < 2 || size > sizeof(bytes))
+		return 0;
+	read_bytes(insn, bytes, size);
+	for (i = 0; i < size - 1; i++) {
+		bool last = i == size - 2;
+
+		if (!(last && bytes[i] >> 4 == 0x4) && !memchr(prefixes, bytes[i], sizeof(prefixes)))
+			return 0;
+		rep |= bytes[i] == 0xf2 || bytes[i] == 0xf3;
+		word |= bytes[i] == 0x66;
+		quad |= last && (bytes[i] & 0xf8) == 0x48;
+	}
+	if (!rep || ((bytes[i] & 0xfe) != 0xa4 && (bytes[i] & 0xfe) != 0xaa))
+		return 0;
+	return ((bytes[i] & 0xfe) == 0xa4 ? 'm' : 's') << 8 |
+	       (!(bytes[i] & 1) ? 'b' : quad ? 'q' : word ? 'w' : 'l');
 }
 
 #endif /* KDELTA_INSN_BYTES_H */

@@ -13,9 +13,9 @@
  * the last of a block has no successor and is reported as started.  (Counting blocks times their
  * length would charge a whole block to a fault in its middle.)
  *
- * QEMU before 8.1 shows a plugin one instruction too many where an x86-64 instruction crosses into
- * the next page: it ends the block before that one, after it has announced it.  Such a phantom is
- * known by the block that begins with the same instruction, see find_phantoms().
+ * What QEMU before 8.1 announces and never runs is left out, see phantoms.h.  QEMUs differ in how
+ * they count the rounds of REP instructions; how often one was executed to its end is told apart
+ * from the counts, see rep_strings.h.
  *
  * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
@@ -46,12 +46,17 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
 #define MAX_WINDOWS 1000000u
 #define BLOCK_BUCKETS 65536u
 #define MAX_EVENTS 1024u
-#define PAGE_BYTES 4096u
-#define MAX_X86_INSN 15u
 
 enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
 
-enum record { RECORD_HEADER = 1, RECORD_WINDOW = 2, RECORD_ERROR = 3, RECORD_ARMED = 4, RECORD_END = 5 };
+enum record {
+	RECORD_HEADER = 1,
+	RECORD_WINDOW = 2,
+	RECORD_ERROR = 3,
+	RECORD_ARMED = 4,
+	RECORD_END = 5,
+	RECORD_STRINGS = 6,
+};
 
 enum mark_error {
 	ERROR_NESTED_BEGIN = 1,	  /* BEGIN while a window is open on this vCPU */
@@ -92,12 +97,6 @@ struct block {
 	struct block *next;
 };
 
-/* An instruction at the end of a page: the last of a block there may be a phantom. */
-struct page_end {
-	uint64_t vaddr;
-	uint32_t slot; /* of the block's last instruction; 0: it begins a block and does cross */
-};
-
 /* All counters of one vCPU at one moment, chunks side by side. */
 struct snapshot {
 	uint64_t *counts;
@@ -121,12 +120,11 @@ static struct {
 	unsigned int vcpus;
 	bool armed;
 	bool overflow;
+	bool x86;
 	uint64_t windows;
 	struct chunk *chunks[MAX_CHUNKS];
 	uint32_t chunk_count;
 	struct block *blocks[BLOCK_BUCKETS];
-	struct page_end *page_ends;
-	size_t page_end_count;
 	struct vcpu vcpu[MAX_VCPUS];
 	uint64_t event_vaddr[MAX_EVENTS];
 	uint8_t event[MAX_EVENTS];
@@ -176,6 +174,11 @@ static uint64_t *counters(const struct chunk *chunk, unsigned int vcpu)
 #else
 	return chunk->starts[vcpu];
 #endif
+}
+
+static uint64_t *counter(uint32_t slot, unsigned int vcpu)
+{
+	return counters(state.chunks[slot / CHUNK_SLOTS], vcpu) + slot % CHUNK_SLOTS;
 }
 
 static bool is_kernel(uint64_t vaddr)
@@ -268,7 +271,7 @@ static void on_event(unsigned int index, void *userdata)
 		return;
 	pthread_mutex_lock(&state.lock);
 	vcpu = &state.vcpu[index];
-	count = &counters(state.chunks[slot / CHUNK_SLOTS], index)[slot % CHUNK_SLOTS];
+	count = counter(slot, index);
 	if (!vcpu->open) {
 		++*count;
 	} else if (event & EVENT_RETURN) {
@@ -328,6 +331,8 @@ static struct window window_scan(unsigned int index, bool emit_pairs)
 	return window;
 }
 
+static void emit_strings(unsigned int vcpu);
+
 /* WINDOW: vcpu, phase, user, kernel, interrupts left out, switched (0 or 1), pairs, then
  * pairs x (address, count) */
 static void emit_window(unsigned int index, const struct window *window)
@@ -363,6 +368,7 @@ static void window_close(unsigned int index, unsigned int phase)
 	}
 	snapshot_cover(&vcpu->base);
 	window = window_scan(index, false);
+	emit_strings(index);
 	emit_window(index, &window);
 	window_scan(index, true);
 	flush();
@@ -371,7 +377,14 @@ static void window_close(unsigned int index, unsigned int phase)
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 static void on_exit_qemu(qemu_plugin_id_t id, void *userdata);
 
-/* ARMED: no words.  Runs with all vCPUs stopped and the translation cache empty. */
+/* A reset: all vCPUs are stopped, the translation cache is empty, and so is our registration. */
+static void on_reset(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
+}
+
+/* ARMED: no words */
 static void on_armed(qemu_plugin_id_t id)
 {
 	const uint64_t word = RECORD_ARMED;
@@ -379,8 +392,7 @@ static void on_armed(qemu_plugin_id_t id)
 	state.armed = true;
 	emit(&word, 1);
 	flush();
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
-	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
+	on_reset(id);
 }
 
 static void on_mark(unsigned int vcpu, void *userdata)
@@ -395,7 +407,7 @@ static void on_mark(unsigned int vcpu, void *userdata)
 	 * moment that we know relative to the snapshot, and is never reported.
 	 */
 	if (slot && vcpu < state.vcpus)
-		counters(state.chunks[slot / CHUNK_SLOTS], vcpu)[slot % CHUNK_SLOTS]++;
+		++*counter(slot, vcpu);
 	if (vcpu >= state.vcpus)
 		;
 	else if (code >> 8 == MARK_BEGIN)
@@ -484,55 +496,8 @@ static uint64_t block_hash(const struct qemu_plugin_tb *tb, size_t insns)
 	return hash;
 }
 
-static void page_end_add(uint64_t vaddr, uint32_t slot)
-{
-	const size_t step = 1024;
-
-	if (state.page_end_count % step == 0) {
-		state.page_ends = realloc(state.page_ends, (state.page_end_count + step) *
-								   sizeof(*state.page_ends));
-		if (!state.page_ends)
-			die("out of memory");
-	}
-	state.page_ends[state.page_end_count++] = (struct page_end){ vaddr, slot };
-}
-
-/* The block's last instruction never runs there: its predecessor is the last. */
-static void phantom_mark(uint32_t slot)
-{
-	uint8_t *flags = state.chunks[slot / CHUNK_SLOTS]->flags + slot % CHUNK_SLOTS;
-
-	flags[0] |= SLOT_UNUSED;
-	flags[-1] |= SLOT_LAST;
-}
-
-/*
- * A block that only begins with a page-crossing instruction shows that others, which end with it,
- * end with a phantom.  It is translated when the first of them has run, so before a window is
- * added up.
- */
-static void find_phantoms(const struct qemu_plugin_tb *tb, size_t insns, uint32_t slot)
-{
-	const struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(tb, 0);
-	const struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, insns - 1);
-	uint64_t begin = qemu_plugin_insn_vaddr(first), end = qemu_plugin_insn_vaddr(last);
-	bool crosses = begin % PAGE_BYTES + qemu_plugin_insn_size(first) > PAGE_BYTES;
-	bool candidate = insns > 1 && end % PAGE_BYTES > PAGE_BYTES - MAX_X86_INSN;
-	size_t i, known = state.page_end_count;
-
-	for (i = 0; i < known; i++) {
-		const struct page_end *at = &state.page_ends[i];
-
-		if (crosses && at->vaddr == begin && at->slot)
-			phantom_mark(at->slot);
-		else if (candidate && at->vaddr == end && !at->slot)
-			phantom_mark(slot + insns - 1);
-	}
-	if (crosses)
-		page_end_add(begin, 0);
-	if (candidate)
-		page_end_add(end, slot + insns - 1);
-}
+#include "phantoms.h"
+#include "rep_strings.h"
 
 /* The block's first slot; a block translated again (after a flush) keeps its slots. */
 static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
@@ -558,6 +523,7 @@ static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
 		chunk->vaddr[slot % CHUNK_SLOTS + i] = qemu_plugin_insn_vaddr(insn);
 		if (mark_code(insn))
 			chunk->flags[slot % CHUNK_SLOTS + i] |= SLOT_MARK;
+		string_note(insn, slot + i);
 	}
 	chunk->flags[slot % CHUNK_SLOTS + insns - 1] |= SLOT_LAST;
 	block = allocate(1, sizeof(*block));
@@ -594,9 +560,9 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t insns = qemu_plugin_tb_n_insns(tb);
 	uint32_t slot = 0;
+	bool again;
 	size_t i;
 
-	(void)id;
 	pthread_mutex_lock(&state.lock);
 	if (state.armed && insns)
 		slot = block_slots(tb, insns);
@@ -606,6 +572,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		uintptr_t own_slot = slot ? slot + i : 0;
 		unsigned int event = slot ? event_of(insn) : 0;
 
+		if (slot)
+			string_watch(insn);
 		if (code)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
 							       (void *)(own_slot << 12 | code));
@@ -615,7 +583,11 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		else if (slot)
 			count_starts(insn, slot + i);
 	}
+	again = strings.translate_again;
+	strings.translate_again = false;
 	pthread_mutex_unlock(&state.lock);
+	if (again)
+		qemu_plugin_reset(id, on_reset);
 }
 
 /* END: windows, slots */
@@ -684,6 +656,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 		return -1;
 	}
 	state.id = id;
+	state.x86 = !strcmp(info->target_name, "x86_64");
 	state.vcpus = info->system.max_vcpus;
 	emit_header(info);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);

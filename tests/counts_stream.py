@@ -22,6 +22,16 @@ def window(
     return [2, 0, phase, user, kernel, interrupts, switched, len(counts), *pairs]
 
 
+def strings(*rows: tuple[int, str, str, int]) -> list[int]:
+    """Rows of (address, "m" or "s", width, ends), told before the window that has them."""
+    words = [word for at, name, width, ends in rows for word in (at, kind(name, width), ends)]
+    return [6, len(rows), *words]
+
+
+def kind(name: str, width: str) -> int:
+    return ord(name) << 8 | ord(width)
+
+
 def write(path: Path, *records: list[int]) -> Path:
     words = [word for record in records for word in record]
     path.write_bytes(struct.pack(f"<{len(words)}Q", *words))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counts_stream import ARMED, END, HEADER, KERNEL, window, write
+from counts_stream import ARMED, END, HEADER, KERNEL, strings, window, write
 from kdelta import arch
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
@@ -100,6 +100,49 @@ def test_by_function_adds_up_and_counts_calls(tmp_path: Path) -> None:
     ]
     assert {row.phase for row in rows} == {"scan"}
     assert sum(row.insns for row in rows) == read.total
+
+
+def test_string_instructions_belong_to_the_next_window(tmp_path: Path) -> None:
+    rows = strings((KERNEL + 0x48, "s", "b", 513), (KERNEL, "m", "q", 2), (0x401000, "s", "w", 1))
+    path = write(
+        tmp_path / "counts", HEADER, ARMED, window(COUNTS), rows, window(COUNTS), window(COUNTS)
+    )
+    before, own, after = insns.read(path).windows
+    assert before.strings == after.strings == ()
+    assert [(row.name, row.ends) for row in own.strings] == [
+        ("rep stosb", 513),
+        ("rep movsq", 2),
+        ("rep stosw", 1),
+    ]
+    counted = insns.by_function(own, TABLE, "scan")
+    assert sum(row.insns for row in counted) == own.total
+    assert counted[:3] == insns.by_function(before, TABLE, "scan")
+    assert [(row.function, row.insns, row.calls) for row in counted[3:]] == [
+        ("rep movsq in first", 0, 2),
+        ("rep stosb in second", 0, 513),
+        ("rep stosw in [user]", 0, 1),
+    ]
+
+
+def test_a_string_instruction_at_two_places_of_a_function_is_one_row(tmp_path: Path) -> None:
+    rows = strings((KERNEL + 4, "s", "b", 5), (KERNEL + 8, "s", "b", 7))
+    path = write(tmp_path / "counts", HEADER, ARMED, rows, window(COUNTS))
+    (read,) = insns.read(path).windows
+    found = insns.by_function(read, TABLE, "scan")
+    assert [row.calls for row in found if row.function == "rep stosb in first"] == [12]
+
+
+def test_strings_without_their_window_are_cut_off_and_unknown_ones_refused(tmp_path: Path) -> None:
+    rows = strings((KERNEL, "s", "b", 1))
+    cut = write(tmp_path / "cut", HEADER, ARMED, window(COUNTS), rows)
+    assert len(insns.read(cut).windows) == 1
+    for end in range(len(cut.read_bytes()) - 8 * len(rows), len(cut.read_bytes())):
+        (tmp_path / "short").write_bytes(cut.read_bytes()[:end])
+        assert len(insns.read(tmp_path / "short").windows) == 1
+    for kind in (0, ord("s"), ord("x") << 8 | ord("b")):
+        path = write(tmp_path / "bad", HEADER, [6, 1, KERNEL, kind, 1], window(COUNTS))
+        with pytest.raises(InfraError, match="damaged: no string"):
+            insns.read(path)
 
 
 def test_a_window_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ MPROTECT = ("mprotect:shared_dirty_full_toggle_16m", "mprotect:shared_dirty_full
 
 # REP (f3, f2) before ins, outs, movs, cmps, stos, lods or scas, with or without REX.W.
 REP = re.compile(r"f[23](48)?(6[c-f]|a[4-7]|a[a-f])")
-WINDOW = 2  # record kinds of the plugin's stream, see emit_*() in plugin/insns.c
+WINDOW, STRINGS = 2, 6  # record kinds of the plugin's stream, see emit_*() in plugin/insns.c
 RECORD_WORDS = {1: 5, 3: 4, 4: 1, 5: 3}
 
 
@@ -144,7 +144,7 @@ def stream(path: Path) -> list[tuple[int, int, int, Counter[int]]]:
     windows, at = [], 0
     while at < len(words):
         if words[at] != WINDOW:
-            at += RECORD_WORDS[words[at]]
+            at += 2 + 3 * words[at + 1] if words[at] == STRINGS else RECORD_WORDS[words[at]]
             continue
         _, phase, user, kernel, _, _, pairs = words[at + 1 : at + 8]
         body = words[at + 8 : at + 8 + 2 * pairs]

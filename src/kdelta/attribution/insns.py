@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,14 +20,23 @@ from kdelta.arch import Arch
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
+from kdelta.stats.exact import representative
 
 _MAGIC = 0x31574154454C444B
-_HEADER, _WINDOW, _ERROR, _ARMED, _END = range(1, 6)
-_LENGTH = {_HEADER: 5, _WINDOW: 8, _ERROR: 4, _ARMED: 1, _END: 3}
+_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS = range(1, 7)
+_LENGTH = {_HEADER: 5, _WINDOW: 8, _ERROR: 4, _ARMED: 1, _END: 3, _STRINGS: 2}
+_ROWS = {_WINDOW: (7, 2), _STRINGS: (1, 3)}  # where the number of rows stands, words of a row
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
+_USER = "[user]"
 
 _INTERRUPT, _EXCEPTION, _SWITCH = 1, 2, 4  # enum event in plugin/insns.c
+# string_kind() in plugin/insn_bytes.h
+_STRING_NAMES = {
+    ord(letter) << 8 | ord(width): f"rep {name}{width}"
+    for letter, name in (("m", "movs"), ("s", "stos"))
+    for width in "bwlq"
+}
 
 _ERRORS = {
     1: "a window was opened inside a window",
@@ -40,11 +49,24 @@ _ERRORS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StringCount:
+    """A REP string instruction of x86-64, such as "rep stosb".
+
+    ends: how often it was executed to its end, whatever the number of its rounds; 0 is left out.
+    """
+
+    address: int
+    name: str
+    ends: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountedWindow:
     """One window.  user, kernel: instructions; pairs: address, count, address, count ...
 
     interrupts: how many interrupts were left out of the counts.  switched: the vCPU went to
-    another task inside the window, so that the counts are not the workload's alone.
+    another task inside the window, so that the counts are not the workload's alone.  strings: the
+    REP string instructions; their rounds are in the other counts as QEMU has them.
     """
 
     vcpu: int
@@ -54,6 +76,7 @@ class CountedWindow:
     interrupts: int
     switched: bool
     pairs: array[int]
+    strings: tuple[StringCount, ...] = ()
 
     @property
     def total(self) -> int:
@@ -83,39 +106,58 @@ def read(path: Path) -> Counts:
     words = _words(path)
     if len(words) < _LENGTH[_HEADER] or words[0] != _HEADER or words[1] != _MAGIC:
         raise InfraError("the plugin wrote no counts: it did not load", place=str(path))
-    api, at, armed = words[2], _LENGTH[_HEADER], False
     windows: list[CountedWindow] = []
     errors: list[str] = []
+    strings: tuple[StringCount, ...] = ()  # told before the window that they belong to
+    armed = False
+    for record in _records(words, str(path)):
+        if record[0] == _STRINGS:
+            strings = tuple(_strings(record, str(path)))
+        elif record[0] == _WINDOW:
+            windows.append(_window(record, strings))
+            strings = ()
+        elif record[0] == _ERROR:
+            errors.append(_ERRORS.get(record[1], "unknown complaint of the plugin"))
+        elif record[0] == _ARMED:
+            armed = True
+    return Counts(api=words[2], armed=armed, windows=tuple(windows), errors=tuple(errors))
+
+
+def _records(words: array[int], place: str) -> Iterator[array[int]]:
+    """The whole records behind the header.  Raises InfraError for what is none."""
+    at = _LENGTH[_HEADER]
     while at < len(words):
         kind = words[at]
         length = _LENGTH.get(kind)
         if length is None or kind == _HEADER:
-            raise InfraError(f"the plugin's counts are damaged at word {at}", place=str(path))
+            raise InfraError(f"the plugin's counts are damaged at word {at}", place=place)
+        if kind in _ROWS and at + length <= len(words):
+            number, width = _ROWS[kind]
+            length += width * words[at + number]
         if at + length > len(words):
-            break
-        if kind == _WINDOW:
-            length += 2 * words[at + 7]
-            if at + length > len(words):
-                break
-            windows.append(_window(words[at : at + length]))
-        elif kind == _ERROR:
-            errors.append(_ERRORS.get(words[at + 1], "unknown complaint of the plugin"))
-        elif kind == _ARMED:
-            armed = True
+            return
+        yield words[at : at + length]
         at += length
-    return Counts(api=api, armed=armed, windows=tuple(windows), errors=tuple(errors))
+
+
+def typical(windows: Sequence[CountedWindow]) -> CountedWindow:
+    """The window that stands for those of one phase; see stats.exact.representative."""
+    totals = [window.total for window in windows]
+    return windows[representative(totals, [window.switched for window in windows]).index]
 
 
 def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[FunctionCount, ...]:
     """The window's instructions per function, most first; "[user]" is all of user space.
 
-    The sum over functions is the window's total, to the instruction.
+    The sum over functions is the window's total, to the instruction.  A REP string instruction
+    that ended has a row of its own behind them, "rep stosb in clear_page_erms": its calls are
+    executions to the end, and it has no instructions, since they are the function's.
     """
     insns: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for address, count in window.addresses():
         if address < _KERNEL_HALF:
-            insns["[user]"] += count
+            insns[_USER] += count
             continue
         name, offset = symbols.find(address)
         insns[name] += count
@@ -123,11 +165,19 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
             calls[name] += count
     if insns.total() != window.total:
         raise GuestError(f"functions sum to {insns.total()} instructions, not {window.total}")
+    for string in window.strings:
+        name = f"{string.name} in {_place(string.address, symbols)}"
+        insns[name] += 0
+        calls[name] += string.ends
     rows = sorted(insns.items(), key=lambda row: (-row[1], row[0]))
     return tuple(
         FunctionCount(phase=phase, function=name, insns=count, calls=calls[name])
         for name, count in rows
     )
+
+
+def _place(address: int, symbols: Symbols) -> str:
+    return symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
 
 
 def events_file(build_id: str, load: Callable[[], Symbols], architecture: Arch) -> Path:
@@ -173,7 +223,15 @@ def _words(path: Path) -> array[int]:
     return words
 
 
-def _window(words: array[int]) -> CountedWindow:
+def _strings(words: array[int], place: str) -> Iterator[StringCount]:
+    for address, kind, ends in zip(words[2::3], words[3::3], words[4::3], strict=True):
+        name = _STRING_NAMES.get(kind)
+        if name is None:
+            raise InfraError("the plugin's counts are damaged: no string", place=place)
+        yield StringCount(address=address, name=name, ends=ends)
+
+
+def _window(words: array[int], strings: tuple[StringCount, ...]) -> CountedWindow:
     _, vcpu, phase, user, kernel, interrupts, switched, _ = words[:8]
     return CountedWindow(
         vcpu=vcpu,
@@ -183,4 +241,5 @@ def _window(words: array[int]) -> CountedWindow:
         interrupts=interrupts,
         switched=bool(switched),
         pairs=words[8:],
+        strings=strings,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from kdelta import cache
 from kdelta.errors import GuestError, InfraError
 
-_LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
+_LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
 _MAX_LINES = 2_000_000
 _FEWEST = 1000
@@ -37,6 +37,15 @@ class Symbols:
             return "[unknown]", 0
         return self.names[at], address - self.starts[at]
 
+    def with_modules(self, text: str) -> Symbols:
+        """These and the functions of modules that were loaded later: their lines of kallsyms.
+
+        Raises GuestError when the text is no such thing.
+        """
+        every = dict(zip(self.starts, self.names, strict=True)) | _best(text)
+        starts = tuple(sorted(every))
+        return Symbols(starts, tuple(every[start] for start in starts))
+
 
 def parse(text: str) -> Symbols:
     """Read the text of /proc/kallsyms.
@@ -44,6 +53,18 @@ def parse(text: str) -> Symbols:
     Of several names at one address the global one wins, then the one without leading
     underscores, then the shorter.  Raises GuestError when the text is not a symbol table.
     """
+    best = _best(text)
+    if len(best) < _FEWEST or 0 in best:
+        raise GuestError(
+            f"the guest's symbols hold {len(best)} usable functions",
+            action="the kernel needs CONFIG_KALLSYMS=y and a PID 1 that may read addresses",
+        )
+    starts = tuple(sorted(best))
+    return Symbols(starts, tuple(best[start] for start in starts))
+
+
+def _best(text: str) -> dict[int, str]:
+    """The name of each address that code begins at.  Raises GuestError for garbage."""
     best: dict[int, tuple[tuple[bool, bool, int, str], str]] = {}
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:
@@ -59,13 +80,7 @@ def parse(text: str) -> Symbols:
         rank = (kind not in "TW", name.startswith("_"), len(name), name)
         if address not in best or rank < best[address][0]:
             best[address] = (rank, name)
-    if len(best) < _FEWEST or 0 in best:
-        raise GuestError(
-            f"the guest's symbols hold {len(best)} usable functions",
-            action="the kernel needs CONFIG_KALLSYMS=y and a PID 1 that may read addresses",
-        )
-    starts = tuple(sorted(best))
-    return Symbols(starts, tuple(best[start][1] for start in starts))
+    return {address: name for address, (_, name) in best.items()}
 
 
 def load(build_id: str, fetch: Callable[[], str]) -> Symbols:

@@ -99,6 +99,26 @@ static noinline void fill(char *bytes, unsigned long n)
 		     : "rcx", "rdi", "memory");
 }
 
+/*
+ * n times `rep stosb` of 100 bytes, and n times the instruction behind it without it, first of
+ * all: so that one is translated before the `rep stosb` is.
+ */
+static noinline void fill_often(char *bytes, unsigned long n)
+{
+	asm volatile("mov %[n], %%rdx\n\t"
+		     "xor %%ebx, %%ebx\n\t" BEGIN "jmp 2f\n"
+		     "1:\tmov $100, %%ecx\n\t"
+		     "mov %[bytes], %%rdi\n\t"
+		     "rep stosb\n"
+		     "2:\txor $1, %%ebx\n\t"
+		     "jnz 1b\n\t"
+		     "dec %%rdx\n\t"
+		     "jnz 2b\n\t" END
+		     :
+		     : [n] "r"(n), [bytes] "r"(bytes)
+		     : "rbx", "rcx", "rdx", "rdi", "cc", "memory");
+}
+
 static void sleep_inside(unsigned long ms)
 {
 	struct timespec delay = { 0, (long)ms * 1000000 };
@@ -131,6 +151,8 @@ static void window(const char *what, unsigned long n)
 		calls(n);
 	else if (!strcmp(what, "fill") && n <= sizeof(bytes))
 		fill(bytes, n);
+	else if (!strcmp(what, "fill-often"))
+		fill_often(bytes, n);
 	else if (!strcmp(what, "sleep"))
 		sleep_inside(n);
 	else if (!strncmp(what, "touch", 5)) {
