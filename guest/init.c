@@ -5,20 +5,26 @@
  *
  *	identity			what the guest sees of itself, again
  *	kallsyms			the kernel's symbols
+ *	write PATH VALUE		set a file of /sys or /proc
+ *	module NAME BYTES PARAMETERS	load the kernel module of BYTES bytes that follows the line
+ *	modules				the symbols of loaded modules, as kallsyms has them
+ *	swapon DEVICE			make all of a block device swap, and use it
  *	run BYTES ARGUMENTS ...		run the static program of BYTES bytes that follows the line
  *	poweroff
  *
- * Every answer ends in a line "kdelta-done STATUS".  The order port is the virtio-serial port
- * named kdelta.0, or, where the kernel has no virtio console built in, the second serial port of
- * a PC.  Such a line is slow and loses what is not read in time: then the program does not follow
- * its order but lies in QEMU's fw_cfg device.  The kernel's console carries only what the kernel
- * says and, from here, reasons for giving up.
+ * Every answer ends in a line "kdelta-done STATUS"; that of write, module and swapon is an errno.
+ * The order port is the virtio-serial port named kdelta.0, or, where the kernel has no virtio
+ * console built in, the second serial port of a PC.  Such a line is slow and loses what is not
+ * read in time: then a program or module does not follow its order but lies in QEMU's fw_cfg
+ * device.  The kernel's console carries only what the kernel says and, from here, reasons for
+ * giving up.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -29,9 +35,12 @@
 #if defined(__x86_64__)
 #include <sys/io.h>
 #endif
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -42,7 +51,7 @@
 #define PROTOCOL 1
 #define PORT_NAME "kdelta.0"
 #define SERIAL_PORT "/dev/ttyS1"
-#define FW_CFG_FILE "opt/org.kdelta/program"
+#define FW_CFG_FOLDER "opt/org.kdelta/"
 #define PROGRAM "/run/workload"
 #define MAX_PROGRAM (64L << 20)
 #define MAX_ARGUMENTS 32
@@ -276,6 +285,31 @@ static int count_nodes(void)
 	return count ? count : 1;
 }
 
+/* Pages in one of hugetlb's pools; 0 where the kernel has none of that size. */
+static void tell_pool(FILE *out, const char *key, const char *size)
+{
+	char path[128], line[64];
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%s/nr_hugepages", size);
+	fprintf(out, "%s %ld\n", key, strtol(read_line(path, line, sizeof(line)), NULL, 10));
+}
+
+/* What is swapped to: device and KiB, of each. */
+static void tell_swap(FILE *out)
+{
+	FILE *swaps = fopen("/proc/swaps", "re");
+	char line[512], name[256];
+	long kb;
+
+	fprintf(out, "swap");
+	while (swaps && fgets(line, sizeof(line), swaps))
+		if (sscanf(line, "%255s %*s %ld", name, &kb) == 2)
+			fprintf(out, " %s %ld", name, kb);
+	fprintf(out, "\n");
+	if (swaps)
+		fclose(swaps);
+}
+
 static void tell_identity(FILE *out, bool serial)
 {
 	struct utsname name;
@@ -297,6 +331,9 @@ static void tell_identity(FILE *out, bool serial)
 	tell_file(out, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
 	tell_file(out, "thp-shmem", "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
 	tell_file(out, "preempt", "/sys/kernel/debug/sched/preempt");
+	tell_pool(out, "hugepages-2m", "2048kB");
+	tell_pool(out, "hugepages-1g", "1048576kB");
+	tell_swap(out);
 	tell_file(out, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 	tell_mitigations(out);
 	fprintf(out, "kdelta-done 0\n");
@@ -318,7 +355,21 @@ static void tell_kallsyms(FILE *out)
 	fprintf(out, "kdelta-done 0\n");
 }
 
-static void receive_program(FILE *in, FILE *program, long bytes)
+static void tell_module_symbols(FILE *out)
+{
+	FILE *symbols = fopen("/proc/kallsyms", "re");
+	char line[1024];
+	int status = symbols ? 0 : errno;
+
+	while (symbols && fgets(line, sizeof(line), symbols))
+		if (strchr(line, '['))
+			fputs(line, out);
+	if (symbols)
+		fclose(symbols);
+	fprintf(out, "kdelta-done %d\n", status);
+}
+
+static void receive(FILE *in, FILE *to, long bytes)
 {
 	static char block[1 << 16];
 
@@ -328,8 +379,8 @@ static void receive_program(FILE *in, FILE *program, long bytes)
 		size = fread(block, 1, size, in);
 		if (!size)
 			give_up("the order port closed in the middle of a program");
-		if (fwrite(block, 1, size, program) != size)
-			give_up("%s: %s", PROGRAM, strerror(errno));
+		if (fwrite(block, 1, size, to) != size)
+			give_up("no room for %ld bytes: %s", bytes, strerror(errno));
 		bytes -= size;
 	}
 }
@@ -352,8 +403,8 @@ static void fw_cfg_read(void *buffer, size_t size)
 	asm volatile("rep insb" : "+D"(buffer), "+c"(size) : "d"(FW_CFG_DATA) : "memory");
 }
 
-/* Selects our file; false when QEMU was started without it. */
-static bool fw_cfg_select(long bytes)
+/* Selects a file of ours; false when QEMU was started without it. */
+static bool fw_cfg_select(const char *name, long bytes)
 {
 	struct fw_cfg_file file;
 	uint32_t count;
@@ -362,7 +413,7 @@ static bool fw_cfg_select(long bytes)
 	fw_cfg_read(&count, sizeof(count));
 	for (count = be32toh(count); count; count--) {
 		fw_cfg_read(&file, sizeof(file));
-		if (strncmp(file.name, FW_CFG_FILE, sizeof(file.name)) ||
+		if (strncmp(file.name, name, sizeof(file.name)) ||
 		    be32toh(file.size) != (uint32_t)bytes)
 			continue;
 		outw(be16toh(file.select), FW_CFG_SELECTOR);
@@ -371,27 +422,28 @@ static bool fw_cfg_select(long bytes)
 	return false;
 }
 
-static void fetch_program(FILE *program, long bytes)
+static void fetch(const char *name, FILE *to, long bytes)
 {
 	static char block[1 << 16];
 
 	if (ioperm(FW_CFG_SELECTOR, 2, 1))
 		give_up("ioperm: %s", strerror(errno));
-	if (!fw_cfg_select(bytes))
-		give_up("QEMU's fw_cfg device has no %s of %ld bytes", FW_CFG_FILE, bytes);
+	if (!fw_cfg_select(name, bytes))
+		give_up("QEMU's fw_cfg device has no %s of %ld bytes", name, bytes);
 	while (bytes > 0) {
 		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
 
 		fw_cfg_read(block, size);
-		if (fwrite(block, 1, size, program) != size)
-			give_up("%s: %s", PROGRAM, strerror(errno));
+		if (fwrite(block, 1, size, to) != size)
+			give_up("no room for %ld bytes: %s", bytes, strerror(errno));
 		bytes -= size;
 	}
 }
 #else
-static void fetch_program(FILE *program, long bytes)
+static void fetch(const char *name, FILE *to, long bytes)
 {
-	(void)program;
+	(void)name;
+	(void)to;
 	(void)bytes;
 	give_up("this machine has no fw_cfg ports");
 }
@@ -406,9 +458,9 @@ static void load_program(FILE *in, bool serial, long bytes)
 	if (!program)
 		give_up("%s: %s", PROGRAM, strerror(errno));
 	if (serial)
-		fetch_program(program, bytes);
+		fetch(FW_CFG_FOLDER "program", program, bytes);
 	else
-		receive_program(in, program, bytes);
+		receive(in, program, bytes);
 	if (fclose(program) || chmod(PROGRAM, 0755))
 		give_up("%s: %s", PROGRAM, strerror(errno));
 }
@@ -454,6 +506,104 @@ static void run_program(FILE *in, FILE *out, bool serial, char *line)
 		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
+static void load_module(FILE *in, FILE *out, bool serial, char *line)
+{
+	char *name = strtok(line, " "), *size = strtok(NULL, " "), *parameters = strtok(NULL, "");
+	long bytes = size ? strtol(size, NULL, 10) : 0;
+	char *image = NULL, file[64];
+	size_t length;
+	FILE *memory;
+	int status = 0;
+
+	if (bytes <= 0 || bytes > MAX_PROGRAM)
+		give_up("an order wants a module of %ld bytes", bytes);
+	snprintf(file, sizeof(file), FW_CFG_FOLDER "%s", name);
+	memory = open_memstream(&image, &length);
+	if (!memory)
+		give_up("open_memstream: %s", strerror(errno));
+	if (serial)
+		fetch(file, memory, bytes);
+	else
+		receive(in, memory, bytes);
+	if (fclose(memory))
+		give_up("no room for a module: %s", strerror(errno));
+	if (syscall(SYS_init_module, image, length, parameters ? parameters : ""))
+		status = errno;
+	free(image);
+	fprintf(out, "kdelta-done %d\n", status);
+}
+
+/* What mkswap(8) writes: version 1 of union swap_header in include/linux/swap.h. */
+static int write_swap_header(int fd)
+{
+	static const char magic[10] = "SWAPSPACE2";
+	long page = sysconf(_SC_PAGESIZE);
+	uint32_t header[3] = { 1 };	/* version, last page, number of bad pages */
+	uint64_t bytes;
+
+	if (ioctl(fd, BLKGETSIZE64, &bytes))
+		return errno;
+	if (bytes < 10 * (uint64_t)page)
+		return ENOSPC;
+	header[1] = bytes / page - 1;
+	if (pwrite(fd, header, sizeof(header), 1024) != sizeof(header) ||
+	    pwrite(fd, magic, sizeof(magic), page - sizeof(magic)) != sizeof(magic))
+		return errno ? errno : EIO;
+	return fsync(fd) ? errno : 0;
+}
+
+static int swap_on(const char *device)
+{
+	int fd, status;
+
+	if (strncmp(device, "/dev/", 5) || strstr(device, ".."))
+		return EPERM;
+	fd = open(device, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	status = write_swap_header(fd);
+	close(fd);
+	if (!status && swapon(device, 0))
+		status = errno;
+	return status;
+}
+
+static int write_file(const char *path, const char *value)
+{
+	int fd, status = 0;
+
+	if ((strncmp(path, "/sys/", 5) && strncmp(path, "/proc/", 6)) || strstr(path, ".."))
+		return EPERM;
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	if (write(fd, value, strlen(value)) != (ssize_t)strlen(value))
+		status = errno ? errno : EIO;
+	close(fd);
+	return status;
+}
+
+static void set_file(FILE *out, char *line)
+{
+	char *value = strchr(line, ' ');
+
+	if (value)
+		*value++ = '\0';
+	fprintf(out, "kdelta-done %d\n", value ? write_file(line, value) : EINVAL);
+}
+
+/*
+ * DAMON's statistics hold references to pages, which then cannot be split or reclaimed, and mark
+ * what they saw as accessed.  They stay as they are where the command line speaks of them.
+ */
+static void calm(void)
+{
+	char line[4096];
+
+	if (!strstr(read_line("/proc/cmdline", line, sizeof(line)), "damon_stat."))
+		write_file("/sys/module/damon_stat/parameters/enabled", "N");
+}
+
 static void take_orders(FILE *in, FILE *out, bool serial)
 {
 	char line[4096];
@@ -466,6 +616,14 @@ static void take_orders(FILE *in, FILE *out, bool serial)
 			tell_identity(out, serial);
 		else if (!strcmp(line, "kallsyms"))
 			tell_kallsyms(out);
+		else if (!strcmp(line, "modules"))
+			tell_module_symbols(out);
+		else if (!strncmp(line, "write ", 6))
+			set_file(out, line + 6);
+		else if (!strncmp(line, "module ", 7))
+			load_module(in, out, serial, line + 7);
+		else if (!strncmp(line, "swapon ", 7))
+			fprintf(out, "kdelta-done %d\n", swap_on(line + 7));
 		else if (!strncmp(line, "run ", 4))
 			run_program(in, out, serial, line + 4);
 		else if (!strcmp(line, "poweroff"))
@@ -493,6 +651,7 @@ int main(void)
 	out = fdopen(dup(port.fd), "w");
 	if (!in || !out)
 		give_up("the order port: %s", strerror(errno));
+	calm();
 	quiet = settle();
 	fprintf(out, "kdelta-ready %d settled=%d\n", PROTOCOL, quiet);
 	fflush(out);

@@ -8,10 +8,10 @@
  *
  *	s = kd_start(argc, argv, "name", scenarios, ARRAY_SIZE(scenarios));
  *	kd_phase(SCAN, "scan", "page", pages);
- *	... map the memory, fault it in, audit(KD_BEFORE) ...
+ *	... map the memory, fault it in, kd_audit_state(KD_BEFORE, ...) ...
  *	while (kd_next())
  *		KD_WINDOW(SCAN, scan(...));
- *	... audit(KD_AFTER) ...
+ *	... kd_audit_state(KD_AFTER, ...) ...
  *	return kd_finish();
  *
  * Exit status: 0 fine, 1 the page state is not what the scenario promises or
@@ -30,11 +30,14 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,7 +100,9 @@
 
 enum {
 	KD_MAX_PHASES = 8,
-	KD_MAX_FACTS = 64,
+	KD_MAX_FACTS = 192,
+	KD_MAX_METRICS = 64,
+	KD_MAX_NODES = 4,
 	KD_MAX_ITERATIONS = 10000,
 	KD_MIN_STEPS = 100,	/* a sample of fewer clock steps is mostly clock */
 };
@@ -116,28 +121,49 @@ struct kd_phase {
 	size_t operations;	/* in one window */
 };
 
-enum kd_when { KD_BEFORE, KD_AFTER };	/* all windows */
+/* All windows; KD_DURING is for what the kernel counted from before them to after them. */
+enum kd_when { KD_BEFORE, KD_AFTER, KD_DURING };
 
 /* Something known of the memory under test, and what it has to be. */
 struct kd_fact {
-	const char *name;
+	char name[40];
 	long want;
-	long value[2];		/* by kd_when */
+	long value[3];		/* by kd_when */
+	bool stated[3];
 };
 
 #define KD_UNKNOWN	(-1L)	/* could not be read: never 0, never "fine" */
 #define KD_MIXED	(-2L)	/* differs within the memory */
+#define KD_SAME		(-3L)	/* wanted: known, and equal on all kernels that are compared */
+#define KD_FREE		(-4L)	/* wanted: nothing; it is only told */
+
+struct kd_want {
+	const char *name;
+	long value;
+};
+
+/* A figure beside the time of the phases. */
+struct kd_metric {
+	char name[64];
+	const char *unit;
+	double value;
+	char absent[120];	/* why there is no value; "" where there is one */
+};
 
 static struct {
 	const char *name;
 	const struct kd_scenario *scenario;
 	bool protocol;		/* print records for kdelta, not tables */
+	long pause_ns;		/* of sleep before each iteration */
 	unsigned int iterations;
 	unsigned int warmup;
 	unsigned int begun;	/* iterations, warm-up included */
 	unsigned int wrong;	/* facts */
 	unsigned int unknown;	/* facts */
 	struct kd_fact facts[KD_MAX_FACTS + 1];	/* the last one has no name */
+	struct kd_metric metrics[KD_MAX_METRICS];
+	unsigned int metric_count;
+	char *vmstat;		/* text of /proc/vmstat before the windows */
 	struct kd_phase phases[KD_MAX_PHASES];
 	uint64_t *ns;		/* [phase][iteration] */
 	uint64_t clock_step;	/* ns, measured */
@@ -170,13 +196,13 @@ void kd_exit(int status, const char *format, ...)
 #define kd_note(format, ...) \
 	printf("%s " format "\n", kd.protocol ? "note" : "note:", __VA_ARGS__)
 
-/* A fact's value as text; `text` holds 24 bytes. */
-kd_api const char *kd_value(char *text, long value)
+/* A fact's value, or what is wanted of it, as text; `text` holds 24 bytes. */
+kd_api const char *kd_text(char *text, long value)
 {
-	if (value == KD_UNKNOWN)
-		return "unknown";
-	if (value == KD_MIXED)
-		return "mixed";
+	static const char *const words[] = { "unknown", "mixed", "same", "free" };
+
+	if (value < 0 && value >= KD_FREE)
+		return words[-value - 1];
 	snprintf(text, 24, "%ld", value);
 	return text;
 }
@@ -184,31 +210,74 @@ kd_api const char *kd_value(char *text, long value)
 /* State a fact.  The same facts are stated before and after. */
 kd_api void kd_state(enum kd_when when, const char *name, long value, long want)
 {
+	static const char *const words[] = { "before", "after", "during" };
 	struct kd_fact *fact = kd.facts;
-	char text[24];
+	char text[24], wanted[24];
 
-	while (fact->name && strcmp(fact->name, name))
+	while (fact->name[0] && strcmp(fact->name, name))
 		if (++fact == kd.facts + KD_MAX_FACTS)
 			kd_exit(1, "more than %d facts", KD_MAX_FACTS);
-	fact->name = name;
+	snprintf(fact->name, sizeof(fact->name), "%s", name);
 	fact->want = want;
 	fact->value[when] = value;
-	kd.unknown += value == KD_UNKNOWN;
-	kd.wrong += value != KD_UNKNOWN && value != want;
+	fact->stated[when] = true;
+	if (want != KD_FREE) {
+		kd.unknown += value == KD_UNKNOWN;
+		kd.wrong += want != KD_SAME && value != KD_UNKNOWN && value != want;
+	}
 	if (kd.protocol)
-		printf("state %s %s %s %ld\n", when == KD_BEFORE ? "before" : "after", name,
-		       kd_value(text, value), want);
+		printf("state %s %s %s %s\n", words[when], name, kd_text(text, value),
+		       kd_text(wanted, want));
 }
 
 kd_api void kd_print_facts(void)
 {
-	char before[24], after[24];
+	char text[24];
 
-	printf("%-20s %12s %12s %12s\n", "page state", "before", "after", "wanted");
-	for (const struct kd_fact *fact = kd.facts; fact->name; fact++)
-		printf("%-20s %12s %12s %12ld\n", fact->name,
-		       kd_value(before, fact->value[KD_BEFORE]),
-		       kd_value(after, fact->value[KD_AFTER]), fact->want);
+	printf("%-24s %12s %12s %12s %12s\n", "page state", "before", "after", "during", "wanted");
+	for (const struct kd_fact *fact = kd.facts; fact->name[0]; fact++) {
+		printf("%-24s", fact->name);
+		for (enum kd_when when = KD_BEFORE; when <= KD_DURING; when++)
+			printf(" %12s", fact->stated[when] ? kd_text(text, fact->value[when]) : "");
+		printf(" %12s\n", fact->want == KD_FREE ? "" : kd_text(text, fact->want));
+	}
+}
+
+/* Tell a figure that is not the time of a phase; the workload's TOML says what it means. */
+__attribute__((format(printf, 4, 5)))
+kd_api void kd_metric(const char *name, const char *unit, double value, const char *absent, ...)
+{
+	struct kd_metric *metric = &kd.metrics[kd.metric_count];
+	va_list args;
+
+	if (kd.metric_count++ == KD_MAX_METRICS)
+		kd_exit(1, "more than %d metrics", KD_MAX_METRICS);
+	snprintf(metric->name, sizeof(metric->name), "%s", name);
+	metric->unit = unit;
+	metric->value = value;
+	va_start(args, absent);
+	vsnprintf(metric->absent, sizeof(metric->absent), absent, args);
+	va_end(args);
+}
+
+/* The same of a figure that cannot be had here: absent is never zero. */
+#define kd_metric_value(name, unit, value)	kd_metric(name, unit, value, "%s", "")
+#define kd_metric_absent(name, unit, ...)	kd_metric(name, unit, 0, __VA_ARGS__)
+
+kd_api void kd_print_metrics(void)
+{
+	for (unsigned int i = 0; i < kd.metric_count; i++) {
+		const struct kd_metric *metric = &kd.metrics[i];
+
+		if (kd.protocol && metric->absent[0])
+			printf("metric %s %s absent %s\n", metric->name, metric->unit, metric->absent);
+		else if (kd.protocol)
+			printf("metric %s %s %.17g\n", metric->name, metric->unit, metric->value);
+		else if (metric->absent[0])
+			printf("%-32s %14s  (%s)\n", metric->name, "absent", metric->absent);
+		else
+			printf("%-32s %14.10g  %s\n", metric->name, metric->value, metric->unit);
+	}
 }
 
 /* ------------------------------------------------------------- clock --- */
@@ -304,6 +373,35 @@ kd_api void kd_pin(void)
 		kd_die("sched_setaffinity");
 }
 
+/*
+ * Start over with stack, heap and program at the same addresses in every run, for windows that
+ * copy or take down the whole address space.  Call it first in main().  Where that is forbidden,
+ * the addresses stay random.
+ */
+kd_api void kd_fixed_layout(char **argv)
+{
+	int now = personality(0xffffffff);
+
+	if (now < 0 || now & ADDR_NO_RANDOMIZE || personality(now | ADDR_NO_RANDOMIZE) < 0)
+		return;
+	execv("/proc/self/exe", argv);
+}
+
+/*
+ * Let no other task of this CPU into the windows: kernel threads (RCU, DAMON, writeback) get their
+ * turn before each iteration, when we sleep for so long.  20 ms see most grace periods of RCU end,
+ * so that what windows freed is free again.  For work of one task only: tasks that wake each other
+ * would be scheduled by the rules of real time.  Where that is forbidden, we only sleep.
+ */
+kd_api void kd_alone(unsigned int pause_ms)
+{
+	struct sched_param first = { .sched_priority = 1 };
+
+	if (sched_setscheduler(0, SCHED_FIFO, &first) && errno != EPERM)
+		kd_die("sched_setscheduler");
+	kd.pause_ns = pause_ms * 1000000L;
+}
+
 /* Read the command line, choose the scenario, make ready to measure. */
 kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *name,
 					  const struct kd_scenario *all, size_t n)
@@ -338,6 +436,10 @@ kd_api void kd_phase(unsigned int id, const char *name, const char *operation, s
 /* True once for every iteration to run, those of the warm-up first. */
 kd_api bool kd_next(void)
 {
+	const struct timespec pause = { .tv_nsec = kd.pause_ns };
+
+	if (kd.pause_ns)
+		nanosleep(&pause, NULL);
 	if (!kd.begun) {
 		KD_ARM();
 		sched_yield(); /* arming takes effect when the emulator ends its block */
@@ -402,6 +504,9 @@ kd_api int kd_finish(void)
 	for (unsigned int id = 0; id < KD_MAX_PHASES; id++)
 		if (kd.phases[id].name)
 			kd_report(&kd.phases[id], kd.ns + id * kd.iterations);
+	if (!kd.protocol && kd.metric_count)
+		putchar('\n');
+	kd_print_metrics();
 	if (kd.unknown)
 		kd_note("%u facts of the page state are unknown: root may know", kd.unknown);
 	if (kd.wrong)
@@ -467,6 +572,17 @@ kd_api char *kd_read_file(const char *path)
 	return text;
 }
 
+/* Write a knob of sysfs or procfs, or make a small file. */
+kd_api bool kd_write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
 kd_api bool kd_file_says(const char *path, const char *words)
 {
 	char *text = kd_read_file(path);
@@ -494,6 +610,29 @@ kd_api void kd_fault_thp(char *start, size_t bytes)
 		kd_note("madvise(MADV_COLLAPSE): %s", strerror(errno));
 }
 
+#define KD_64K	(64UL << 10)
+
+/*
+ * Private anonymous memory that faults bring in folios of 64 KiB where the kernel has them and may
+ * use them, and in none larger: at most 62 of them, so that no 2 MiB lie within the mapping.
+ */
+kd_api char *kd_map_64k(size_t bytes)
+{
+	const char *enabled = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+	char *start;
+
+	if (access(enabled, R_OK))
+		kd_skip("the kernel has no anonymous folios of 64 KiB");
+	if (kd_file_says(enabled, "[never]"))
+		kd_skip("folios of 64 KiB are off: set %s to madvise", enabled);
+	start = kd_map(bytes + KD_64K, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	if (mprotect(start, KD_64K, PROT_NONE))
+		kd_die("mprotect");
+	if (madvise(start + KD_64K, bytes, MADV_HUGEPAGE))
+		kd_die("madvise(MADV_HUGEPAGE)");
+	return start + KD_64K;
+}
+
 /* ------------------------------------------------------------- audit --- */
 
 /* What the kernel says of a range; KD_UNKNOWN where it does not say. */
@@ -514,6 +653,8 @@ struct kd_audit {
 	long kernel_page_kb;	/* the same in all mappings, by smaps */
 	long mmu_page_kb;
 	long thp_eligible;
+	long sealed_vmas;
+	long node[KD_MAX_NODES];	/* pages on a NUMA node, by numa_maps */
 };
 
 /* Read the `n` words from word `first` on: all of them, or fail. */
@@ -582,7 +723,42 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 	free(map);
 }
 
-enum kd_how { KD_COUNT, KD_SUM, KD_SAME, KD_FLAG };
+/* How many pages of the range are in memory, now: less than an audit, for use in every iteration. */
+kd_api long kd_present(const char *start, size_t bytes)
+{
+	uint64_t map[512];
+	long present = 0;
+
+	for (size_t n, i = 0; i < KD_PAGES(bytes); i += n) {
+		n = KD_PAGES(bytes) - i < ARRAY_SIZE(map) ? KD_PAGES(bytes) - i : ARRAY_SIZE(map);
+		if (!kd_read_words("/proc/self/pagemap", map, n, KD_PAGES((uintptr_t)start) + i))
+			return KD_UNKNOWN;
+		for (size_t page = 0; page < n; page++)
+			present += !!(map[page] & KD_PM_PRESENT);
+	}
+	return present;
+}
+
+/* Page faults of this process so far that needed no reading from a disk. */
+kd_api long kd_minor_faults(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		kd_die("getrusage");
+	return usage.ru_minflt;
+}
+
+/*
+ * One number for what all windows did, to be stated as a fact KD_DURING: the first value, and
+ * KD_MIXED as soon as another differs.  `all` begins as KD_FREE.
+ */
+kd_api void kd_all(long *all, long value)
+{
+	*all = *all == KD_FREE || *all == value ? value : KD_MIXED;
+}
+
+enum kd_how { KD_COUNT, KD_SUM, KD_UNIFORM, KD_FLAG };
 
 /*
  * Go through the text of maps or smaps, looking at the mappings from `start`
@@ -609,16 +785,38 @@ kd_api long kd_mappings(const char *text, const char *start, const char *end,
 		if (!inside || !key || strncmp(line, key, strlen(key)))
 			continue;
 		value = strtol(line + strlen(key), NULL, 10);
-		if (how == KD_SAME && seen && value != result)
+		if (how == KD_UNIFORM && seen && value != result)
 			return KD_MIXED;
 		if (how == KD_FLAG)
 			value = memmem(line, eol - line, flag, strlen(flag)) != NULL;
-		result = how == KD_SAME ? value : result + value;
+		result = how == KD_UNIFORM ? value : result + value;
 		seen++;
 	}
 	if (how == KD_COUNT)
 		return text ? vmas : KD_UNKNOWN;
 	return vmas && seen == vmas ? result : KD_UNKNOWN;	/* absent is not zero */
+}
+
+/* Pages per NUMA node of the mappings from `start` to `end`, by numa_maps. */
+kd_api void kd_audit_nodes(struct kd_audit *audit, const char *start, const char *end)
+{
+	char *maps = kd_read_file("/proc/self/numa_maps"), *next = maps, *line;
+
+	if (maps)
+		memset(audit->node, 0, sizeof(audit->node));
+	while ((line = strsep(&next, "\n"))) {
+		uintptr_t low = strtoul(line, NULL, 16);
+
+		if (low < (uintptr_t)start || low >= (uintptr_t)end)
+			continue;
+		while ((line = strstr(line, " N"))) {
+			unsigned long node = strtoul(line + 2, &line, 10);
+
+			if (node < KD_MAX_NODES && *line == '=')
+				audit->node[node] += strtol(line + 1, &line, 10);
+		}
+	}
+	free(maps);
 }
 
 /* How many mappings the range consists of, now. */
@@ -649,17 +847,168 @@ kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 	audit.dirty_kb = kd_mappings(smaps, start, end, KD_SUM, "Private_Dirty:", NULL);
 	audit.anon_huge_kb = kd_mappings(smaps, start, end, KD_SUM, "AnonHugePages:", NULL);
 	audit.shmem_pmd_kb = kd_mappings(smaps, start, end, KD_SUM, "ShmemPmdMapped:", NULL);
-	audit.kernel_page_kb = kd_mappings(smaps, start, end, KD_SAME, "KernelPageSize:", NULL);
-	audit.mmu_page_kb = kd_mappings(smaps, start, end, KD_SAME, "MMUPageSize:", NULL);
-	audit.thp_eligible = kd_mappings(smaps, start, end, KD_SAME, "THPeligible:", NULL);
+	audit.kernel_page_kb = kd_mappings(smaps, start, end, KD_UNIFORM, "KernelPageSize:", NULL);
+	audit.mmu_page_kb = kd_mappings(smaps, start, end, KD_UNIFORM, "MMUPageSize:", NULL);
+	audit.thp_eligible = kd_mappings(smaps, start, end, KD_UNIFORM, "THPeligible:", NULL);
+	audit.sealed_vmas = kd_mappings(smaps, start, end, KD_FLAG, "VmFlags:", " sl");
 	free(smaps);
+	kd_audit_nodes(&audit, start, end);
 
 	/* Where it is tracked, new memory is soft-dirty and says so twice. */
 	if (!audit.soft_dirty && audit.soft_dirty_vmas <= 0)
 		audit.soft_dirty = KD_UNKNOWN;
-	if (audit.soft_dirty != KD_UNKNOWN)
-		kd_note("%ld of %zu pages are soft-dirty", audit.soft_dirty, KD_PAGES(bytes));
 	return audit;
+}
+
+#define KD_AUDITED(name, member) { name, offsetof(struct kd_audit, member) }
+
+static const struct {
+	const char *name;
+	size_t offset;
+} kd_audited[] = {
+	KD_AUDITED("present_pages", present),
+	KD_AUDITED("swapped_pages", swapped),
+	KD_AUDITED("soft_dirty_pages", soft_dirty),
+	KD_AUDITED("anon_pages", kpf[KPF_ANON]),
+	KD_AUDITED("ksm_pages", kpf[KPF_KSM]),
+	KD_AUDITED("zero_pages", kpf[KPF_ZERO_PAGE]),
+	KD_AUDITED("thp_pages", kpf[KPF_THP]),
+	KD_AUDITED("huge_pages", kpf[KPF_HUGE]),
+	KD_AUDITED("compound_heads", kpf[KPF_COMPOUND_HEAD]),
+	KD_AUDITED("compound_tails", kpf[KPF_COMPOUND_TAIL]),
+	KD_AUDITED("rss_kb", rss_kb),
+	KD_AUDITED("dirty_kb", dirty_kb),
+	KD_AUDITED("anon_huge_kb", anon_huge_kb),
+	KD_AUDITED("shmem_pmd_kb", shmem_pmd_kb),
+	KD_AUDITED("kernel_page_kb", kernel_page_kb),
+	KD_AUDITED("mmu_page_kb", mmu_page_kb),
+	KD_AUDITED("thp_eligible", thp_eligible),
+	KD_AUDITED("vmas", vmas),
+	KD_AUDITED("writable_vmas", writable_vmas),
+	KD_AUDITED("shared_vmas", shared_vmas),
+	KD_AUDITED("mergeable_vmas", mergeable_vmas),
+	KD_AUDITED("sealed_vmas", sealed_vmas),
+	KD_AUDITED("node0_pages", node[0]),
+	KD_AUDITED("node1_pages", node[1]),
+};
+
+/* What is wanted of a fact: nothing, unless the list says more. */
+kd_api long kd_wanted(const char *name, const struct kd_want *want, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(want[i].name, name))
+			return want[i].value;
+	return KD_FREE;
+}
+
+/* A number that a file holds alone, such as a counter of sysfs. */
+kd_api long kd_file_number(const char *path)
+{
+	char *text = kd_read_file(path), *end = text;
+	long value = KD_UNKNOWN;
+
+	if (text)
+		value = strtol(text, &end, 10);
+	if (end == text)
+		value = KD_UNKNOWN;
+	free(text);
+	return value;
+}
+
+/* The number behind a key at the beginning of a line, as in vmstat and meminfo. */
+kd_api long kd_keyed(const char *text, const char *key)
+{
+	size_t size = strlen(key);
+
+	for (const char *line = text; line && *line; ) {
+		if (!strncmp(line, key, size) && (line[size] == ' ' || line[size] == ':'))
+			return strtol(line + size + 1, NULL, 10);
+		line = strchr(line, '\n');
+		line += !!line;
+	}
+	return KD_UNKNOWN;
+}
+
+/* The pools that memory may come from; they are the machine's, not the range's. */
+kd_api void kd_state_pools(enum kd_when when, const struct kd_want *want, size_t n)
+{
+	static const char *const pools[][2] = {
+		{ "hugetlb_2m_total", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" },
+		{ "hugetlb_2m_free", "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages" },
+		{ "hugetlb_1g_total", "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" },
+		{ "hugetlb_1g_free", "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages" },
+	};
+	char *meminfo = kd_read_file("/proc/meminfo");
+
+	for (size_t i = 0; i < ARRAY_SIZE(pools); i++)
+		kd_state(when, pools[i][0], kd_file_number(pools[i][1]),
+			 kd_wanted(pools[i][0], want, n));
+	kd_state(when, "swap_total_kb", kd_keyed(meminfo, "SwapTotal"),
+		 kd_wanted("swap_total_kb", want, n));
+	free(meminfo);
+}
+
+kd_api bool kd_stated(const char *name)
+{
+	for (const struct kd_fact *fact = kd.facts; fact->name[0]; fact++)
+		if (!strcmp(fact->name, name))
+			return true;
+	return false;
+}
+
+/* Counters of vmstat that tell what became of pages: told when they moved or are wanted. */
+kd_api void kd_state_vmstat(const struct kd_want *want, size_t n)
+{
+	static const char *const prefixes[] = {
+		"thp_", "pgsteal", "pswp", "pgmigrate_", "compact_", "numa_pages_migrated",
+	};
+	char *now = kd_read_file("/proc/vmstat"), *next = now, *line;
+
+	while ((line = strsep(&next, "\n"))) {
+		char *value = strchr(line, ' ');
+		bool ours = false;
+		long wanted, delta;
+
+		if (!value)
+			continue;
+		*value++ = '\0';
+		for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+			ours |= !strncmp(line, prefixes[i], strlen(prefixes[i]));
+		wanted = kd_wanted(line, want, n);
+		delta = strtol(value, NULL, 10) - kd_keyed(kd.vmstat, line);
+		if (wanted != KD_FREE || (ours && delta > 0))
+			kd_state(KD_DURING, line, delta, wanted);
+	}
+	free(now);
+	/* What is wanted and this kernel does not count is unknown. */
+	for (size_t i = 0; i < n; i++)
+		if (!kd_stated(want[i].name))
+			kd_state(KD_DURING, want[i].name, KD_UNKNOWN, want[i].value);
+}
+
+/*
+ * State all that is known of the range, and of what the kernel counted meanwhile.  `want` lists
+ * what must hold: facts of the range before and after, counters of /proc/vmstat (by their names
+ * there) as differences over all windows.  Call it last before and first after the windows.
+ */
+kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
+			   const struct kd_want *want, size_t n)
+{
+	struct kd_audit audit;
+
+	if (when == KD_AFTER)
+		kd_state_vmstat(want, n);
+	audit = kd_audit(start, bytes);
+	for (size_t i = 0; i < ARRAY_SIZE(kd_audited); i++) {
+		const char *name = kd_audited[i].name;
+		long value;
+
+		memcpy(&value, (char *)&audit + kd_audited[i].offset, sizeof(value));
+		kd_state(when, name, value, kd_wanted(name, want, n));
+	}
+	kd_state_pools(when, want, n);
+	if (when == KD_BEFORE)
+		kd.vmstat = kd_read_file("/proc/vmstat");
 }
 
 #endif /* KDELTA_H */

@@ -12,6 +12,7 @@ class Better(StrEnum):
 
     LOWER = "lower"
     HIGHER = "higher"
+    NONE = "none"  # it is told, and never judged
 
 
 class Assume(StrEnum):

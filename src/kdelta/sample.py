@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kdelta.metric import Better
+
 
 class Outcome(StrEnum):
     """How a trial ended.  Only OK carries data; the others carry a reason."""
@@ -34,6 +36,8 @@ class KernelIdentity:
     build_id: str = ""  # GNU build id, read back from the booted guest
     compiler: str = ""  # from /proc/version of the booted guest
     config_sha256: str = ""  # of the config shipped with the image
+    name: str = ""  # of a kernel built from source, for tables: "6.17.8+mincore-present-first"
+    source: str = ""  # of such a kernel: git tree id and configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,7 @@ class PhaseCounts:
     operation: str  # "page"
     user: tuple[int, ...]  # instructions in user space, one per window
     kernel: tuple[int, ...]  # instructions in the kernel, one per window
+    switched: tuple[bool, ...] = ()  # another task ran in the window; empty: not recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,10 @@ class FunctionCount:
     phase: str
     function: str  # "[user]" for all user-space code
     insns: int
-    calls: int  # executions of its first instruction
+    calls: int  # executions of its first instruction; of "rep ... in F", runs to the end
+
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,18 +116,40 @@ class StateField:
     """One audited fact about the pages, read in the guest outside the window.
 
     value and want are decimal or words as the guest printed them; value "unknown" means that it
-    could not be read, which fails the contract.
+    could not be read, "mixed" that it differs within the memory: neither is ever as wanted.  want
+    "same": known, and equal in all arms that are compared; "free": the fact is only told.
     """
 
-    when: str  # "before" | "after"
+    when: str  # "before" | "after" all windows | "during": counted over all of them
     name: str
     value: str
     want: str
 
     @property
     def holds(self) -> bool:
-        """True when the fact is known and as the contract wants it."""
-        return self.value != "unknown" and self.value == self.want
+        """True when the fact is as the contract wants it; what is wanted must be known."""
+        if self.want == "free":
+            return True
+        return self.value not in (UNKNOWN, "mixed") and self.want in (self.value, "same")
+
+    @property
+    def binding(self) -> bool:
+        """True when arms that differ in it must not be compared."""
+        return self.want != "free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricValue:
+    """A figure that the workload itself told, beside the time of its phases.
+
+    value: in `unit`; None: absent here, for the reason in `absent`, and never zero.
+    """
+
+    name: str
+    unit: str
+    better: Better
+    value: float | None
+    absent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +168,10 @@ class TrialResult:
     functions: tuple[FunctionCount, ...] = ()
     state: tuple[StateField, ...] = ()
     times: tuple[PhaseTimes, ...] = ()
+    metrics: tuple[MetricValue, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
     fresh_boot: bool = False
+    copied: str = ""  # why it was not measured but is another arm's result; "" for a measured one
     wall_s: float = 0.0
     artifacts: dict[str, str] = field(
         default_factory=dict
@@ -167,6 +199,12 @@ class ArmRecord:
     label: str  # shown in tables: "6.17.13"
     kernel: KernelIdentity
     control: bool = False  # repeats the first arm at the end of each round: its drift is the noise
+    axes: dict[str, str] = field(default_factory=dict)  # its point in the study's matrix
+
+    @property
+    def point(self) -> str:
+        """Its point of the matrix as tables call it: "cpus=2 preempt=full"; "" without one."""
+        return " ".join(f"{name}={value or 'own'}" for name, value in self.axes.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

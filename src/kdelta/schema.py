@@ -71,7 +71,7 @@ ARM = sa.Table(
     METADATA,
     sa.Column("index", sa.Integer, primary_key=True),
     *_columns(sa.Text, "label"),
-    *_columns(_JSON, "kernel"),
+    *_columns(_JSON, "kernel", "axes"),
     *_columns(sa.Boolean, "control"),
 )
 TRIAL = sa.Table(
@@ -89,13 +89,14 @@ TRIAL = sa.Table(
     sa.Column("environment", _JSON),
     sa.Column("facts", _JSON),
     sa.Column("fresh_boot", sa.Boolean),
+    sa.Column("copied", sa.Text),
     sa.Column("wall_s", sa.Float),
 )
 PHASE = _rows_of_trial(  # user and kernel: one count for each window
     "phase",
     *_columns(sa.Text, "phase", "operation"),
     *_columns(_Count, "operations"),
-    *_columns(_JSON, "user", "kernel"),
+    *_columns(_JSON, "user", "kernel", "switched"),
 )
 TIMES = _rows_of_trial(
     "phase_times",
@@ -107,6 +108,11 @@ FUNCTION = _rows_of_trial(
     "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
 )
 STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
+METRIC = _rows_of_trial(
+    "metric_value",
+    *_columns(sa.Text, "name", "unit", "better", "absent"),
+    sa.Column("value", sa.Float),
+)
 ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
 
-ROWS_OF_TRIAL = (PHASE, TIMES, FUNCTION, STATE, ARTIFACT)
+ROWS_OF_TRIAL = (PHASE, TIMES, FUNCTION, STATE, METRIC, ARTIFACT)

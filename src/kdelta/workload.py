@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Workloads: the TOML beside each C program, what the program printed, and the lone C file.
+"""Workloads: the TOML beside each C program, and the lone C file.
 
 A workload is the pair `workloads/NAME.c` and `workloads/NAME.toml`.  Both say which phases there
-are and which page state has to hold; a disagreement of the two is an error here.
+are and which page state has to hold; `output` refuses what disagrees.
 """
 
 from __future__ import annotations
@@ -14,23 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from kdelta import data
-from kdelta.errors import GuestError, InfraError, SpecError
-from kdelta.sample import StateField
+from kdelta.errors import InfraError, SpecError
+from kdelta.metric import Better
 
-PROTOCOL_VERSION = "1"
-MAX_LINE = 4096
-MAX_LINES = 100_000
+Instrument = Literal["exact", "time"]
+INSTRUMENTS: tuple[Instrument, ...] = ("exact", "time")
 ITERATIONS, WARMUP = 16, 4  # what the programs do when not told
-EXIT_OK, EXIT_STATE, EXIT_USAGE, EXIT_SKIP = 0, 1, 2, 77
+SAME, FREE = "same", "free"  # what may be wanted of a fact, beside a value
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _INCLUDE = '#include "kdelta.h"\n'
 _SPDX = "// SPDX-License-Identifier: GPL-2.0-or-later\n"
@@ -40,6 +38,7 @@ _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
 _Text = Annotated[str, Meta(pattern=r"\A[\x20-\x7e\n]{1,4000}\Z")]
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Word = Annotated[str, Meta(pattern=rf"\A{_VALUE.pattern}\Z")]
+_Instruments = Annotated[tuple[Instrument, ...], Meta(min_length=1, max_length=2)]
 _Want = Annotated[int, Meta(ge=0, le=2**40)] | _Word
 
 
@@ -47,6 +46,44 @@ class Feature(StrEnum):
     """What a scenario needs of the kernel it runs on."""
 
     THP = "thp"
+
+
+class Needs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a scenario's guest must be given; 0 or "": nothing special.
+
+    swap: "disk" or "zram"; thp: the mode of transparent huge pages; mthp: sizes and their modes,
+    "64kB=always"; hugepages_2m, hugepages_1g: pages in hugetlb's pools.
+    """
+
+    cpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    nodes: Annotated[int, Meta(ge=0, le=4)] = 0
+    memory_mib: Annotated[int, Meta(ge=0, le=65536)] = 0
+    swap: Literal["", "disk", "zram"] = ""
+    thp: Literal["", "always", "madvise", "never"] = ""
+    mthp: str = ""
+    hugepages_2m: Annotated[int, Meta(ge=0, le=32768)] = 0
+    hugepages_1g: Annotated[int, Meta(ge=0, le=64)] = 0
+
+    def words(self) -> tuple[str, ...]:
+        """The needs that there are, such as "nodes 2"."""
+        given = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return tuple(f"{name} {value}" for name, value in given if value)
+
+
+NO_NEEDS = Needs()
+
+
+class Metric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A figure beside the time of the phases.
+
+    unit: one word, "1" for none; family: the program tells several, NAME.suffix each.
+    """
+
+    name: _Name
+    unit: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9%/]{1,32}\Z")]
+    better: Better
+    what: _Line
+    family: bool = False
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,7 +107,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that has to hold of the pages before the first and after the last window."""
+    """Something that has to hold of the pages, before the first and after the last window.
+
+    want: a value, or SAME: known, and equal in all arms that are compared.
+    """
 
     name: str
     want: str
@@ -80,7 +120,9 @@ class Fact:
 class Scenario:
     """A workload with parameters.
 
-    pages: base pages of 4 KiB that it keeps resident; args: added to the command line.
+    pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
+    what has to hold of the kernel's counters over all windows; instruments: that can run it;
+    survey: a part of `kdelta survey`.
     """
 
     workload: str
@@ -91,6 +133,11 @@ class Scenario:
     args: tuple[str, ...]
     features: tuple[Feature, ...]
     contract: tuple[Fact, ...]
+    during: tuple[Fact, ...] = ()
+    needs: Needs = NO_NEEDS
+    metrics: tuple[Metric, ...] = ()
+    instruments: tuple[str, ...] = INSTRUMENTS
+    survey: bool = False
 
     @property
     def reference(self) -> str:
@@ -108,7 +155,7 @@ class Workload:
     """One C program and what it can do.
 
     path: the kernel's functions it exercises; mail: title of the report it comes from;
-    program: its C file.
+    program: its C file; gates: scenarios that a change of this path must not make worse.
     """
 
     name: str
@@ -119,6 +166,7 @@ class Workload:
     phases: tuple[Phase, ...]
     scenarios: tuple[Scenario, ...]
     program: Path
+    gates: tuple[str, ...] = ()
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
@@ -127,35 +175,6 @@ class Workload:
                 return scenario
         known = ", ".join(scenario.name for scenario in self.scenarios)
         raise SpecError(f"{self.name} has no scenario {quoted(name)}", action=f"known: {known}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedWindow:
-    """One window as the guest's own clock saw it."""
-
-    phase: str
-    iteration: int
-    nanoseconds: int
-    operations: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """All that one run of a program printed.
-
-    Complete when exit_code is 0, or 1 with samples; else the notes give the reason.
-    """
-
-    phases: tuple[Window, ...]
-    state: tuple[StateField, ...]
-    samples: tuple[TimedWindow, ...]
-    notes: tuple[str, ...]
-    exit_code: int
-
-
-def contract_failures(reading: Reading) -> tuple[StateField, ...]:
-    """The facts that do not hold, unknown ones included."""
-    return tuple(field for field in reading.state if not field.holds)
 
 
 def quoted(text: str, limit: int = 80) -> str:
@@ -173,6 +192,11 @@ class _ScenarioToml(Struct, forbid_unknown_fields=True):
     contract: dict[_Name, _Want]
     args: tuple[_Line, ...] = ()
     features: tuple[Feature, ...] = ()
+    during: dict[_Name, _Want] = {}
+    needs: Needs = Needs()
+    metrics: tuple[_Name, ...] | None = None
+    instruments: _Instruments | None = None
+    survey: bool = False
 
 
 class _WorkloadToml(Struct, forbid_unknown_fields=True):
@@ -184,6 +208,10 @@ class _WorkloadToml(Struct, forbid_unknown_fields=True):
     phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
     scenarios: Annotated[dict[_Name, dict[str, object]], Meta(min_length=1, max_length=64)]
     contract: dict[_Name, _Want] = {}
+    during: dict[_Name, _Want] = {}
+    metrics: tuple[Metric, ...] = ()
+    instruments: _Instruments = INSTRUMENTS
+    gates: tuple[_Name, ...] = ()
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -256,6 +284,8 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         toml.phases
     ):
         raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
+    for gate in set(toml.gates) - set(toml.scenarios):
+        raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
     return Workload(
         name=toml.name,
         title=toml.title,
@@ -265,6 +295,7 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         phases=toml.phases,
         scenarios=tuple(_scenario(toml, name, file) for name in toml.scenarios),
         program=file.with_suffix(".c"),
+        gates=toml.gates,
     )
 
 
@@ -273,10 +304,10 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
     scenario = _convert(toml.scenarios[name], _ScenarioToml, file, key)
     for phase in scenario.operations.keys() - {phase.name for phase in toml.phases}:
         raise SpecError("not one of the phases", place=_at(file, f"{key}.operations.{phase}"))
-    for fact in scenario.contract.keys() & toml.contract.keys():
-        cause = "is wanted by every scenario already"
-        raise SpecError(cause, place=_at(file, f"{key}.contract.{fact}"))
-    contract = {**toml.contract, **scenario.contract}
+    named = {metric.name: metric for metric in toml.metrics}
+    for metric in set(scenario.metrics or ()) - named.keys():
+        raise SpecError("not one of the metrics", place=_at(file, f"{key}.metrics: {metric}"))
+    chosen = named if scenario.metrics is None else scenario.metrics
     return Scenario(
         workload=toml.name,
         name=name,
@@ -289,160 +320,21 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
         ),
         args=scenario.args,
         features=scenario.features,
-        contract=tuple(Fact(name=fact, want=str(want)) for fact, want in contract.items()),
+        contract=_facts(toml.contract, scenario.contract, _at(file, f"{key}.contract")),
+        during=_facts(toml.during, scenario.during, _at(file, f"{key}.during")),
+        needs=scenario.needs,
+        metrics=tuple(named[metric] for metric in chosen),
+        instruments=scenario.instruments or toml.instruments,
+        survey=scenario.survey,
     )
 
 
-# ---- what the program printed --------------------------------------------------------------
-
-
-def parse_output(text: str, workload: Workload, scenario: Scenario) -> Reading:
-    """Read the standard output of a program that ran with --protocol.  Nothing is forgiven.
-
-    Raises GuestError that quotes the line, or says what is missing.
-    """
-    place = f"output of {scenario.reference}"
-    if text.count("\n") > MAX_LINES:
-        raise GuestError(f"more than {MAX_LINES} lines", place=place)
-    parser = _Parser(workload, scenario)
-    # A guest's console may end its lines with CR LF.
-    for number, raw in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        line = raw.removesuffix("\r")
-        try:
-            parser.take(line)
-        except _BadLineError as error:
-            cause = f"{error}: {quoted(line)}"
-            raise GuestError(cause, place=f"{place}, line {number}") from error
-    return parser.reading()
-
-
-class _BadLineError(Exception):
-    """Why one line of the output is refused."""
-
-
-class _Parser:
-    """Takes the records one by one; `reading` then demands that none is missing."""
-
-    def __init__(self, workload: Workload, scenario: Scenario) -> None:
-        self._place = f"output of {scenario.reference}"
-        self._header = f"kdelta-workload {PROTOCOL_VERSION} {workload.name} {scenario.name}"
-        self._windows = {window.name: window for window in scenario.windows}
-        self._wanted = {fact.name: fact.want for fact in scenario.contract}
-        self._begun = False
-        self._exit_code: int | None = None
-        self._phases: dict[str, Window] = {}
-        self._state: dict[tuple[str, str], StateField] = {}
-        self._samples: dict[tuple[str, int], TimedWindow] = {}
-        self._notes: list[str] = []
-
-    def take(self, line: str) -> None:
-        if len(line) > MAX_LINE:
-            raise _BadLineError(f"longer than {MAX_LINE} characters")
-        if not (line.isascii() and line.isprintable()):
-            raise _BadLineError("not printable ASCII")
-        if self._exit_code is not None:
-            raise _BadLineError("line after the end record")
-        if not self._begun:
-            if line != self._header:
-                raise _BadLineError(f"not the header {self._header!r}")
-            self._begun = True
-        elif line.startswith("note "):
-            self._notes.append(line.removeprefix("note "))
-        else:
-            self._record(line.split(" "))
-
-    def _record(self, words: list[str]) -> None:
-        match words:
-            case ["phase", number, name, operation, operations]:
-                self._phase(number, name, operation, operations)
-            case ["state", when, name, value, want]:
-                self._fact(when, name, value, want)
-            case ["sample", phase, iteration, nanoseconds, operations]:
-                self._sample(phase, iteration, nanoseconds, operations)
-            case ["end", code]:
-                self._end(code)
-            case _:
-                raise _BadLineError("not a record")
-
-    def _phase(self, number: str, name: str, operation: str, operations: str) -> None:
-        phase = Window(
-            id=_number(number), name=name, operation=operation, operations=_number(operations)
-        )
-        if name in self._phases:
-            raise _BadLineError("phase declared twice")
-        if self._windows.get(name) != phase:
-            raise _BadLineError("not a phase of the scenario's TOML")
-        self._phases[name] = phase
-
-    def _fact(self, when: str, name: str, value: str, want: str) -> None:
-        if when not in ("before", "after") or not _VALUE.fullmatch(value):
-            raise _BadLineError("not a fact")
-        if (when, name) in self._state:
-            raise _BadLineError("fact stated twice")
-        if self._wanted.get(name) != want:
-            raise _BadLineError("not as the scenario's TOML wants it")
-        self._state[when, name] = StateField(when=when, name=name, value=value, want=want)
-
-    def _sample(self, phase: str, iteration: str, nanoseconds: str, operations: str) -> None:
-        sample = TimedWindow(
-            phase=phase,
-            iteration=_number(iteration),
-            nanoseconds=_number(nanoseconds),
-            operations=_number(operations),
-        )
-        if phase not in self._phases or self._phases[phase].operations != sample.operations:
-            raise _BadLineError("not a sample of a declared phase")
-        if (phase, sample.iteration) in self._samples:
-            raise _BadLineError("sample printed twice")
-        self._samples[phase, sample.iteration] = sample
-
-    def _end(self, code: str) -> None:
-        number = _number(code)
-        if number not in (EXIT_OK, EXIT_STATE, EXIT_USAGE, EXIT_SKIP):
-            raise _BadLineError("not an exit code of a workload")
-        if number != EXIT_OK and not self._notes:
-            raise _BadLineError("a failure without a note of its reason")
-        self._exit_code = number
-
-    def reading(self) -> Reading:
-        """What was read.  Raises GuestError for what is missing or contradicts itself."""
-        if self._exit_code is None:
-            raise self._incomplete("no end record: the program died or its output was cut")
-        # A program that gives up says why and prints no samples.
-        if self._exit_code == EXIT_OK or self._samples:
-            self._demand_all()
-        reading = Reading(
-            phases=tuple(self._phases.values()),
-            state=tuple(self._state.values()),
-            samples=tuple(self._samples.values()),
-            notes=tuple(self._notes),
-            exit_code=self._exit_code,
-        )
-        known = [field for field in contract_failures(reading) if field.value != "unknown"]
-        if known and self._exit_code == EXIT_OK:
-            raise self._incomplete(f"exit 0 although {known[0].name} does not hold")
-        return reading
-
-    def _demand_all(self) -> None:
-        for name in self._windows.keys() - self._phases.keys():
-            raise self._incomplete(f"no phase {name}")
-        for when in ("before", "after"):
-            for name in self._wanted:
-                if (when, name) not in self._state:
-                    raise self._incomplete(f"no fact {name} {when} the windows")
-        iterations = len(self._samples) // len(self._windows)
-        expected = {(name, i) for name in self._windows for i in range(iterations)}
-        if not expected or self._samples.keys() != expected:
-            raise self._incomplete("not one sample of each phase in each iteration")
-
-    def _incomplete(self, cause: str) -> GuestError:
-        return GuestError(cause, place=self._place)
-
-
-def _number(word: str) -> int:
-    if not _NUMBER.fullmatch(word):
-        raise _BadLineError(f"{quoted(word)} is not a number")
-    return int(word)
+def _facts(
+    every: Mapping[str, int | str], own: Mapping[str, int | str], place: str
+) -> tuple[Fact, ...]:
+    for fact in own.keys() & every.keys():
+        raise SpecError("is wanted by every scenario already", place=f"{place}.{fact}")
+    return tuple(Fact(name=fact, want=str(want)) for fact, want in {**every, **own}.items())
 
 
 # ---- the lone C file -----------------------------------------------------------------------
