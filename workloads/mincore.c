@@ -7,7 +7,7 @@
 #include "kdelta.h"
 
 enum { SCAN };			/* phases */
-enum { THP = 1 };		/* scenario flags */
+enum { THP = 1, MTHP = 2 };	/* scenario flags */
 
 /* Several calls a window where one is too short to be timed. */
 static const struct kd_scenario scenarios[] = {
@@ -15,6 +15,8 @@ static const struct kd_scenario scenarios[] = {
 	{ "no_thp_pte_scan_64m", "64 MiB in base pages, one call in a window", KD_MIB(64), 0, 1 },
 	{ "thp_pmd_shortcut_4m", "4 MiB in huge pages, 16 calls in a window", KD_MIB(4), THP, 16 },
 	{ "thp_pmd_shortcut_64m", "64 MiB in huge pages, 4 calls in a window", KD_MIB(64), THP, 4 },
+	{ "mthp_64k_scan_4m", "3.9 MiB in folios of 64 KiB, 16 calls in a window",
+	  62 * KD_64K, MTHP, 16 },
 };
 
 static unsigned char vector[KD_PAGES(KD_MIB(64))];
@@ -36,27 +38,37 @@ static long not_resident(size_t pages)
 	return bad;
 }
 
+static char *map(const struct kd_scenario *s)
+{
+	if (s->flags & MTHP)
+		return kd_map_64k(s->bytes);
+	return kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+}
+
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start, long bad)
 {
-	struct kd_audit now = kd_audit(start, s->bytes);
 	long pages = KD_PAGES(s->bytes);
-	long huge = s->flags & THP ? s->bytes / KD_HUGE : 0;
+	bool huge = s->flags & THP, mthp = s->flags & MTHP;
+	long folios = huge ? s->bytes / KD_HUGE : mthp ? s->bytes / KD_64K : 0;
+	const struct kd_want want[] = {
+		{ "present_pages", pages },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", pages },
+		{ "zero_pages", 0 },
+		{ "mergeable_vmas", 0 },
+		{ "thp_pages", huge ? pages : mthp ? KD_FREE : 0 },
+		{ "compound_heads", folios },
+		{ "compound_tails", folios ? pages - folios : 0 },
+		{ "rss_kb", s->bytes / 1024 },
+		{ "anon_huge_kb", huge ? s->bytes / 1024 : 0 },
+		{ "kernel_page_kb", 4 },
+		{ "mmu_page_kb", 4 },
+		{ "thp_eligible", mthp ? KD_FREE : huge },
+		{ "vmas", 1 },
+	};
 
-	kd_state(when, "present_pages", now.present, pages);
-	kd_state(when, "swapped_pages", now.swapped, 0);
-	kd_state(when, "anon_pages", now.kpf[KPF_ANON], pages);
-	kd_state(when, "zero_pages", now.kpf[KPF_ZERO_PAGE], 0);
-	kd_state(when, "mergeable_vmas", now.mergeable_vmas, 0);
-	kd_state(when, "thp_pages", now.kpf[KPF_THP], huge ? pages : 0);
-	kd_state(when, "compound_heads", now.kpf[KPF_COMPOUND_HEAD], huge);
-	kd_state(when, "compound_tails", now.kpf[KPF_COMPOUND_TAIL], huge ? pages - huge : 0);
-	kd_state(when, "rss_kb", now.rss_kb, s->bytes / 1024);
-	kd_state(when, "anon_huge_kb", now.anon_huge_kb, huge ? s->bytes / 1024 : 0);
-	kd_state(when, "kernel_page_kb", now.kernel_page_kb, 4);
-	kd_state(when, "mmu_page_kb", now.mmu_page_kb, 4);
-	kd_state(when, "thp_eligible", now.thp_eligible, !!huge);
-	kd_state(when, "vmas", now.vmas, 1);
 	kd_state(when, "vector_not_0x1", bad, 0);
+	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
@@ -64,14 +76,15 @@ int main(int argc, char **argv)
 	const struct kd_scenario *s = kd_start(argc, argv, "mincore", scenarios,
 					       ARRAY_SIZE(scenarios));
 	size_t pages = KD_PAGES(s->bytes);
-	char *start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *start = map(s);
 	long bad = 0;
 
 	kd_phase(SCAN, "scan", "page", pages * s->calls);
 	if (s->flags & THP) {
 		kd_fault_thp(start, s->bytes);
 	} else {
-		kd_no_thp(start, s->bytes);
+		if (!(s->flags & MTHP))
+			kd_no_thp(start, s->bytes);
 		kd_touch(start, pages, KD_PAGE);
 	}
 

@@ -6,7 +6,7 @@
 #include "kdelta.h"
 
 enum { PROTECT, RESTORE, TOUCH };			/* phases */
-enum { SHARED = 1, SPLIT = 2, SINGLE = 4 };		/* scenario flags */
+enum { SHARED = 1, SPLIT = 2, SINGLE = 4, THP = 8, PTE_MAPPED = 16 };	/* scenario flags */
 
 #define RW (PROT_READ | PROT_WRITE)
 
@@ -14,6 +14,10 @@ static const struct kd_scenario scenarios[] = {
 	{ "shared_dirty_full_toggle_16m", "all of 16 MiB, shared anonymous", KD_MIB(16), SHARED, 1 },
 	{ "shared_dirty_full_toggle_64m", "all of 64 MiB, shared anonymous", KD_MIB(64), SHARED, 1 },
 	{ "anon_full_toggle", "all of 64 MiB, private anonymous", KD_MIB(64), 0, 1 },
+	{ "anon_toggle_4m", "all of 4 MiB, private anonymous", KD_MIB(4), 0, 1 },
+	{ "thp_toggle_16m", "all of 16 MiB, private anonymous, in huge pages", KD_MIB(16), THP, 1 },
+	{ "pte_mapped_thp", "all of 16 MiB, shared, in huge pages that are mapped by PTEs",
+	  KD_MIB(16), SHARED | PTE_MAPPED, 1 },
 	{ "anon_split_restore", "the middle third of 48 MiB, private anonymous",
 	  KD_MIB(48), SPLIT, 1 },
 	{ "single_protect", "one private anonymous page a call, 512 calls",
@@ -37,6 +41,50 @@ static noinline void set(const struct span *span, int prot)
 			kd_die("mprotect");
 }
 
+/*
+ * Huge pages of tmpfs, mapped where none can be mapped as a whole: a page off the boundary of
+ * 2 MiB.  This is the control of the base pages: what helps these must not cost what batching
+ * gained here.
+ */
+static char *map_huge_by_ptes(size_t bytes)
+{
+	char *whole = kd_map(bytes, RW, MAP_SHARED);
+	char *start = kd_map(bytes + KD_HUGE, PROT_NONE, MAP_PRIVATE) + KD_PAGE;
+	int fd = memfd_create("kdelta", MFD_CLOEXEC);
+
+	if (fd < 0)
+		kd_die("memfd_create");
+	if (ftruncate(fd, bytes))
+		kd_die("ftruncate");
+	if (mmap(whole, bytes, RW, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		kd_die("mmap of a file");
+	kd_touch(whole, KD_PAGES(bytes), KD_PAGE);
+	if (madvise(whole, bytes, MADV_COLLAPSE))
+		kd_skip("the kernel makes no huge pages of tmpfs: %s", strerror(errno));
+	if (munmap(whole, bytes))
+		kd_die("munmap");
+	if (mmap(start, bytes, RW, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		kd_die("mmap of a file");
+	close(fd);
+	return start;
+}
+
+static char *map(const struct kd_scenario *s)
+{
+	char *start;
+
+	if (s->flags & PTE_MAPPED)
+		start = map_huge_by_ptes(s->bytes);
+	else
+		start = kd_map(s->bytes, s->flags & SINGLE ? PROT_NONE : RW,
+			       s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE);
+	if (s->flags & THP)
+		kd_fault_thp(start, s->bytes);
+	else
+		kd_no_thp(start, s->bytes);
+	return start;
+}
+
 static struct span span_of(const struct kd_scenario *s, char *start)
 {
 	struct span span = { start, s->bytes, KD_PAGE, s->calls };
@@ -55,42 +103,44 @@ static struct span span_of(const struct kd_scenario *s, char *start)
 static void audit(enum kd_when when, const struct kd_scenario *s, char *start,
 		  const struct span *span)
 {
-	bool single = s->flags & SINGLE, shared = s->flags & SHARED;
+	bool single = s->flags & SINGLE, shared = s->flags & SHARED, thp = s->flags & THP;
 	long pages = single ? s->calls : KD_PAGES(s->bytes);
-	struct kd_audit now = kd_audit(start, s->bytes);
+	long folios = s->flags & (THP | PTE_MAPPED) ? s->bytes / KD_HUGE : 0;
+	const struct kd_want want[] = {
+		{ "present_pages", pages },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", shared ? 0 : pages },
+		{ "zero_pages", 0 },
+		{ "mergeable_vmas", 0 },
+		{ "thp_pages", folios ? pages : 0 },
+		{ "compound_heads", folios },
+		{ "compound_tails", folios ? pages - folios : 0 },
+		/* Some kernels call a THP's pages shared here, whoever maps them. */
+		{ "dirty_kb", thp ? KD_FREE : pages * 4 },
+		{ "anon_huge_kb", thp ? pages * 4 : 0 },
+		{ "shmem_pmd_kb", 0 },
+		{ "kernel_page_kb", 4 },
+		{ "mmu_page_kb", 4 },
+		{ "thp_eligible", thp },
+		{ "vmas", single ? 2 * pages : 1 },
+		{ "writable_vmas", single ? pages : 1 },
+		{ "shared_vmas", shared },
+	};
 	long vmas_protected;
 
 	set(span, PROT_READ);
 	vmas_protected = kd_vmas(start, s->bytes);
 	set(span, RW);
-
-	kd_state(when, "present_pages", now.present, pages);
-	kd_state(when, "swapped_pages", now.swapped, 0);
-	kd_state(when, "anon_pages", now.kpf[KPF_ANON], shared ? 0 : pages);
-	kd_state(when, "zero_pages", now.kpf[KPF_ZERO_PAGE], 0);
-	kd_state(when, "mergeable_vmas", now.mergeable_vmas, 0);
-	kd_state(when, "thp_pages", now.kpf[KPF_THP], 0);
-	kd_state(when, "compound_heads", now.kpf[KPF_COMPOUND_HEAD], 0);
-	kd_state(when, "compound_tails", now.kpf[KPF_COMPOUND_TAIL], 0);
-	kd_state(when, "dirty_kb", now.dirty_kb, pages * 4);
-	kd_state(when, "anon_huge_kb", now.anon_huge_kb, 0);
-	kd_state(when, "shmem_pmd_kb", now.shmem_pmd_kb, 0);
-	kd_state(when, "kernel_page_kb", now.kernel_page_kb, 4);
-	kd_state(when, "mmu_page_kb", now.mmu_page_kb, 4);
-	kd_state(when, "thp_eligible", now.thp_eligible, 0);
-	kd_state(when, "vmas", now.vmas, single ? 2 * pages : 1);
 	kd_state(when, "vmas_protected", vmas_protected,
 		 single ? 2 * pages : s->flags & SPLIT ? 3 : 1);
-	kd_state(when, "writable_vmas", now.writable_vmas, single ? pages : 1);
-	kd_state(when, "shared_vmas", now.shared_vmas, shared);
+	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "mprotect", scenarios,
 					       ARRAY_SIZE(scenarios));
-	char *start = kd_map(s->bytes, s->flags & SINGLE ? PROT_NONE : RW,
-			     s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE);
+	char *start = map(s);
 	struct span span = span_of(s, start);
 	size_t pages = span.calls * KD_PAGES(span.bytes);
 
@@ -98,7 +148,6 @@ int main(int argc, char **argv)
 	kd_phase(RESTORE, "restore", "page", pages);
 	kd_phase(TOUCH, "touch", "page", pages);
 
-	kd_no_thp(start, s->bytes);
 	if (s->flags & SPLIT)
 		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 	set(&span, RW);		/* no change but in single_protect */

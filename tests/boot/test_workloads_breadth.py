@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Short scenarios of everyday paths: one of each program in a guest, and contracts that fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta import workload
+from kdelta.machines.machine import Settings
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome, TrialResult
+
+pytestmark = pytest.mark.boot
+
+WINDOWS = 8
+BATCHES = 465  # pages of a scenario that takes new ones from the allocator
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return lab.machine("old", "6.17")
+
+
+def trial(
+    machine: Machine, reference: str, folder: Path, program: Path | None = None
+) -> TrialResult:
+    """Run a scenario.  program: a C file in place of the workload's own."""
+    load, scenario = workload.parse_reference(reference)
+    source = program or load.program
+    return run_trial(machine.bench(), machine.kernel, scenario, source, folder / "0000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A scenario, and how often a window of it calls a function of the kernel."""
+
+    scenario: str
+    function: str
+    calls: int
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(scenario="fault:anon", function="asm_exc_page_fault", calls=BATCHES),
+        Work(scenario="unmap:mmap_page", function="__x64_sys_munmap", calls=16),
+        Work(scenario="advise:dontneed", function="__x64_sys_madvise", calls=1),
+        Work(scenario="fault_fork:fork_touch", function="asm_exc_page_fault", calls=BATCHES),
+        Work(scenario="process:fork_exit", function="__x64_sys_exit_group", calls=4),
+        Work(scenario="lock:mlock", function="__x64_sys_mlock", calls=1),
+        Work(scenario="userfault:missing", function="handle_userfault", calls=62),
+        Work(scenario="tmpfs:read", function="__x64_sys_pread64", calls=BATCHES),
+        Work(scenario="control:pipe_switch", function="anon_pipe_write", calls=64),
+        Work(scenario="mprotect:pte_mapped_thp", function="__x64_sys_mprotect", calls=1),
+    ],
+    ids=lambda work: work.scenario,
+)
+def test_a_window_does_what_its_name_says(work: Work, machine: Machine, tmp_path: Path) -> None:
+    """The plugin counted what the program says it did: two witnesses that know not each other."""
+    result = trial(machine, work.scenario, tmp_path)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert {len(phase.kernel) for phase in result.phases} == {WINDOWS}
+    called = {row.phase: row.calls for row in result.functions if row.function == work.function}
+    assert work.calls in called.values()
+
+
+def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_path: Path) -> None:
+    (phase,) = trial(machine, "control:user_loop", tmp_path).phases
+    assert len(set(phase.user)) == 1
+    assert 2 * phase.operations <= phase.user[0] <= 2 * phase.operations + 20
+    assert sorted(phase.kernel)[WINDOWS // 2] == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sabotage:
+    """A scenario whose program does something else than it promises, and the fact that tells.
+
+    honest, broken: text of the program, which occurs once, and what replaces it.
+    """
+
+    scenario: str
+    honest: str
+    broken: str
+    fact: str
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        Sabotage(  # a page is never touched
+            scenario="fault:anon",
+            honest="kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);",
+            broken="kd_touch(start, KD_PAGES(s->bytes) - 1, KD_PAGE);",
+            fact="window_present_after during is 464, not 465",
+        ),
+        Sabotage(  # huge pages where none may be
+            scenario="unmap:mremap_pmds",
+            honest="kd_no_thp(start, s->bytes);",
+            broken="madvise(start, s->bytes, MADV_HUGEPAGE);",
+            fact="anon_huge_kb before is 4096, not 0",
+        ),
+        Sabotage(  # a shrunk mapping
+            scenario="unmap:munmap",
+            honest="KD_WINDOW(UNMAP, unmap(start, s->bytes));",
+            broken="KD_WINDOW(UNMAP, unmap(start, s->bytes - KD_PAGE));",
+            fact="window_vmas_after during is 1, not 0",
+        ),
+        Sabotage(  # a call named MADV_PAGEOUT that reclaims nothing
+            scenario="advise:pageout_free",
+            honest="advise(start, s->bytes, MADV_FREE);",
+            broken="advise(start, s->bytes, MADV_NORMAL);",
+            fact="window_present_after during is 465, not 0",
+        ),
+        Sabotage(  # nobody is left to copy for
+            scenario="fault_fork:fork_touch",
+            honest="	present = kd_present(start, s->bytes);",
+            broken="	present = kd_present(start, s->bytes);	munmap(start, s->bytes);",
+            fact="window_copied_pages during is 0, not 465",
+        ),
+        Sabotage(
+            scenario="process:fork_exit",
+            honest="	settle(s);\n	audit(KD_BEFORE);",
+            broken="	pthread_create(&(pthread_t){ 0 }, NULL, (void *(*)(void *))pause, NULL);\n"
+            "	audit(KD_BEFORE);",
+            fact="threads before is 2, not 1",
+        ),
+        Sabotage(
+            scenario="lock:mlock",
+            honest="if (!syscall(SYS_mlock, start, bytes))",
+            broken="if (start || bytes)",
+            fact="window_kb_locked during is 0, not 1860",
+        ),
+        Sabotage(
+            scenario="userfault:wp",
+            honest="protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP)",
+            broken="protect(start, s->bytes, 0)",
+            fact="window_protected during is 0, not 1024",
+        ),
+        Sabotage(
+            scenario="tmpfs:truncate",
+            honest="KD_WINDOW(TRUNCATE, set_size(fd, 0));",
+            broken="KD_WINDOW(TRUNCATE, set_size(fd, KD_PAGE));",
+            fact="window_pages_after during is 1, not 0",
+        ),
+        Sabotage(
+            scenario="control:signal",
+            honest="if (kill(self, SIGUSR1))",
+            broken="if (kill(self, 0))",
+            fact="window_signals during is 0, not 256",
+        ),
+        Sabotage(  # base pages where huge ones are promised
+            scenario="mprotect:pte_mapped_thp",
+            honest="if (madvise(whole, bytes, MADV_COLLAPSE))",
+            broken="if (madvise(whole, bytes, MADV_NORMAL))",
+            fact="compound_heads before is 0, not 8",
+        ),
+    ],
+    ids=lambda sabotage: sabotage.scenario,
+)
+def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
+    load, _ = workload.parse_reference(sabotage.scenario)
+    source = load.program.read_text()
+    assert source.count(sabotage.honest) == 1
+    program = tmp_path / load.program.name
+    program.write_text(source.replace(sabotage.honest, sabotage.broken))
+
+    result = trial(machine, sabotage.scenario, tmp_path, program)
+    assert result.outcome is Outcome.INVALID
+    assert sabotage.fact in result.reason
+
+
+def test_a_machine_without_huge_pages_is_skipped(machine: Machine, tmp_path: Path) -> None:
+    settings = Settings(arch=lab.ARCH, cmdline="transparent_hugepage=never")
+    result = trial(replace(machine, settings=settings), "fault:thp", tmp_path)
+    assert result.outcome is Outcome.SKIP
+    assert result.reason.startswith("transparent huge pages are off: ")
+    assert not result.phases

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""demand_fault in guests: it holds, fails and is skipped; REP strings are counted to their end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome, TrialResult
+from kdelta.workload import load, parse_reference
+
+pytestmark = pytest.mark.boot
+
+ROUNDS = 1000
+PAGES = 512
+
+
+@pytest.fixture(scope="module")
+def guest() -> Machine:
+    """A kernel that clears page by page, with 8 huge pages in its pool."""
+    plain = lab.machine("old", "6.17")
+    return replace(plain, settings=replace(plain.settings, thp="madvise", hugepages_2m=8))
+
+
+def trial(
+    machine: Machine, name: str, folder: Path, program: Path | None = None, **settings: Any
+) -> TrialResult:
+    """Run a scenario, or a program that claims to be it, with some settings replaced."""
+    workload, scenario = parse_reference(f"demand_fault:{name}")
+    bench = machine.bench()
+    bench = replace(bench, settings=replace(bench.settings, **settings))
+    return run_trial(bench, machine.kernel, scenario, program or workload.program, folder / "0000")
+
+
+def calls(result: TrialResult, function: str) -> int:
+    return sum(row.calls for row in result.functions if row.function == function)
+
+
+@pytest.mark.parametrize(
+    ("name", "pages"), [("base_465", 465), ("thp_16m", 4096), ("hugetlb_2m_16m", 4096)]
+)
+def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_path: Path) -> None:
+    result = trial(guest, name, tmp_path)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    cleared = calls(result, "rep stosb in clear_page_erms")
+    tables = 8 if name == "thp_16m" else 0  # each huge page brings a page table for its split
+    assert cleared == calls(result, "clear_page_erms") == pages + tables
+    # What a row of its own counts is not counted again.
+    total = sum(row.insns for row in result.functions)
+    windows = result.phases[0]
+    assert total in [u + k for u, k in zip(windows.user, windows.kernel, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "honest", "broken", "fact"),
+    [
+        ("thp_16m", "bytes, MADV_HUGEPAGE)", "bytes, MADV_NOHUGEPAGE)", "thp_pages before is 0"),
+        (
+            "hugetlb_2m_16m",
+            "MAP_HUGETLB | MAP_HUGE_2MB : 0",
+            "0 : 0",
+            "pool_pages_taken before is 0, not 8",
+        ),
+        (
+            "base_465",
+            'kd_state(when, "unclean_words"',
+            'region->start[100] = 1;\n\tkd_state(when, "unclean_words"',
+            "unclean_words before is 1, not 0",
+        ),
+        (
+            "base_465",
+            "kd_audit_state(when, region->start, s->bytes",
+            "munmap(region->start, KD_PAGE);\n\tkd_audit_state(when, region->start, s->bytes",
+            "present_pages before is 464, not 465",
+        ),
+        (
+            "base_465",
+            "KD_WINDOW(FAULT, kd_touch(region.start, region.faults, region.page))",
+            "KD_WINDOW(FAULT, kd_touch(region.start, region.faults - 1, region.page))",
+            "window_faults during is 464, not 465",
+        ),
+    ],
+)
+def test_a_broken_contract_is_betrayed(
+    guest: Machine, name: str, honest: str, broken: str, fact: str, tmp_path: Path
+) -> None:
+    source = load("demand_fault").program.read_text()
+    assert source.count(honest) == 1
+    program = tmp_path / "broken.c"
+    program.write_text(source.replace(honest, broken))
+    result = trial(guest, name, tmp_path, program)
+    assert result.outcome is Outcome.INVALID
+    assert fact in result.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reason"),
+    [
+        (
+            "hugetlb_2m_16m",
+            {"hugepages_2m": 0},
+            "hugetlb has 0 free pages of 2048 kB, 8 are needed",
+        ),
+        ("thp_16m", {"thp": "never"}, "transparent huge pages are off"),
+    ],
+)
+def test_what_the_machine_lacks_is_skipped(
+    guest: Machine, name: str, settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    result = trial(guest, name, tmp_path, **settings)
+    assert result.outcome is Outcome.SKIP
+    assert reason in result.reason
+    assert not result.phases
+
+
+def test_cond_resched_is_called_for_each_page_unless_preemptible(
+    guest: Machine, tmp_path: Path
+) -> None:
+    none, full = (
+        trial(guest, "hugetlb_2m_16m", tmp_path / model, preempt=model)
+        for model in ("none", "full")
+    )
+    assert none.outcome is full.outcome is Outcome.OK
+    assert calls(none, "__cond_resched") >= 4096
+    assert calls(full, "__cond_resched") == 0
+
+
+def test_strings_are_counted_to_their_end_on_every_qemu(generation: str) -> None:
+    machine = lab.machine(generation, "6.17")
+    # As often as it is executed, the instruction behind it is reached without it, and first.
+    often = machine.oracle("fill-often", ROUNDS, 4)
+    for window in often.windows:
+        assert [row.ends for row in window.strings if row.address < 1 << 63] == [ROUNDS]
+    # Interrupts come in the midst of a long one; the kernel's own strings are counted as well.
+    for window in machine.oracle("fill", 1 << 20, 6).windows:
+        assert [row.ends for row in window.strings if row.address < 1 << 63] == [1]
+    for window in machine.oracle("touch", PAGES, 4).windows:
+        cleared = [row.ends for row in window.strings if row.name == "rep stosb"]
+        assert max(cleared) in (PAGES, PAGES + 1)  # a page table, now and then

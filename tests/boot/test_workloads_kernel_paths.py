@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""flistxattr, inotify_churn, migrate_pages, mseal in guests: they hold, fail and are skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome, TrialResult
+from kdelta.workload import load, parse_reference
+
+pytestmark = pytest.mark.boot
+
+FOUR_CPUS = 4
+
+
+@pytest.fixture(scope="module")
+def one() -> Machine:
+    """One CPU, one node."""
+    return lab.machine("old", "6.17")
+
+
+@pytest.fixture(scope="module")
+def two_nodes(one: Machine) -> Machine:
+    """One CPU, two NUMA nodes."""
+    return replace(one, settings=replace(one.settings, nodes=2))
+
+
+@pytest.fixture(scope="module")
+def four_cpus() -> Machine:
+    """Four CPUs."""
+    return lab.machine("old", "6.17", cpus=FOUR_CPUS)
+
+
+def trial(
+    machine: Machine, reference: str, folder: Path, program: Path | None = None
+) -> TrialResult:
+    """Run a scenario, or a program that claims to be it, on exactly that machine."""
+    workload, scenario = parse_reference(reference)
+    return run_trial(machine.bench(), machine.kernel, scenario, program or workload.program, folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sabotage:
+    """A change of a program, and the fact that has to betray it."""
+
+    scenario: str
+    honest: str
+    broken: str
+    fact: str
+
+    def program(self, folder: Path) -> Path:
+        """The changed program."""
+        source = load(self.scenario.partition(":")[0]).program.read_text()
+        assert source.count(self.honest) == 1
+        broken = folder / "broken.c"
+        broken.write_text(source.replace(self.honest, self.broken))
+        return broken
+
+
+def facts(result: TrialResult, when: str) -> dict[str, str]:
+    return {field.name: field.value for field in result.state if field.when == when}
+
+
+def assert_betrayed(machine: Machine, sabotage: Sabotage, folder: Path) -> None:
+    result = trial(machine, sabotage.scenario, folder / "trial", sabotage.program(folder))
+    assert result.outcome is Outcome.INVALID
+    assert sabotage.fact in result.reason
+
+
+@pytest.mark.parametrize(
+    ("reference", "least"),
+    [
+        # What one operation cannot do without: a system call, or two, and its own loop.
+        ("flistxattr:tmpfs_64_names", 64 * 50),
+        ("mseal:already_sealed_64_vmas", 64 * 50),
+        ("inotify_churn:distinct_1", 1000),
+        ("inotify_churn:shared_1", 1000),
+    ],
+)
+def test_a_workload_runs_and_its_contract_holds(
+    reference: str, least: int, one: Machine, tmp_path: Path
+) -> None:
+    result = trial(one, reference, tmp_path / "trial")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    (phase,) = result.phases
+    assert min(phase.kernel) > least * phase.operations
+
+
+def test_pages_move_between_two_nodes_and_back(two_nodes: Machine, tmp_path: Path) -> None:
+    result = trial(two_nodes, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "trial")
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    assert [phase.phase for phase in result.phases] == ["move", "back"]
+    before, during, after = (facts(result, when) for when in ("before", "during", "after"))
+    assert before["node0_pages"] == after["node0_pages"] == "1024"
+    # Ten iterations, two calls each; the program's own pages come along.
+    assert int(during["pgmigrate_success"]) > 20 * 1024
+    (metric,) = result.metrics
+    assert metric.value == int(during["pgmigrate_success"]) / 20
+
+
+def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
+    """Scenarios of several workers are only timed; here is that they do what they say."""
+    _, scenario = parse_reference("inotify_churn:distinct_4")
+    program = load("inotify_churn").program
+    counted = four_cpus.count(program, *scenario.arguments(iterations=2, warmup=1))
+    assert counted.status == 0, counted.printed
+    lines = counted.printed.splitlines()
+    for when in ("before", "after"):
+        cpus = {
+            line.split()[3]
+            for line in lines
+            if line.startswith(f"state {when} worker") and line.split()[2].endswith("_cpu")
+        }
+        assert cpus == {str(cpu) for cpu in range(FOUR_CPUS)}
+        assert f"state {when} inodes_watched 16 16" in lines
+        assert f"state {when} workers_fifo 4 same" in lines
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        Sabotage(
+            scenario="flistxattr:tmpfs_4_names",
+            honest="name_of(name, i);\n\t\tif (!fsetxattr",
+            broken="name_of(name, i + 1);\n\t\tif (!fsetxattr",
+            fact="names_listed before is 3, not 4",
+        ),
+        Sabotage(
+            scenario="mseal:already_sealed_64_vmas",
+            honest="if (syscall(__NR_mseal, start, s->bytes, 0)) {",
+            broken="if (syscall(__NR_mseal, start, s->bytes - PIECE, 0)) {",
+            fact="sealed_vmas before is 63, not 64",
+        ),
+        Sabotage(
+            scenario="inotify_churn:distinct_1",
+            honest="for (unsigned int i = 0; i < GROUPS; i++)\n\t\tif (inotify_rm_watch",
+            broken="for (unsigned int i = 0; i < GROUPS - 1; i++)\n\t\tif (inotify_rm_watch",
+            fact="watches_left before is 1, not 0",
+        ),
+        Sabotage(
+            scenario="inotify_churn:shared_1",
+            honest="if (setup.shared && inotify_add_watch(setup.keeper",
+            broken="if (!setup.shared && inotify_add_watch(setup.keeper",
+            fact="watches_kept before is 0, not 1",
+        ),
+    ],
+    ids=lambda sabotage: sabotage.scenario,
+)
+def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path: Path) -> None:
+    assert_betrayed(one, sabotage, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        Sabotage(
+            scenario="migrate_pages:migrate_pages_4m_2nodes",
+            honest="KD_WINDOW(BACK, migrate(1, 0));",
+            broken="KD_WINDOW(BACK, migrate(0, 1));",
+            fact="node0_pages after is 0, not 1024",
+        ),
+        Sabotage(
+            scenario="migrate_pages:migrate_pages_4m_2nodes",
+            honest="kd_no_thp(start, s->bytes);",
+            broken="madvise(start, s->bytes, MADV_HUGEPAGE);",
+            fact="thp_pages before is 1024, not 0",
+        ),
+    ],
+    ids=["left-behind", "thp"],
+)
+def test_pages_that_are_elsewhere_or_huge_are_invalid(
+    sabotage: Sabotage, two_nodes: Machine, tmp_path: Path
+) -> None:
+    assert_betrayed(two_nodes, sabotage, tmp_path)
+
+
+def test_a_machine_without_what_it_takes_is_a_skip(one: Machine, tmp_path: Path) -> None:
+    nodes = trial(one, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
+    assert nodes.outcome is Outcome.SKIP
+    assert "one NUMA node only" in nodes.reason
+    cpus = trial(one, "inotify_churn:shared_4", tmp_path / "cpus")
+    assert cpus.outcome is Outcome.SKIP
+    assert "4 workers need as many CPUs, there are 1" in cpus.reason
+
+
+def test_a_kernel_without_the_feature_is_a_skip(tmp_path: Path) -> None:
+    old = lab.machine("old", "6.1")
+    seal = trial(old, "mseal:already_sealed_noop", tmp_path / "seal")
+    assert seal.outcome is Outcome.SKIP
+    assert "no mseal(): it came with Linux 6.10" in seal.reason
+    names = trial(old, "flistxattr:tmpfs_1_name", tmp_path / "names")
+    assert names.outcome is Outcome.SKIP
+    assert "no user.* attributes: they need Linux 6.6" in names.reason

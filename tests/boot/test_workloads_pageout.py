@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""MADV_PAGEOUT in guests: without swap, on zram, on a disk; and contracts that do not hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.command import Command
+from boot.lab import Machine
+from kdelta import data, guest, workload
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import swap
+from kdelta.machines.machine import Lacking, Settings
+from kdelta.machines.qemu import Launch
+from kdelta.machines.session import Guest
+from kdelta.run.exact import ExactTrials
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+
+pytestmark = pytest.mark.boot
+
+SMALL = "pageout_anon_16m_nohugepage"
+ZRAM = "pageout_anon_4m_nohugepage_zram"
+DISK = "pageout_anon_4m_nohugepage_disk"
+PAGES = 1024
+
+
+@pytest.fixture(scope="session")
+def machine() -> Machine:
+    return lab.machine("old", "6.12")
+
+
+def trial(
+    machine: Machine,
+    name: str,
+    folder: Path,
+    *,
+    swap: str = "",
+    program: Path | None = None,
+    kernel: Kernel | None = None,
+) -> TrialResult:
+    """Run a scenario.  program: in place of the workload's own, kernel: of the machine's."""
+    load, scenario = workload.parse_reference(f"madvise_pageout:{name}")
+    bench = replace(machine.bench(), settings=replace(machine.settings, swap=swap))
+    source = program or load.program
+    return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
+
+
+def sabotaged(folder: Path, honest: str, broken: str) -> Path:
+    """The workload's program with one piece of text replaced."""
+    text = workload.load("madvise_pageout").program.read_text()
+    assert text.count(honest) == 1
+    path = folder / "madvise_pageout.c"
+    path.write_text(text.replace(honest, broken))
+    return path
+
+
+def facts(result: TrialResult) -> dict[str, str]:
+    """What was stated of the windows."""
+    return {field.name: field.value for field in result.state if field.when == "during"}
+
+
+def calls(result: TrialResult, phase: str, function: str) -> int:
+    """How often a function was entered in the window that stands for a phase."""
+    rows = [row for row in result.functions if (row.phase, row.function) == (phase, function)]
+    return sum(row.calls for row in rows)
+
+
+def test_without_swap_no_page_leaves(machine: Machine, tmp_path: Path) -> None:
+    result = trial(machine, SMALL, tmp_path)
+    assert result.outcome is Outcome.OK, result.reason
+    told = facts(result)
+    assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("4096", "0")
+    assert told["advised_reclaimed_pages"] == "0"
+    assert "pswpout" not in told
+    assert [metric.value for metric in result.metrics] == [0]
+    assert calls(result, "touch", "asm_exc_page_fault") == 0
+
+
+def test_zram_takes_every_page_and_its_functions_have_names(
+    machine: Machine, tmp_path: Path
+) -> None:
+    result = trial(machine, ZRAM, tmp_path, swap="zram")
+    assert result.outcome is Outcome.OK, result.reason
+    assert not result.fresh_boot
+    assert result.facts["swap"] == f"/dev/zram0 {(swap.BYTES >> 10) - 4}"
+    told = facts(result)
+    assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
+    assert told["advised_reclaimed_pages"] == str(PAGES)
+    assert told["pswpout"] == told["pswpin"] == str(10 * PAGES)
+    assert [metric.value for metric in result.metrics] == [PAGES]
+    assert calls(result, "advise", "LZ4_compress_fast_extState") == PAGES
+    assert calls(result, "touch", "LZ4_decompress_safe") == PAGES
+    assert calls(result, "touch", "asm_exc_page_fault") == PAGES
+
+
+def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
+    """The scenario's needs give the guest its disk, and with one it cannot be restored."""
+    trials = ExactTrials(machine.bench(), (machine.kernel,))
+    planned = TrialRecord(index=0, round=0, arm=0, workload="madvise_pageout", scenario=DISK)
+    result = trials.measure(planned, tmp_path / "0000")
+    assert result.outcome is Outcome.OK, result.reason
+    assert result.fresh_boot
+    assert result.facts["swap"].startswith("/dev/nvme0n1 ")
+    told = facts(result)
+    assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
+    assert told["pswpout"] == str(10 * PAGES)
+    assert calls(result, "touch", "asm_exc_page_fault") == PAGES
+    assert not list(tmp_path.rglob("swap.img"))
+
+
+def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None:
+    program = sabotaged(tmp_path, "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)")
+    result = trial(machine, SMALL, tmp_path, program=program)
+    assert result.outcome is Outcome.INVALID
+    assert "thp_eligible before is 1, not 0" in result.reason
+    assert "anon_huge_kb before is 16384, not 0" in result.reason
+
+
+def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None:
+    program = sabotaged(
+        tmp_path, "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)"
+    )
+    result = trial(machine, ZRAM, tmp_path, swap="zram", program=program)
+    assert result.outcome is Outcome.INVALID
+    assert f"advised_present_pages during is {PAGES}, not 0" in result.reason
+    assert f"advised_swapped_pages during is 0, not {PAGES}" in result.reason
+
+
+def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
+    program = sabotaged(
+        tmp_path,
+        "\taudit(KD_AFTER, s, start);\n",
+        "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
+    )
+    result = trial(machine, SMALL, tmp_path, program=program)
+    assert result.outcome is Outcome.INVALID
+    assert "present_pages after is 4095, not 4096" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        (ZRAM, "", "the scenario needs swap on one zram device and on nothing else"),
+        (DISK, "zram", "the scenario needs swap on one disk or file and on nothing else"),
+        (SMALL, "zram", "the scenario needs a machine without swap: swapoff -a"),
+    ],
+)
+def test_the_wrong_swap_is_no_number(
+    name: str, given: str, reason: str, machine: Machine, tmp_path: Path
+) -> None:
+    result = trial(machine, name, tmp_path, swap=given)
+    assert (result.outcome, result.reason) == (Outcome.SKIP, reason)
+    assert not result.phases
+
+
+def test_a_kernel_without_its_modules_is_skipped(machine: Machine, tmp_path: Path) -> None:
+    lone = replace(machine.kernel, reference="file:bzImage", package="", config=None)
+    result = trial(machine, ZRAM, tmp_path, swap="zram", kernel=lone)
+    assert result.outcome is Outcome.SKIP
+    assert result.reason == (
+        "swap: the kernel has no zram built in, and file:bzImage did not come in a package, which"
+        " would have modules"
+    )
+
+
+def test_a_guest_survives_what_it_cannot_have(machine: Machine, tmp_path: Path) -> None:
+    point = machine.checkpoint()
+    launch = Launch(
+        image=machine.kernel.image,
+        initramfs=guest.initramfs(lab.ARCH),
+        restore=point.state,
+        serial=point.serial,
+    )
+    damaged = tmp_path / "zram.ko"
+    damaged.write_bytes(b"\x7fELF and nothing more")
+    disk = Settings(arch=lab.ARCH, swap="disk")
+    zram = Settings(arch=lab.ARCH, swap="zram")
+    with Guest(machine.emulator, machine.settings, launch) as booted:
+        with pytest.raises(Lacking, match=r"no /dev/nvme0n1 \(CONFIG_BLK_DEV_NVME=y\)"):
+            swap.turn_on(booted, disk, swap.Backing(), lab.TIMEOUT_S)
+        with pytest.raises(Lacking, match="swap: loading zram: Exec format error"):
+            swap.turn_on(booted, zram, swap.Backing(modules=(damaged,)), lab.TIMEOUT_S)
+        assert booted.swap_on("/dev/null", lab.TIMEOUT_S)
+        assert booted.swap_on("/dev/../etc", lab.TIMEOUT_S)
+        assert booted.identity(lab.TIMEOUT_S).swap == ""
+
+
+def test_two_kernels_with_other_pages_are_not_compared(tmp_path: Path) -> None:
+    """MADV_DONTNEED of 6.17 frees page tables, that of 6.12 does not: no huge page fits there."""
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    scenario = "madvise_pageout:pageout_anon_16m_default"
+    text = command.run("run", scenario, "--kernels", "6.12,6.17").replace("\n  ", " ")
+    assert "INVALID: page states differ: faulted_anon_huge_kb during (0 against 16384)" in text
+    assert "anon_huge_kb after (0 against 16384)" in text
+    assert text.count("INVALID: page states differ") == 1
+    command.no_guests()

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What do read() and write() of a file in memory cost a call, with pages that
+ * are there and with pages that are new, and what does it cost to drop them?
+ */
+#include "kdelta.h"
+#include <sys/stat.h>
+
+enum { WRITE, READ, TRUNCATE };				/* phases */
+enum { NEW = 1, READS = 2, CUT = 4, HOLES = 8 };	/* scenario flags */
+
+#define BATCH 465		/* whole batches of the LRU lists, of 15 and of 31 pages */
+
+/* `bytes` of the file are there, `calls` are made, over as much or as little as they cover. */
+static const struct kd_scenario scenarios[] = {
+	{ "write_new", "write() of 4 KiB a call to an empty file", BATCH * KD_PAGE, NEW, BATCH },
+	{ "overwrite", "pwrite() of 64 bytes a call to pages that are there",
+	  BATCH * KD_PAGE, 0, BATCH },
+	{ "read", "pread() of 64 bytes a call from pages that are there",
+	  BATCH * KD_PAGE, READS, BATCH },
+	{ "read_hole", "pread() of 64 bytes a call from a hole", BATCH * KD_PAGE,
+	  READS | HOLES, BATCH },
+	{ "truncate", "ftruncate() to nothing of a file with pages", BATCH * KD_PAGE, CUT, BATCH },
+};
+
+static char buffer[KD_PAGE];
+
+static noinline void write_new(int fd, unsigned int calls)
+{
+	for (; calls; calls--)
+		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
+			kd_die("write");
+}
+
+static noinline void overwrite(int fd, unsigned int calls)
+{
+	for (off_t at = 0; calls; calls--, at += KD_PAGE)
+		if (pwrite(fd, buffer, 64, at) != 64)
+			kd_die("pwrite");
+}
+
+static noinline void read_pages(int fd, unsigned int calls)
+{
+	for (off_t at = 0; calls; calls--, at += KD_PAGE)
+		if (pread(fd, buffer, 64, at) != 64)
+			kd_die("pread");
+}
+
+static noinline void set_size(int fd, size_t bytes)
+{
+	if (ftruncate(fd, bytes))
+		kd_die("ftruncate");
+}
+
+/* The file as all windows but those of write_new find it. */
+static void fill(const struct kd_scenario *s, int fd)
+{
+	set_size(fd, 0);
+	if (lseek(fd, 0, SEEK_SET))
+		kd_die("lseek");
+	if (s->flags & HOLES)
+		set_size(fd, s->bytes);
+	else
+		write_new(fd, KD_PAGES(s->bytes));
+}
+
+static long file_pages(int fd)
+{
+	struct stat file;
+
+	if (fstat(fd, &file))
+		kd_die("fstat");
+	return file.st_blocks / (KD_PAGE / 512);
+}
+
+/*
+ * Whoever asks a file for its times makes the kernel take a finer clock for the next change: let
+ * that change be here.
+ */
+static void stamp(const struct kd_scenario *s, int fd)
+{
+	if (s->flags & NEW) {
+		set_size(fd, 0);
+		if (lseek(fd, 0, SEEK_SET))
+			kd_die("lseek");
+	} else if (pwrite(fd, buffer, s->flags & HOLES ? 0 : 64, 0) < 0) {
+		kd_die("pwrite");
+	}
+}
+
+/* The pages of the file, seen through a mapping that exists only here. */
+static void audit(enum kd_when when, const struct kd_scenario *s, int fd)
+{
+	long pages = s->flags & HOLES ? 0 : KD_PAGES(s->bytes);
+	char *start = kd_map(s->bytes, PROT_READ, MAP_SHARED);
+	const struct kd_want want[] = {
+		{ "present_pages", pages ? pages : KD_FREE },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", pages ? 0 : KD_FREE },
+		{ "compound_heads", pages ? 0 : KD_FREE },
+		{ "compound_tails", pages ? 0 : KD_FREE },
+		{ "shmem_pmd_kb", 0 },
+		{ "vmas", 1 },
+		{ "pswpout", 0 },
+	};
+
+	if (mmap(start, s->bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		kd_die("mmap of the file");
+	for (long page = 0; page < pages; page++)
+		(void)*(volatile char *)(start + page * KD_PAGE);
+	kd_state(when, "file_pages", file_pages(fd), pages);
+	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	if (munmap(start, s->bytes))
+		kd_die("munmap");
+}
+
+int main(int argc, char **argv)
+{
+	const struct kd_scenario *s = kd_start(argc, argv, "tmpfs", scenarios,
+					       ARRAY_SIZE(scenarios));
+	int fd = memfd_create("kdelta", MFD_CLOEXEC);
+	long before = KD_FREE, after = KD_FREE;
+
+	if (fd < 0)
+		kd_die("memfd_create");
+	if (fcntl(fd, F_SETFL, O_NOATIME))	/* the time of access changes with each tick */
+		kd_die("fcntl(O_NOATIME)");
+	kd_alone(4);
+	if (s->flags & READS)
+		kd_phase(READ, "read", "call", s->calls);
+	else if (s->flags & CUT)
+		kd_phase(TRUNCATE, "truncate", "page", s->calls);
+	else
+		kd_phase(WRITE, "write", "call", s->calls);
+	fill(s, fd);
+	audit(KD_BEFORE, s, fd);
+
+	while (kd_next()) {
+		fill(s, fd);
+		if (s->flags & NEW)
+			set_size(fd, 0);
+		kd_all(&before, file_pages(fd));
+		stamp(s, fd);
+		if (s->flags & READS)
+			KD_WINDOW(READ, read_pages(fd, s->calls));
+		else if (s->flags & CUT)
+			KD_WINDOW(TRUNCATE, set_size(fd, 0));
+		else if (s->flags & NEW)
+			KD_WINDOW(WRITE, write_new(fd, s->calls));
+		else
+			KD_WINDOW(WRITE, overwrite(fd, s->calls));
+		kd_all(&after, file_pages(fd));
+	}
+
+	kd_state(KD_DURING, "window_pages_before", before,
+		 s->flags & (NEW | HOLES) ? 0 : KD_PAGES(s->bytes));
+	kd_state(KD_DURING, "window_pages_after", after,
+		 s->flags & (CUT | HOLES) ? 0 : KD_PAGES(s->bytes));
+	fill(s, fd);
+	audit(KD_AFTER, s, fd);
+	return kd_finish();
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What does it cost to change the address space: to take mappings away with
+ * their pages, to move and to resize them, to map and unmap a single page?
+ */
+#include "kdelta.h"
+
+enum { UNMAP, MOVE, PAIR };				/* phases */
+enum {							/* scenario flags */
+	THP = 1,
+	SHARED = 2,
+	MOVED = 4,		/* phase MOVE */
+	APART = 8,		/* the two places do not share their offset in a page table */
+	RESIZED = 16,		/* phase PAIR: grow and shrink a mapping */
+	BRK = 32,		/* phase PAIR: grow and shrink the heap */
+	ONE = 64,		/* phase PAIR: map and unmap a page */
+	TOUCHED = 128,		/* and write to it */
+};
+
+#define RW (PROT_READ | PROT_WRITE)
+
+static const struct kd_scenario scenarios[] = {
+	{ "munmap", "munmap() of resident private anonymous base pages", 465 * KD_PAGE, 0, 1 },
+	{ "munmap_thp", "munmap() of resident private anonymous huge pages", KD_MIB(4), THP, 1 },
+	{ "munmap_shmem", "munmap() of resident shared anonymous base pages",
+	  465 * KD_PAGE, SHARED, 1 },
+	{ "mremap_ptes", "mremap() of resident base pages, one page table entry after another",
+	  KD_MIB(4), MOVED | APART, 2 },
+	{ "mremap_pmds", "mremap() of resident base pages by whole page tables",
+	  KD_MIB(4), MOVED, 16 },
+	{ "mremap_thp", "mremap() of resident huge pages", KD_MIB(4), MOVED | THP, 16 },
+	{ "mremap_resize", "mremap() of a mapping to twice its size in place, and back",
+	  KD_MIB(1), RESIZED, 16 },
+	{ "brk_page", "brk() up by one page and down again", KD_PAGE, BRK, 16 },
+	{ "mmap_page", "mmap() and munmap() of one page", KD_PAGE, ONE, 16 },
+	{ "mmap_touch_page", "mmap(), one write, munmap() of one page",
+	  KD_PAGE, ONE | TOUCHED, 32 },
+};
+
+static noinline void unmap(char *start, size_t bytes)
+{
+	if (munmap(start, bytes))
+		kd_die("munmap");
+}
+
+static noinline void move(char *from, char *to, size_t bytes, unsigned int calls)
+{
+	for (; calls; calls -= 2) {
+		if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED ||
+		    mremap(to, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, from) == MAP_FAILED)
+			kd_die("mremap");
+	}
+}
+
+static noinline void resize_pairs(char *start, size_t bytes, unsigned int pairs)
+{
+	for (; pairs; pairs--)
+		if (mremap(start, bytes, 2 * bytes, 0) != start ||
+		    mremap(start, 2 * bytes, bytes, 0) != start)
+			kd_die("mremap");
+}
+
+static noinline void brk_pairs(char *end, unsigned int pairs)
+{
+	for (; pairs; pairs--)
+		if (brk(end + KD_PAGE) || brk(end))
+			kd_die("brk");
+}
+
+static noinline void mmap_pairs(unsigned int pairs, bool touch)
+{
+	for (; pairs; pairs--) {
+		char *page = mmap(NULL, KD_PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (page == MAP_FAILED)
+			kd_die("mmap");
+		if (touch)
+			*(volatile char *)page = 1;
+		if (munmap(page, KD_PAGE))
+			kd_die("munmap");
+	}
+}
+
+static void fill(const struct kd_scenario *s, char *start)
+{
+	if (s->flags & THP)
+		kd_fault_thp(start, s->bytes);
+	else
+		kd_no_thp(start, s->bytes);
+	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
+}
+
+/* The mapping again, where munmap() left a hole. */
+static void map_again(const struct kd_scenario *s, char *start)
+{
+	int flags = (s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_FIXED;
+
+	if (mmap(start, s->bytes, RW, flags, -1, 0) == MAP_FAILED)
+		kd_die("mmap");
+	fill(s, start);
+}
+
+static void audit(enum kd_when when, const struct kd_scenario *s, const char *start)
+{
+	bool thp = s->flags & THP, shared = s->flags & SHARED;
+	long pages = KD_PAGES(s->bytes), folios = thp ? s->bytes / KD_HUGE : 0;
+	const struct kd_want want[] = {
+		{ "present_pages", pages },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", shared ? 0 : pages },
+		{ "zero_pages", 0 },
+		{ "mergeable_vmas", 0 },
+		{ "thp_pages", thp ? pages : 0 },
+		{ "compound_heads", folios },
+		{ "compound_tails", folios ? pages - folios : 0 },
+		{ "anon_huge_kb", thp ? s->bytes / 1024 : 0 },
+		{ "shmem_pmd_kb", 0 },
+		{ "vmas", 1 },
+		{ "shared_vmas", shared },
+	};
+
+	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+}
+
+/* Windows that take the memory away; it comes back outside of them. */
+static void run_unmap(const struct kd_scenario *s, char *start)
+{
+	long vmas = KD_FREE, present = KD_FREE;
+
+	kd_phase(UNMAP, "unmap", "page", KD_PAGES(s->bytes));
+	audit(KD_BEFORE, s, start);
+	while (kd_next()) {
+		KD_WINDOW(UNMAP, unmap(start, s->bytes));
+		kd_all(&vmas, kd_vmas(start, s->bytes));
+		kd_all(&present, kd_present(start, s->bytes));
+		map_again(s, start);
+	}
+	kd_state(KD_DURING, "window_vmas_after", vmas, 0);
+	kd_state(KD_DURING, "window_present_after", present, 0);
+	audit(KD_AFTER, s, start);
+}
+
+static void run_move(const struct kd_scenario *s, char *start)
+{
+	/* Room of its own, unmapped, for the other place. */
+	char *room = kd_map(s->bytes + KD_HUGE, PROT_NONE, MAP_PRIVATE);
+	char *there = s->flags & APART ? room + 5 * KD_PAGE : room;
+	long moved = KD_FREE;
+
+	kd_phase(MOVE, "move", "page", KD_PAGES(s->bytes) * s->calls);
+	unmap(room, s->bytes + KD_HUGE);
+	audit(KD_BEFORE, s, start);
+	while (kd_next()) {
+		if (mremap(start, s->bytes, s->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, there) != there)
+			kd_die("mremap");
+		kd_all(&moved, kd_present(there, s->bytes));
+		if (mremap(there, s->bytes, s->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != start)
+			kd_die("mremap");
+		KD_WINDOW(MOVE, move(start, there, s->bytes, s->calls));
+	}
+	kd_state(KD_DURING, "moved_pages", moved, KD_PAGES(s->bytes));
+	audit(KD_AFTER, s, start);
+}
+
+static void run_pairs(const struct kd_scenario *s, char *start)
+{
+	long faults = KD_FREE, left = 0, before;
+	char *end;
+
+	kd_phase(PAIR, "pair", "pair", s->calls);
+	if (s->flags & RESIZED)
+		unmap(start + s->bytes, s->bytes);	/* room to grow */
+	audit(KD_BEFORE, s, start);
+	end = sbrk(0);
+	while (kd_next()) {
+		before = kd_minor_faults();
+		if (s->flags & BRK)
+			KD_WINDOW(PAIR, brk_pairs(end, s->calls));
+		else if (s->flags & RESIZED)
+			KD_WINDOW(PAIR, resize_pairs(start, s->bytes, s->calls));
+		else
+			KD_WINDOW(PAIR, mmap_pairs(s->calls, s->flags & TOUCHED));
+		if (!kd_warming_up())
+			kd_all(&faults, kd_minor_faults() - before);
+		left += sbrk(0) != end;
+	}
+	kd_state(KD_DURING, "window_faults", faults, s->flags & TOUCHED ? s->calls : 0);
+	kd_state(KD_DURING, "heap_changed", left, 0);
+	audit(KD_AFTER, s, start);
+}
+
+int main(int argc, char **argv)
+{
+	const struct kd_scenario *s;
+	char *start;
+
+	kd_fixed_layout(argv);
+	s = kd_start(argc, argv, "unmap", scenarios, ARRAY_SIZE(scenarios));
+	kd_alone(20);
+	start = kd_map(s->bytes, RW, s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE);
+	fill(s, start);
+	if (s->flags & MOVED)
+		run_move(s, start);
+	else if (s->flags & (RESIZED | BRK | ONE))
+		run_pairs(s, start);
+	else
+		run_unmap(s, start);
+	return kd_finish();
+}
