@@ -86,6 +86,9 @@ cmdline CMDLINE
 cpus CPUS
 memory-mib MEMORY
 nodes 1
+hugepages-2m 0
+hugepages-1g 0
+swap
 thp always [madvise] never
 thp-shmem never
 preempt none (full)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fake_qemu import IDENTITY
 from kdelta import arch
 from kdelta.errors import GuestError
-from kdelta.machines.machine import Settings, mismatches, parse_identity
+from kdelta.machines.machine import Settings, lacking, mismatches, parse_identity
 
 SETTINGS = Settings(arch=arch.of("amd64"))
 RELEASE = "6.17.13+deb13-cloud-amd64"
@@ -75,3 +76,54 @@ def test_endless_mitigations_are_refused() -> None:
 def test_command_line_of_the_kernel() -> None:
     assert SETTINGS.full_cmdline == "console=ttyS0 quiet nokaslr panic=-1"
     assert replace(SETTINGS, cmdline="mem=1G").full_cmdline.endswith(" panic=-1 mem=1G")
+
+
+def test_what_is_set_at_run_time_and_what_at_boot() -> None:
+    settings = replace(
+        SETTINGS,
+        preempt="full",
+        mitigations="off",
+        thp="never",
+        mthp="64kB=always,32kB=never",
+        hugepages_2m=8,
+    )
+    assert "preempt=full mitigations=off" in settings.full_cmdline
+    thp = "/sys/kernel/mm/transparent_hugepage"
+    assert settings.knobs == (
+        (f"{thp}/enabled", "never"),
+        (f"{thp}/hugepages-64kB/enabled", "always"),
+        (f"{thp}/hugepages-32kB/enabled", "never"),
+        ("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "words"),
+    [
+        ({"preempt": "lazy"}, {"preempt_models": ("none", "full")}, "offers only none, full"),
+        ({"preempt": "full"}, {"preempt_models": ()}, "does not choose its preemption"),
+        ({"hugepages_1g": 2}, {"hugepages_1g": 1}, "gave 1 of 2 huge pages"),
+        ({"preempt": "full"}, {"preempt_models": ("none", "full")}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_what_a_kernel_lacks(asked: dict[str, Any], seen: dict[str, Any], words: str) -> None:
+    identity = replace(parse_identity(IDENTITY.splitlines()), **seen)
+    found = lacking(replace(SETTINGS, **asked), identity)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "phrase"),
+    [
+        ({"nodes": 2}, "1 NUMA nodes, asked for 2"),
+        ({"thp": "never"}, "THP mode is"),
+        ({"preempt": "none"}, "preemption is"),
+    ],
+)
+def test_an_axis_that_was_not_got_is_a_mismatch(asked: dict[str, Any], phrase: str) -> None:
+    identity = parse_identity(IDENTITY.splitlines())
+    settings = replace(SETTINGS, **asked)
+    identity = replace(identity, cmdline=settings.full_cmdline)
+    assert phrase in "; ".join(mismatches(settings, RELEASE, identity))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import arch, guest, workload
+from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
 from kdelta.errors import GuestError, InfraError
 from kdelta.machines import cpus, native
@@ -47,6 +47,15 @@ def test_environment_is_the_same_for_everyone(
     done = run(script(tmp_path, "env | sort; pwd"))
     seen = [line for line in done.text.splitlines() if not line.startswith(("PWD", "_=", "SHLVL"))]
     assert seen == ["LC_ALL=C", "PATH=/usr/bin:/bin", "/"]
+
+
+def test_a_workload_is_told_the_tree_to_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDELTA_WORKLOAD_TREE", "/a tree")
+    monkeypatch.setenv("KDELTA_WORKLOAD_OTHER", "x")
+    program = script(tmp_path, 'echo "<$KDELTA_WORKLOAD_TREE> <$KDELTA_WORKLOAD_OTHER>"')
+    assert run(program).text == "</a tree> <>\n"
 
 
 def test_arguments_status_and_errors_come_back(tmp_path: Path) -> None:
@@ -133,7 +142,7 @@ def test_real_workload_speaks_the_protocol_here() -> None:
     mincore, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
     program = guest.program(mincore.program, arch.of(HOST.debian))
     done = run(program, *scenario.arguments(iterations=3, warmup=1))
-    reading = workload.parse_output(done.text, mincore, scenario)
+    reading = output.parse_output(done.text, mincore, scenario)
     assert reading.exit_code == done.status
     assert done.status in (0, 1)  # 1: an ordinary user cannot audit the pages
     if done.status == 0:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kdelta import process
@@ -23,6 +24,41 @@ def extract(package: Path, wanted: Mapping[str, Path]) -> set[str]:
     package.  Raises InfraError when the package is damaged.
     """
     found: set[str] = set()
+
+    def take(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
+        if path in wanted:
+            _copy(archive, member, wanted[path], package)
+            found.add(path)
+        return len(found) == len(wanted)
+
+    _each_file(package, take)
+    return found
+
+
+def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[str, bytes]:
+    """Content of the regular files whose member path matches fully, each at most `limit` bytes.
+
+    Member paths are relative, without "./".  Raises InfraError when the package is damaged or
+    has a larger one.
+    """
+    found: dict[str, bytes] = {}
+
+    def take(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
+        if name.fullmatch(path):
+            stream = archive.extractfile(member)
+            if stream is None or member.size > limit:
+                raise _damaged(package)
+            found[path] = stream.read()
+        return False
+
+    _each_file(package, take)
+    return found
+
+
+def _each_file(
+    package: Path, take: Callable[[tarfile.TarFile, tarfile.TarInfo, str], bool]
+) -> None:
+    """Hand each regular file and its path to `take`, until that returns True."""
     child = process.start(
         ["dpkg-deb", "--fsys-tarfile", str(package)],
         stdout=subprocess.PIPE,
@@ -31,19 +67,15 @@ def extract(package: Path, wanted: Mapping[str, Path]) -> set[str]:
     try:
         with tarfile.open(fileobj=child.stdout, mode="r|") as archive:
             for member in archive:
-                target = wanted.get(member.name.removeprefix("./"))
-                if target is not None and member.isfile():
-                    _copy(archive, member, target, package)
-                    found.add(member.name.removeprefix("./"))
-                if len(found) == len(wanted):
-                    return found
+                path = member.name.removeprefix("./")
+                if member.isfile() and take(archive, member, path):
+                    return
         if child.wait(timeout=_UNPACK_S):
             raise _damaged(package)
     except (tarfile.TarError, EOFError) as error:
         raise _damaged(package) from error
     finally:
         process.end(child)
-    return found
 
 
 def unpack(package: Path, target: Path) -> None:

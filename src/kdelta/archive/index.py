@@ -71,7 +71,7 @@ def read(lists: Iterable[ListFile], name: re.Pattern[bytes]) -> tuple[Package, .
 
 def _matching(path: Path, name: re.Pattern[bytes]) -> Iterator[bytes]:
     # Lists are tens of megabytes: look at the first line of each stanza, block by block.
-    with _opened(path) as stream:
+    with opened(path) as stream:
         rest = b""
         while block := stream.read(_BLOCK_BYTES):
             *stanzas, rest = (rest + block).split(b"\n\n")
@@ -81,7 +81,8 @@ def _matching(path: Path, name: re.Pattern[bytes]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A list that apt fetched, decompressed while it is read.  Raises InfraError."""
     if path.suffix not in _COMPRESSED:
         try:
             with path.open("rb") as stream:

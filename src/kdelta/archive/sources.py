@@ -95,13 +95,21 @@ def stanzas(mirrors: Mirrors, arch: str, signed_by: Path) -> str:
 
     Suites that a mirror lacks are apt's to skip; only the Packages target is asked for.
     """
+    return _list(mirrors, "deb", f"Architectures: {arch}\nTargets: Packages\n", signed_by)
+
+
+def source_stanzas(mirrors: Mirrors, signed_by: Path) -> str:
+    """The same for source packages: only the Sources target is asked for."""
+    return _list(mirrors, "deb-src", "Targets: Sources\n", signed_by)
+
+
+def _list(mirrors: Mirrors, kind: str, targets: str, signed_by: Path) -> str:
     return "\n".join(
-        "Types: deb\n"
+        f"Types: {kind}\n"
         f"URIs: {uri}\n"
         f"Suites: {suite}\n"
         "Components: main\n"
-        f"Architectures: {arch}\n"
-        "Targets: Packages\n"
+        f"{targets}"
         f"Signed-By: {signed_by}\n"
         for uris, suites in (
             (mirrors.archive, RELEASE_SUITES),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -38,6 +39,9 @@ class Kernel:
     build_id: str  # of a vmlinux; a compressed image does not carry it readably
     suite: str  # suites that offer the package, ", " between them
     package: str  # name of the package that holds the image
+    name: str = ""  # of a kernel built from source: "6.17.8+mincore-present-first"
+    source: str = ""  # of such a kernel: git tree id and configuration
+    compiler: str = ""  # of such a kernel: first line of `cc --version`
 
     def identity(self) -> KernelIdentity:
         """The identity stored with results; build id and compiler are read back in the guest."""
@@ -50,7 +54,24 @@ class Kernel:
             image_sha256=self.image_sha256,
             build_id=self.build_id,
             config_sha256=self.config_sha256,
+            compiler=self.compiler,
+            name=self.name,
+            source=self.source,
         )
+
+
+def null_variants(images: Sequence[str]) -> dict[int, int]:
+    """Which of several images (SHA-256 of each) are an earlier one: index -> that one's index.
+
+    The same bytes are the same code, so there is nothing to measure.  "" is not known, and equals
+    nothing.
+    """
+    first: dict[str, int] = {}
+    found = {}
+    for at, digest in enumerate(images):
+        if digest and first.setdefault(digest, at) != at:
+            found[at] = first[digest]
+    return found
 
 
 def compiler_of(config: Path) -> str:

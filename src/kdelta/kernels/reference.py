@@ -15,10 +15,13 @@ from kdelta.kernels import debian, local
 from kdelta.kernels.debian import Offer
 from kdelta.kernels.kernel import Flavour, Kernel
 from kdelta.kernels.store import ImageStore
+from kdelta.source import tree_reference
+from kdelta.source.build import Build
 
 log = logging.getLogger(__name__)
 
 ARCHES = ("amd64", "arm64")
+BUILT_FOR = "amd64"
 
 
 def resolve(
@@ -33,9 +36,12 @@ def resolve(
     """The kernel that a reference means, its image on this disk and verified.
 
     References: 6.17.8; 6.17, newest of the series; 7.3-rc, newest candidate; a uname -r;
-    deb:VERSION, a Debian package version; file:PATH, a bzImage, Image or vmlinux.
+    deb:VERSION, a Debian package version; file:PATH, a bzImage, Image or vmlinux; tree:..., built
+    from source (source.tree_reference).
     Raises SpecError for a bad or unknown reference, InfraError when it cannot be fetched.
     """
+    if reference.startswith(tree_reference.PREFIX):
+        return built(reference, arch, progress=progress)
     if reference.startswith("file:"):
         return local.resolve(reference, arch)
     kind = _flavour(flavour)
@@ -44,6 +50,37 @@ def resolve(
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
     store = ImageStore(_cache(cache))
     return debian.fetch(offer, reference, archive=archive, store=store, progress=progress)
+
+
+def built(reference: str, arch: str = "amd64", *, progress: Progress | None = None) -> Kernel:
+    """The kernel of tree:..., from the cache or built now.
+
+    Raises SpecError (SourceError for a source that does not build) or InfraError.
+    """
+    if arch != BUILT_FOR:
+        raise SpecError(f"kernels are built for {BUILT_FOR} only, not for {arch}", place=reference)
+    return of_build(reference, tree_reference.built(reference, progress=progress))
+
+
+def of_build(reference: str, build: Build) -> Kernel:
+    """A built kernel as the rest of kdelta takes it."""
+    return Kernel(
+        reference=reference,
+        release=build.release,
+        version="",
+        arch=BUILT_FOR,
+        flavour=build.config_name,
+        image=build.image,
+        image_sha256=build.image_sha256,
+        config=build.config,
+        config_sha256=build.config_sha256,
+        build_id="",
+        suite="",
+        package="",
+        name=build.label,
+        source=f"tree {build.tree.tree}, configuration {build.config_name}",
+        compiler=build.compiler,
+    )
 
 
 def listing(

@@ -120,6 +120,7 @@ def _key(emulator: Qemu, settings: Settings, image: Path) -> str:
         _image_digest(image, image.stat().st_mtime_ns),
         guest.initramfs(settings.arch).read_bytes(),
         f"{settings.arch.debian} {settings.cpus} {settings.memory_mib} {settings.cpu_model}",
+        f"{settings.nodes}",
         settings.full_cmdline,
     )
 

@@ -25,6 +25,7 @@ from kdelta.machines.kvm import Reach
 from kdelta.machines.machine import Settings
 from kdelta.machines.session import Guest
 from kdelta.machines.survey import KVM_ANSWERS
+from kdelta.machines.swap import Backing
 
 _CPU_MODELS = {
     # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
@@ -109,12 +110,14 @@ class KvmGuest(Guest):
         *,
         program: Path | None = None,
         hugetlb: bool = False,
+        backing: Backing | None = None,
         cancelled: threading.Event | None = None,
     ) -> None:
         """Start QEMU and pin it; the guest boots meanwhile.
 
         cpus: leased ones of this host (cpus.lease), one for each of the guest's.  program: offered
-        to a guest that takes it through fw_cfg.  Raises InfraError, SpecError.
+        to a guest that takes it through fw_cfg.  backing: of its swap.  Raises InfraError,
+        SpecError.
         """
         if len(cpus) != settings.cpus:
             raise SpecError(f"{settings.cpus} virtual CPUs cannot be pinned to {len(cpus)} CPUs")
@@ -126,6 +129,8 @@ class KvmGuest(Guest):
             program=program,
             accelerator=qemu.Accelerator.KVM,
             hugetlb=hugetlb,
+            modules=backing.modules if backing else (),
+            disk=backing.disk if backing else None,
         )
         asked = replace(settings, cpu_model=cpu_model(settings))
         super().__init__(emulator, asked, launch, with_qmp=True, cancelled=cancelled)

@@ -24,26 +24,57 @@ _WORDS = (
     "thp-shmem",
     "preempt",
     "clocksource",
+    "swap",
 )
-_NUMBERS = ("cpus", "memory-mib", "nodes")
+_NUMBERS = ("cpus", "memory-mib", "nodes", "hugepages-2m", "hugepages-1g")
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_POOLS = {"hugepages_2m": 2048, "hugepages_1g": 1048576}  # kB of a page
+SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
 _CHOSEN = re.compile(r"[\[(](\w+)[\])]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The machine that a study asks for.  cmdline: added to kdelta's own."""
+    """The machine that a study asks for.  cmdline: added to kdelta's own.
+
+    From nodes on: 1, 0 or "" leaves the kernel's own; the values are those of a study's [machine].
+    """
 
     arch: Arch
     cpus: int = 1
     memory_mib: int = 1024
     cpu_model: str = "max"
     cmdline: str = ""
+    nodes: int = 1
+    thp: str = ""
+    mthp: str = ""
+    preempt: str = ""
+    mitigations: str = ""
+    swap: str = ""
+    hugepages_2m: int = 0
+    hugepages_1g: int = 0
 
     @property
     def full_cmdline(self) -> str:
         """The kernel command line.  nokaslr: addresses mean the same in every boot."""
-        own = f"console={self.arch.console} quiet nokaslr panic=-1"
-        return f"{own} {self.cmdline}".strip()
+        words = [f"console={self.arch.console} quiet nokaslr panic=-1"]
+        words += [f"preempt={self.preempt}"] if self.preempt else []
+        words += [f"mitigations={self.mitigations}"] if self.mitigations else []
+        words += [self.cmdline] if self.cmdline else []
+        return " ".join(words)
+
+    @property
+    def knobs(self) -> tuple[tuple[str, str], ...]:
+        """What is set in the running guest: (file, value)."""
+        found = [(f"{_THP}/enabled", self.thp)] if self.thp else []
+        for pair in filter(None, self.mthp.split(",")):
+            size, _, mode = pair.partition("=")
+            found.append((f"{_THP}/hugepages-{size}/enabled", mode))
+        for name, kb in _POOLS.items():
+            if count := getattr(self, name):
+                pool = f"/sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages"
+                found.append((pool, str(count)))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +94,10 @@ class Identity:
     thp: str
     thp_shmem: str
     preempt: str
+    preempt_models: tuple[str, ...]  # those that the kernel can be told to have
+    hugepages_2m: int
+    hugepages_1g: int
+    swap: str  # "/dev/zram0 262140": device and KiB of each
     clocksource: str
     mitigations: tuple[str, ...]  # "spectre_v2 Mitigation: Retpolines ..."
 
@@ -110,6 +145,10 @@ def parse_identity(lines: Iterable[str]) -> Identity:
         thp=chosen(words["thp"]),
         thp_shmem=chosen(words["thp-shmem"]),
         preempt=chosen(words["preempt"]),
+        preempt_models=tuple(re.findall(r"\w+", words["preempt"])),
+        hugepages_2m=int(words["hugepages-2m"]),
+        hugepages_1g=int(words["hugepages-1g"]),
+        swap=words["swap"],
         clocksource=words["clocksource"],
         mitigations=tuple(mitigations),
     )
@@ -128,7 +167,36 @@ def mismatches(settings: Settings, release: str, identity: Identity) -> tuple[st
         found.append(f"{identity.memory_mib} MiB memory, asked for {settings.memory_mib}")
     if identity.cmdline != settings.full_cmdline:
         found.append(f"command line is {identity.cmdline!r}, asked for {settings.full_cmdline!r}")
+    if identity.nodes != settings.nodes:
+        found.append(f"{identity.nodes} NUMA nodes, asked for {settings.nodes}")
+    if settings.thp and identity.thp != settings.thp:
+        found.append(f"THP mode is {identity.thp or 'none'}, asked for {settings.thp}")
+    if settings.preempt and identity.preempt != settings.preempt:
+        found.append(f"preemption is {identity.preempt or 'unknown'}, asked for {settings.preempt}")
+    if identity.swap.partition(" ")[0] != SWAP_DEVICES.get(settings.swap, ""):
+        found.append(f"swap is {identity.swap or 'none'}, asked for {settings.swap or 'none'}")
     return tuple(found)
+
+
+def lacking(settings: Settings, identity: Identity) -> str:
+    """What this kernel does not have of what was asked for, one phrase; "" when nothing.
+
+    That is no failure: such a trial is skipped.
+    """
+    models = identity.preempt_models
+    if settings.preempt and not models:
+        return f"preempt={settings.preempt}: the kernel does not choose its preemption at boot"
+    if settings.preempt and settings.preempt not in models:
+        return f"preempt={settings.preempt}: the kernel offers only {', '.join(models)}"
+    for name in _POOLS:
+        got, asked = getattr(identity, name), getattr(settings, name)
+        if got < asked:
+            return f"{name}: the kernel gave {got} of {asked} huge pages"
+    return ""
+
+
+class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
+    """The kernel does not have what the settings ask for; the text says what."""
 
 
 def chosen(text: str) -> str:

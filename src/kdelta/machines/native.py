@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import subprocess
 import threading
@@ -25,6 +26,7 @@ _POLL_S = 0.5
 # "Producing wrong data without doing anything obviously wrong!", ASPLOS 2009.  So it is the same
 # for everyone.
 _ENVIRONMENT = ("env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin")
+_PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for all arms of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,8 @@ def run(
 def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> list[str]:
     """The whole command line: a fixed environment, the CPUs, the program."""
     chosen = ",".join(map(str, cpus))
-    return [*_ENVIRONMENT, "taskset", "-c", chosen, str(program.absolute()), *arguments]
+    told = [f"{name}={os.environ[name]}" for name in _PASSED if name in os.environ]
+    return [*_ENVIRONMENT, *told, "taskset", "-c", chosen, str(program.absolute()), *arguments]
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from kdelta.machines import qemu_archive
 from kdelta.machines.machine import Settings
 
 PORT_NAME = "kdelta.0"
-_FW_CFG_FILE = "opt/org.kdelta/program"
+_FW_CFG_FOLDER = "opt/org.kdelta"
 _VERSION_TIMEOUT_S = 20.0
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
 _FIRMWARE = ("/usr/share/seabios",)
@@ -91,8 +91,11 @@ class Launch:
     counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
     a guest that cannot take it through its port.  restore: a checkpoint to start from instead of
     booting; serial: the guest in it takes its orders on the serial line.  hugetlb: the guest's
-    memory is reserved huge pages of the host, all taken before it starts.
-    Raises SpecError for a guest under KVM that would count or start from a checkpoint.
+    memory is reserved huge pages of the host, all taken before it starts.  modules: offered like
+    the program, by their stem.  disk: a file that the guest sees as an NVMe disk, which no
+    checkpoint can have.
+    Raises SpecError for a guest under KVM that would count or start from a checkpoint, and for a
+    restored one with a disk.
     """
 
     image: Path
@@ -103,8 +106,12 @@ class Launch:
     serial: bool = False
     accelerator: Accelerator = Accelerator.TCG
     hugetlb: bool = False
+    modules: tuple[Path, ...] = ()
+    disk: Path | None = None
 
     def __post_init__(self) -> None:
+        if self.restore and self.disk:
+            raise SpecError("a guest with a disk cannot be restored", action="boot it afresh")
         if self.accelerator is Accelerator.KVM and (self.counting or self.restore):
             raise SpecError(
                 "instructions are counted under TCG only, KVM runs no plugin and no checkpoint",
@@ -175,12 +182,11 @@ def plugin_digest() -> str:
 
 
 def _plugin_sources() -> list[Path]:
-    folder = data.directory("plugin")
-    return [folder / name for name in ("insns.c", "insn_bytes.h", "qemu_api.h")]
+    return sorted(data.directory("plugin").glob("*.[ch]"))
 
 
 def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) -> list[str]:
-    """The command line of one guest: no network, no disk, no display, sandbox on."""
+    """The command line of one guest: no network, no display, no disk but its own, sandbox on."""
     machine = settings.arch
     argv = [
         str(qemu.program),
@@ -189,7 +195,7 @@ def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) 
         *("-sandbox", _SANDBOX),
         *("-accel", launch.accelerator, "-M", _machine(machine, launch)),
         *("-cpu", settings.cpu_model, "-smp", str(settings.cpus)),
-        *("-m", str(settings.memory_mib), *_memory(settings, launch)),
+        *("-m", str(settings.memory_mib), *_memory(settings, launch), *_nodes(settings)),
         *(
             "-kernel",
             str(launch.image),
@@ -205,8 +211,11 @@ def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) 
     ]
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
-    if launch.program and machine.serial_fallback:
-        argv += ["-fw_cfg", f"name={_FW_CFG_FILE},file={_escaped(launch.program)}"]
+    if machine.serial_fallback:
+        argv += _fw_cfg(launch)
+    if launch.disk:
+        drive = f"if=none,id=disk,format=raw,cache=unsafe,file={_escaped(launch.disk)}"
+        argv += ["-drive", drive, "-device", "nvme,drive=disk,serial=kdelta"]
     if launch.counting:
         options = (
             f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
@@ -270,6 +279,31 @@ def _machine(machine: arch.Arch, launch: Launch) -> str:
     if launch.hugetlb:
         options.append("memory-backend=ram")
     return ",".join(options)
+
+
+def _nodes(settings: Settings) -> list[str]:
+    """NUMA nodes of equal memory; CPUs go round, so that a node may have none."""
+    if settings.nodes == 1:
+        return []
+    argv: list[str] = []
+    each, rest = divmod(settings.memory_mib, settings.nodes)
+    for node in range(settings.nodes):
+        size = each + (rest if node == 0 else 0)
+        cpus = "".join(f",cpus={cpu}" for cpu in range(node, settings.cpus, settings.nodes))
+        argv += ["-object", f"memory-backend-ram,id=node{node},size={size}M"]
+        argv += ["-numa", f"node,nodeid={node},memdev=node{node}{cpus}"]
+    return argv
+
+
+def _fw_cfg(launch: Launch) -> list[str]:
+    """What PID 1 fetches itself where its order port is too slow."""
+    files = [(path.stem, path) for path in launch.modules]
+    files += [("program", launch.program)] if launch.program else []
+    return [
+        word
+        for name, path in files
+        for word in ("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={_escaped(path)}")
+    ]
 
 
 def _memory(settings: Settings, launch: Launch) -> tuple[str, ...]:

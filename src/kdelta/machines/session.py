@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import selectors
 import socket
@@ -18,7 +19,7 @@ from typing import IO, Self
 from kdelta import process
 from kdelta.errors import BootError, GuestError, InfraError, KdeltaError
 from kdelta.machines import qemu
-from kdelta.machines.machine import Identity, Settings, parse_identity
+from kdelta.machines.machine import Identity, Lacking, Settings, lacking, parse_identity
 
 _PROTOCOL = 1
 _CHUNK = 1 << 16
@@ -167,6 +168,42 @@ class Guest:
         if status:
             raise GuestError("the kernel has no /proc/kallsyms (CONFIG_KALLSYMS=y is needed)")
         return text
+
+    def prepared(self, settings: Settings, timeout: float) -> Identity:
+        """Set in the guest what is set at run time; what it then is.  Raises Lacking."""
+        for path, value in settings.knobs:
+            if status := self.write(path, value, timeout):
+                why = os.strerror(status) if status > 0 else "no answer"
+                raise Lacking(f"the kernel does not take {value!r} in {path}: {why}")
+        identity = self.identity(timeout)
+        if lack := lacking(settings, identity):
+            raise Lacking(lack)
+        return identity
+
+    def write(self, path: str, value: str, timeout: float) -> int:
+        """Set a file of the guest's /sys or /proc; 0, or the errno of the failure."""
+        _, status = self.ask(f"write {path} {value}", timeout)
+        return status
+
+    def load_module(self, module: Path, timeout: float) -> int:
+        """Load a kernel module; 0, or the errno of the failure.
+
+        A guest on the serial line takes it from QEMU's fw_cfg device: see Launch.modules.
+        """
+        content = module.read_bytes()
+        order = f"module {module.stem} {len(content)}"
+        self._order(order, timeout)
+        if not self.speaks_serial:
+            self._send(content, timeout)
+        return self._answer_to(order, timeout)[1]
+
+    def module_symbols(self, timeout: float) -> str:
+        """The lines of /proc/kallsyms that belong to modules."""
+        return self.ask("modules", timeout)[0]
+
+    def swap_on(self, device: str, timeout: float) -> int:
+        """Make a block device of the guest swap and use it; 0, or the errno of the failure."""
+        return self.ask(f"swapon {device}", timeout)[1]
 
     def run(self, program: Path, arguments: Sequence[str], timeout: float) -> tuple[str, int]:
         """Run a static program in the guest; what it printed and its exit status.

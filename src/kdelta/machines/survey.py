@@ -14,13 +14,13 @@ from kdelta.machines import emulators, hardware, kvm, toolchain
 from kdelta.machines.capabilities import Capability, State, as_root, install
 from kdelta.machines.emulators import Emulator
 from kdelta.machines.kvm import Reach
+from kdelta.source import make
 
 Probe = Callable[[], tuple[Capability, ...]]
 
 _TOOLS = (
     ("perf", "timed runs: profiles", "linux-perf"),
-    ("git", "kernels from source", "git"),
-    ("make", "kernels from source", "make"),
+    ("llvm-mca", "predictions of codegen", "llvm"),
     ("clang", "a second compiler", "clang"),
     ("ccache", "faster rebuilds", "ccache"),
 )
@@ -55,6 +55,7 @@ def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
         ("hugepages", hardware.hugepages),
         ("tracefs", hardware.tracing),
         ("user namespaces", hardware.user_namespaces),
+        ("kernel builds", _builds),
         *((name, functools.partial(toolchain.tool, name, *rest)) for name, *rest in _TOOLS),
     )
     return (
@@ -62,6 +63,18 @@ def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
         *((f"QEMU ({t.debian})", functools.partial(_qemus, t, cache)) for t in ARCHES.values()),
         *((f"C compiler ({t.debian})", functools.partial(_compilers, t)) for t in ARCHES.values()),
         *((name, functools.partial(_single, probe)) for name, probe in hosts),
+    )
+
+
+def _builds() -> Capability:
+    """What building kernels from source needs."""
+    packages = make.missing()
+    return Capability(
+        name="kernel builds",
+        state=State.MISSING if packages else State.OK,
+        detail=f"no {', '.join(packages)}" if packages else "all tools are there",
+        purpose="kernels from source, bisection over commits",
+        remedy=install(*packages) if packages else "",
     )
 
 

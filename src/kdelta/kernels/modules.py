@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Modules of an archive kernel, out of the package that its image came with, in loading order."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kdelta import cache
+from kdelta.archive import deb
+from kdelta.archive.index import Package
+from kdelta.errors import InfraError
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+
+_KIND = "modules"
+_FORMAT = "1"
+_SELECTION = r"linux-(?:image|modules)-(?:unsigned-)?\d[^ ]*"
+_MAX_BYTES = 32 << 20  # of one module, uncompressed
+_MAX_DEPTH = 32
+# Only where block devices and what they build on lie: all modules would be hundreds of megabytes.
+_MEMBER = re.compile(
+    r"(?:usr/)?lib/modules/[^/]+/kernel/(?:crypto|drivers/block|lib|mm)/(?:[\w.+-]+/)*"
+    r"(?P<name>[\w-]+)\.ko(?P<packing>\.\w+)?"
+)
+
+
+class NoModules(Exception):  # noqa: N818  no error: what needs them is skipped
+    """The modules of a kernel cannot be had; the text says why."""
+
+
+def load_order(kernel: Kernel, wanted: Sequence[str]) -> tuple[Path, ...]:
+    """Uncompressed modules to load, one after the other, so that all wanted ones are loaded.
+
+    A wanted one that the kernel does not have as a module is left out.  Fetched once, and kept in
+    the cache by the package's digest.  Raises NoModules for a kernel of no package or whose
+    package has gone, InfraError when it cannot be fetched.
+    """
+    package = _package(kernel)
+    key = cache.digest(_FORMAT, package.sha256, *wanted)
+
+    def make(folder: Path) -> None:
+        for number, (name, content) in enumerate(_fetched(kernel, package, wanted).items()):
+            place = folder / f"{number:02}"
+            place.mkdir()
+            (place / f"{name}.ko").write_bytes(content)
+
+    return tuple(sorted(cache.entry(_KIND, key, make).glob("*/*.ko")))
+
+
+def _package(kernel: Kernel) -> Package:
+    """The package with a kernel's modules: its image's until 6.18, then one of their own."""
+    if not kernel.package:
+        raise NoModules(f"{kernel.reference} did not come in a package, which would have modules")
+    own = f"linux-modules-{kernel.release}"
+    offered = reference.opened(kernel.arch).packages("modules", _SELECTION)
+    found = {package.name: package for package in offered if package.version == kernel.version}
+    if own in found:
+        return found[own]
+    if kernel.package.startswith("linux-image-") and kernel.package in found:
+        return found[kernel.package]
+    raise NoModules(f"the archive does not have {own} {kernel.version}")
+
+
+def _fetched(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[str, bytes]:
+    """Content of the needed modules by name, in loading order."""
+    with reference.opened(kernel.arch).fetched(package) as path:
+        packed = deb.read_matching(path, _MEMBER, limit=_MAX_BYTES)
+    found: dict[str, bytes] = {}
+    for member, content in packed.items():
+        match = _MEMBER.fullmatch(member)
+        if match is not None:
+            found[_plain(match["name"])] = _unpacked(content, match["packing"] or "", member)
+    order: dict[str, bytes] = {}
+    for name in wanted:
+        if name in found:
+            _add(name, found, order, 0)
+    return order
+
+
+def _add(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: int) -> None:
+    """Put a module into the order, what it depends on before it."""
+    if name in order:
+        return
+    if name not in found or depth > _MAX_DEPTH:
+        raise InfraError(f"the kernel's package lacks the module {name} that another depends on")
+    for other in depends(found[name]):
+        _add(other, found, order, depth + 1)
+    order[name] = found[name]
+
+
+def depends(module: bytes) -> tuple[str, ...]:
+    """Modules that a module's own .modinfo names.  Raises InfraError when it is not a module."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        section = ELFFile(io.BytesIO(module)).get_section_by_name(".modinfo")
+        text = section.data().decode() if section is not None else ""
+    except (ELFError, UnicodeDecodeError) as error:
+        raise InfraError(f"a kernel module is damaged: {error}") from error
+    for line in text.split("\0"):
+        key, _, value = line.partition("=")
+        if key == "depends":
+            return tuple(_plain(name) for name in value.split(",") if name)
+    return ()
+
+
+def _plain(name: str) -> str:
+    """The kernel knows no difference between - and _ in a module's name."""
+    return name.replace("-", "_")
+
+
+def _unpacked(content: bytes, packing: str, member: str) -> bytes:
+    if not packing:
+        return content
+    if packing != ".xz":
+        raise InfraError(f"a kernel module is packed as {packing}", place=member)
+    unpacker = lzma.LZMADecompressor()
+    try:
+        whole = unpacker.decompress(content, _MAX_BYTES)
+    except lzma.LZMAError as error:
+        raise InfraError(f"a kernel module is damaged: {error}", place=member) from error
+    if not unpacker.eof:
+        raise InfraError("a kernel module is damaged or too large", place=member)
+    return whole

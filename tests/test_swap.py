@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Swap of a guest: what it needs from outside, QEMU's part of it, and that it is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fake_qemu import IDENTITY
+from kdelta import arch
+from kdelta.attribution.symbols import Symbols
+from kdelta.errors import GuestError, InfraError, SpecError
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import qemu, swap
+from kdelta.machines.machine import Settings, mismatches, parse_identity
+
+SETTINGS = Settings(arch=arch.of("amd64"))
+RELEASE = "6.17.13+deb13-cloud-amd64"
+
+
+def kernel(config: Path | None = None) -> Kernel:
+    return Kernel(
+        reference="file:bzImage",
+        release=RELEASE,
+        version="",
+        arch="amd64",
+        flavour="",
+        image=Path("bzImage"),
+        image_sha256="0" * 64,
+        config=config,
+        config_sha256="",
+        build_id="",
+        suite="",
+        package="",
+    )
+
+
+def test_nothing_is_asked_nothing_is_given(tmp_path: Path) -> None:
+    with swap.backing(SETTINGS, kernel(), tmp_path) as given:
+        assert given == swap.Backing()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_is_sparse_and_goes_with_its_guest(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, swap="disk")
+    (tmp_path / "swap.img").write_bytes(b"left by a killed process")
+    with (
+        contextlib.suppress(RuntimeError),
+        swap.backing(settings, kernel(), tmp_path) as given,
+    ):
+        assert given.disk is not None
+        assert given.disk.stat().st_size == swap.BYTES
+        assert given.disk.stat().st_blocks * 512 < 1 << 20
+        assert given.modules == ()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_cannot_be_made_is_this_machines_fault(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, swap="disk")
+    with (
+        pytest.raises(InfraError, match="cannot be written"),
+        swap.backing(settings, kernel(), tmp_path / "none"),
+    ):
+        pytest.fail("a disk where there is no folder")
+
+
+def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, swap="zram")
+    with swap.backing(settings, kernel(), tmp_path) as given:
+        assert given.modules == ()
+        assert given.without == "file:bzImage did not come in a package, which would have modules"
+    config = tmp_path / "config"
+    config.write_text("CONFIG_ZRAM_BACKEND_LZ4=y\nCONFIG_ZRAM=y\n")
+    with swap.backing(settings, kernel(config), tmp_path) as given:
+        assert given == swap.Backing()
+    config.write_text("CONFIG_ZRAM=m\n")
+    with swap.backing(settings, kernel(config), tmp_path) as given:
+        assert given.without
+
+
+CHANNELS = qemu.Channels(port=3, serial=4, console=5)
+EMULATOR = qemu.Qemu(program=Path("/qemu"), banner="QEMU", version="7.2.22", api=1)
+
+
+def test_qemu_offers_modules_and_disk() -> None:
+    launch = qemu.Launch(
+        image=Path("/bzImage"),
+        initramfs=Path("/initramfs"),
+        program=Path("/program"),
+        modules=(Path("/0/zsmalloc.ko"), Path("/1/zram.ko")),
+        disk=Path("/a,b/swap.img"),
+    )
+    argv = qemu.command(EMULATOR, SETTINGS, launch, CHANNELS)
+    pairs = list(itertools.pairwise(argv))
+    assert [value for option, value in pairs if option == "-fw_cfg"] == [
+        "name=opt/org.kdelta/zsmalloc,file=/0/zsmalloc.ko",
+        "name=opt/org.kdelta/zram,file=/1/zram.ko",
+        "name=opt/org.kdelta/program,file=/program",
+    ]
+    options = dict(pairs)
+    assert options["-drive"].endswith("format=raw,cache=unsafe,file=/a,,b/swap.img")
+    assert ("-device", "nvme,drive=disk,serial=kdelta") in pairs
+
+
+def test_a_guest_with_a_disk_is_not_restored() -> None:
+    with pytest.raises(SpecError, match="a guest with a disk cannot be restored"):
+        qemu.Launch(
+            image=Path("/bzImage"),
+            initramfs=Path("/initramfs"),
+            disk=Path("/swap.img"),
+            restore=Path("/state"),
+        )
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "phrase"),
+    [
+        ("", "", ""),
+        ("zram", "/dev/zram0 262140", ""),
+        ("disk", "/dev/nvme0n1 262140", ""),
+        ("", "/dev/sda2 1000", "swap is /dev/sda2 1000, asked for none"),
+        ("zram", "", "swap is none, asked for zram"),
+        ("disk", "/dev/zram0 262140", "swap is /dev/zram0 262140, asked for disk"),
+    ],
+)
+def test_swap_is_read_back(asked: str, told: str, phrase: str) -> None:
+    identity = parse_identity(IDENTITY.replace("\nswap\n", f"\nswap {told}\n").splitlines())
+    assert identity.swap == told
+    found = mismatches(replace(SETTINGS, swap=asked), RELEASE, identity)
+    assert found == ((phrase,) if phrase else ())
+
+
+def test_a_guest_that_hides_its_swap_is_garbage() -> None:
+    with pytest.raises(GuestError, match="does not say its swap"):
+        parse_identity(IDENTITY.replace("\nswap\n", "\n").splitlines())
+
+
+def test_functions_of_modules_join_those_of_the_kernel() -> None:
+    kernels = Symbols((0x1000, 0x5000), ("low", "high"))
+    lines = "0000000000003000 t zram_write\t[zram]\n0000000000003040 d data\t[zram]\n"
+    table = kernels.with_modules(lines + "0000000000006000 T lz4_pack\t[lz4]\n")
+    assert [table.find(at)[0] for at in (0x1004, 0x3050, 0x5004, 0x6004)] == [
+        *("low", "zram_write", "high", "lz4_pack"),
+    ]
+    assert kernels.find(0x3050)[0] == "low"
+    with pytest.raises(GuestError, match="garbage"):
+        kernels.with_modules("what is this\n")
