@@ -106,3 +106,23 @@ def test_words_of_the_uneven_end_are_refused() -> None:
     assert _below(3, iter([2**64 - 1, 5])) == 2
     with pytest.raises(StopIteration):
         _below(3, iter([2**64 - 1]))
+
+
+def test_every_point_of_a_matrix_has_every_kernel_and_its_own_control() -> None:
+    settings: dict[str, object] = {
+        "scenarios": ["a:b"],
+        "kernels": ["6.12", "6.17"],
+        "name": "m",
+        "title": "m",
+    }
+    exact = spec.from_text(_toml(settings) + "[matrix]\ncpus = [1, 2, 4]\n", "m")
+    assert sorted(trial.arm for trial in make_plan(exact, 1).trials) == [0, 1, 2, 3, 4, 5]
+    timed = 'instrument = "time"\n[time]\nmachine = "kvm"\n[matrix]\ncpus = [1, 2]\n'
+    arms = [t.arm for t in make_plan(spec.from_text(_toml(settings) + timed, "m"), 1).trials]
+    assert set(arms[:2]) == {0, 3}, "first arms open the round"
+    assert set(arms[2:4]) == {1, 4}
+    assert set(arms[4:]) == {2, 5}, "controls close it"
+
+
+def _toml(settings: dict[str, object]) -> str:
+    return "".join(f"{name} = {value!r}\n" for name, value in settings.items())

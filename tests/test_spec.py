@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kdelta.data import directory
 from kdelta.errors import SpecError
 from kdelta.study import spec
+from kdelta.study.machine import MachineSettings
 
 HEAD = 'name = "a"\ntitle = "t"\n'
 SCENARIOS = 'scenarios = ["mprotect:x"]\n'
@@ -58,7 +59,7 @@ def test_every_key_is_read() -> None:
         + "[thresholds]\nstep_percent = 0.5\n"
     )
     assert study.question == "why?\nwhere?"
-    assert study.machine == spec.MachineSettings(
+    assert study.machine == MachineSettings(
         arch="arm64",
         flavour="generic",
         cpus=2,
@@ -223,7 +224,7 @@ def test_every_shipped_study_loads_and_is_named_as_its_file() -> None:
 
 def test_the_reference_documents_every_key() -> None:
     text = (directory("studies").parent / "docs" / "study.md").read_text()
-    for struct in (spec.Study, spec.MachineSettings, spec.PlanSettings, spec.Thresholds):
+    for struct in (spec.Study, MachineSettings, spec.PlanSettings, spec.Thresholds):
         for field in msgspec.structs.fields(struct):
             assert f"`{field.name}`" in text, f"docs/study.md lacks {field.name}"
 
@@ -277,15 +278,7 @@ def test_the_digest_follows_the_content_only() -> None:
     assert spec.digest(study) == spec.digest(reordered)
     assert spec.digest(study) != spec.digest(spec.with_settings(study, rounds=2))
     # A change of this value leaves older unfinished runs without a way to be resumed.
-    canonical = (
-        '{"instrument":"exact","kernels":["6.1","6.12"],"machine":{"arch":"amd64","cmdline":"",'
-        '"cpu_model":"max","cpus":1,"flavour":"cloud","memory_mib":1024},"name":"a",'
-        '"plan":{"fresh_boot":false,"max_attempts":2,"rounds":1,"seed":null,'
-        '"single_kernel":false,"timeout_s":120},"question":"","scenarios":["mprotect:x"],'
-        '"thresholds":{"step_percent":1.0},"time":{"alpha":0.01,"hugepages":false,'
-        '"iterations":32,"machine":"host","replicate":"process","sandwich":true,"sequential":false,'
-        '"tolerance_percent":2.0,"want_valid":0,"warmup":8},"title":"t"}'
-    )
+    canonical = '{"kernels":["6.1","6.12"],"name":"a","scenarios":["mprotect:x"],"title":"t"}'
     assert spec.digest(study) == hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -335,3 +328,69 @@ def test_no_text_raises_anything_but_spec_error(text: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec.from_text(text, "x")
     assert caught.value.sentence().startswith("x: ")
+
+
+def matrix_study(**tables: object) -> spec.Study:
+    text = 'name = "m"\ntitle = "m"\nscenarios = ["a:b"]\nkernels = ["6.12", "6.17"]\n'
+    return spec.from_text(
+        text + "\n".join(f"[{name}]\n{body}" for name, body in tables.items()), "m"
+    )
+
+
+def test_a_matrix_is_all_combinations_the_last_axis_fastest() -> None:
+    study = matrix_study(matrix='cpus = [1, 2]\npreempt = ["none", "full"]', machine="nodes = 2")
+    found = spec.points(study)
+    assert [point.axes for point in found] == [
+        {"cpus": "1", "preempt": "none"},
+        {"cpus": "1", "preempt": "full"},
+        {"cpus": "2", "preempt": "none"},
+        {"cpus": "2", "preempt": "full"},
+    ]
+    assert found[3].machine.cpus == 2
+    assert found[3].machine.preempt == "full"
+    assert found[3].machine.nodes == 2
+    assert spec.arm_count(study) == 8
+    assert spec.from_text(spec.to_toml(study), "again") == study
+
+
+def test_a_study_without_a_matrix_has_one_point() -> None:
+    study = matrix_study()
+    assert [point.axes for point in spec.points(study)] == [{}]
+    assert spec.points(study)[0].machine == study.machine
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ("cpus = [0]", r"matrix\.cpus\[0\]: expected an integer from 1 to 64"),
+        ('preempt = ["rt"]', r"matrix\.preempt\[0\]: expected"),
+        ("cpus = [2, 2]", "stands twice"),
+        ("arch = ['arm64']", "unknown key"),
+        ('mthp = ["64kB"]', r"matrix\.mthp\[0\]: expected sizes"),
+        ("cpus = 2", r"expected an array of 0 to 16 integers, got 2"),
+    ],
+)
+def test_a_wrong_matrix_is_refused_with_its_key(matrix: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        matrix_study(matrix=matrix)
+
+
+def test_this_host_has_no_matrix() -> None:
+    text = (
+        'name = "m"\ntitle = "m"\ninstrument = "time"\nscenarios = ["a:b"]\nkernels = ["host"]\n'
+        "[matrix]\ncpus = [1, 2]\n"
+    )
+    with pytest.raises(SpecError, match="this host is one machine"):
+        spec.from_text(text, "m")
+
+
+def test_figures_are_kept() -> None:
+    text = (
+        'name = "m"\ntitle = "m"\nscenarios = ["a:b"]\nkernels = ["6.12", "6.17"]\n'
+        '[[figures]]\nname = "clear calls"\nfunctions = ["clear_page*"]\ndivide = 4096\n'
+    )
+    study = spec.from_text(text, "m")
+    assert study.figures[0].count == "calls"
+    assert spec.from_text(spec.to_toml(study), "again") == study
+    with pytest.raises(SpecError, match=r"figures\[0\]: unknown key"):
+        spec.from_text(text + "color = 1\n", "m")

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kdelta.sample import TrialRecord
-from kdelta.study.spec import Study, arm_count
+from kdelta.study.spec import Study, has_control, points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A study's trials in the order of execution.
 
-    `arm` indexes the study's kernels; the control of a sandwich comes after them.
+    `arm` indexes the arms of the first point of the study's matrix, then those of the next: at
+    each its kernels and, in a sandwich, the control after them.
     """
 
     seed: int
@@ -45,13 +46,17 @@ def make_plan(study: Study, seed: int) -> Plan:
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:
-    kernels = len(study.kernels)
-    if arm_count(study) == kernels:
-        return _shuffled(_pairs(study, range(kernels)), key)
+    kernels, count = len(study.kernels), len(points(study))
+    if not has_control(study):
+        return _shuffled(_pairs(study, range(kernels * count)), key)
+    each = kernels + 1
+    first = range(0, each * count, each)
+    control = [arm + kernels for arm in first]
+    rest = [arm for arm in range(each * count) if arm not in {*first, *control}]
     return [
-        *_shuffled(_pairs(study, [0]), f"{key}:first"),
-        *_shuffled(_pairs(study, range(1, kernels)), key),
-        *_shuffled(_pairs(study, [kernels]), f"{key}:control"),
+        *_shuffled(_pairs(study, first), f"{key}:first"),
+        *_shuffled(_pairs(study, rest), key),
+        *_shuffled(_pairs(study, control), f"{key}:control"),
     ]
 
 

@@ -7,25 +7,27 @@ to say, since a study may be written on another machine.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.study import strict
+from kdelta.study.machine import MachineSettings, Matrix
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
 LIST_SCENARIOS = "list the scenarios with: kdelta workloads"
 
-_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 # Control characters and direction overrides could make a terminal show another text than the file.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 
@@ -55,6 +57,7 @@ ScenarioName = Annotated[
     Meta(
         pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
         description='"workload:scenario"',
+        extra={"action": LIST_SCENARIOS},
     ),
 ]
 KernelReference = Annotated[
@@ -64,18 +67,13 @@ KernelReference = Annotated[
         description='a kernel reference in quotes, such as "6.17"',
     ),
 ]
-Word = Annotated[
+
+
+Pattern = Annotated[
     str,
     Meta(
-        pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.,+=-]{0,199}\Z",
-        description="one word of letters, digits and _ . , + = -",
-    ),
-]
-CommandLine = Annotated[
-    str,
-    Meta(
-        pattern=r"\A[\x20-\x7e]{0,1000}\Z",
-        description="printable ASCII of at most 1000 characters",
+        pattern=r"\A[A-Za-z0-9_.*?\[\] ]{1,200}\Z",
+        description="a function's name, in which * and ? stand for others",
     ),
 ]
 
@@ -102,18 +100,37 @@ class Replicate(StrEnum):
     BOOT = "boot"  # the boot
 
 
-class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The machine that every arm of a study gets.
+class FigureCount(StrEnum):
+    """What a figure counts of functions."""
 
-    arch and flavour are Debian's words; cpu_model is QEMU's; cmdline is added to the kernel's own.
+    CALLS = "calls"
+    INSNS = "insns"
+
+
+class FigurePer(StrEnum):
+    """What a figure's count is divided by."""
+
+    WINDOW = "window"
+    OPERATION = "operation"
+
+
+class Figure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Something to tell of each kernel out of the functions that it executed.
+
+    functions: their names, as patterns (fnmatch); count: how often they were called, or the
+    instructions in them; per: a window of the phase, or one of its operations; phase "": all of
+    them.  divide: bytes that a window works on, to be divided by the count; of: the metric of the
+    workload that tells it.
     """
 
-    arch: Word = "amd64"
-    flavour: Word = "cloud"
-    cpus: Annotated[int, Meta(ge=1, le=64)] = 1
-    memory_mib: Annotated[int, Meta(ge=256, le=65536)] = 1024
-    cpu_model: Word = "max"
-    cmdline: CommandLine = ""
+    name: Line
+    functions: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=64)]
+    what: Text = ""
+    count: FigureCount = FigureCount.CALLS
+    per: FigurePer = FigurePer.WINDOW
+    phase: Annotated[str, Meta(pattern=r"\A[a-z0-9_]{0,64}\Z", description="a phase")] = ""
+    divide: Annotated[int, Meta(ge=0, le=2**50)] = 0
+    of: Annotated[str, Meta(pattern=r"\A[a-z0-9_]{0,64}\Z", description="a metric")] = ""
 
 
 class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -121,7 +138,9 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     rounds: trials of each arm and scenario; seed: None lets the run choose and record one;
     max_attempts: of one trial, when this machine (never the guest) fails; timeout_s: of one
-    attempt, in seconds; single_kernel: allow a study of one kernel, which compares nothing.
+    attempt, in seconds; single_kernel: allow a study of one kernel, which compares nothing;
+    reuse: do not boot a kernel whose code is that of another arm; gates: of variants, measure the
+    reverse gates of each workload too.
     """
 
     rounds: Annotated[int, Meta(ge=1, le=100)] = 1
@@ -130,6 +149,8 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_attempts: Annotated[int, Meta(ge=1, le=10)] = 2
     timeout_s: Annotated[int, Meta(ge=1, le=86400)] = 120
     single_kernel: bool = False
+    reuse: bool = True
+    gates: bool = True
 
 
 class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,7 +183,11 @@ class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is compared.  Kernels are in table order; the first is the baseline."""
+    """What is compared.  Kernels are in table order; the first is the baseline.
+
+    gap: a good and a regressed kernel of them; the others are then told by how much of the
+    difference they close.
+    """
 
     name: Name
     title: Line
@@ -174,6 +199,9 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     plan: PlanSettings = PlanSettings()
     time: TimeSettings = TimeSettings()
     thresholds: Thresholds = Thresholds()
+    matrix: Matrix = Matrix()
+    gap: Annotated[tuple[KernelReference, ...], Meta(max_length=2)] = ()
+    figures: Annotated[tuple[Figure, ...], Meta(max_length=64)] = ()
 
 
 _TABLES: dict[str, type[Struct]] = {
@@ -181,8 +209,9 @@ _TABLES: dict[str, type[Struct]] = {
     "plan": PlanSettings,
     "time": TimeSettings,
     "thresholds": Thresholds,
+    "matrix": Matrix,
 }
-_S = TypeVar("_S", bound=Struct)
+_ARRAYS = ("figures",)
 
 
 def load(path: Path) -> Study:
@@ -258,22 +287,45 @@ def with_settings(study: Study, **settings: object) -> Study:
 def to_toml(study: Study) -> str:
     """The study as TOML text; `from_text` of it is equal to the study."""
     tables = [(name, getattr(study, name)) for name in _TABLES]
-    lines = [*_assignments(study, skip=_TABLES)]
+    lines = [*strict.assignments(study, skip=(*_TABLES, *_ARRAYS))]
     for name, table in tables:
-        lines += ["", f"[{name}]", *_assignments(table, skip=())]
+        lines += ["", f"[{name}]", *strict.assignments(table, skip=())]
+    for figure in study.figures:
+        lines += ["", "[[figures]]", *strict.assignments(figure, skip=())]
     return "\n".join(lines) + "\n"
 
 
 def digest(study: Study) -> str:
-    """SHA-256 (hexadecimal) of the study's canonical JSON: equal studies, equal digests."""
-    text = json.dumps(msgspec.to_builtins(study), sort_keys=True, separators=(",", ":"))
+    """SHA-256 (hexadecimal) of the study's canonical JSON: equal studies, equal digests.
+
+    What has its default is left out, so that a key of a later version changes no digest.
+    """
+    text = json.dumps(_told(study), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _told(struct: Struct) -> dict[str, Any]:
+    """The values that are not their defaults, tables by their own."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if isinstance(value, Struct):
+            found |= {field.name: told} if (told := _told(value)) else {}
+        elif value != field.default:
+            found[field.name] = msgspec.to_builtins(value)
+    return found
+
+
 def _study(data: Mapping[str, object], place: str) -> Study:
-    study = _struct(data, Study, place, "")
+    study = strict.struct(data, Study, place, "", dict(_dotted()))
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
+    if study.gap and (len(study.gap) != 2 or not set(study.gap) <= set(study.kernels)):
+        raise SpecError(
+            "a gap is two of the kernels, the good and the regressed one",
+            place=f"{place}: gap",
+            action='write, for example, gap = ["6.16", "6.17"]',
+        )
     if study.instrument is Instrument.TIME:
         _check_time(study, place)
     elif len(study.kernels) == 1 and not study.plan.single_kernel:
@@ -282,20 +334,47 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             place=f"{place}: kernels",
             action="add another, or set plan.single_kernel = true to measure just this one",
         )
+    for name in Matrix.__struct_fields__:
+        values = [str(value) for value in getattr(study.matrix, name)]
+        _no_duplicates(values, place, f"matrix.{name}")
     trials = arm_count(study) * len(study.scenarios) * study.plan.rounds
     if trials > MAX_TRIALS:
         raise SpecError(
-            f"kernels x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}",
+            f"arms x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}",
             place=place,
             action="split the study or lower plan.rounds",
         )
     return study
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One machine of a study's matrix.  axes: the keys that vary, and their values here."""
+
+    machine: MachineSettings
+    axes: dict[str, str]
+
+
+def points(study: Study) -> tuple[Point, ...]:
+    """The machines of a study, one at least; the last axis varies fastest."""
+    names = [name for name in Matrix.__struct_fields__ if getattr(study.matrix, name)]
+    return tuple(
+        Point(
+            machine=msgspec.structs.replace(study.machine, **dict(zip(names, values, strict=True))),
+            axes={name: str(value) for name, value in zip(names, values, strict=True)},
+        )
+        for values in itertools.product(*(getattr(study.matrix, name) for name in names))
+    )
+
+
+def has_control(study: Study) -> bool:
+    """True when each point repeats its first kernel at the end of a round."""
+    return study.instrument is Instrument.TIME and study.time.sandwich
+
+
 def arm_count(study: Study) -> int:
-    """Arms of a study: its kernels and, in a sandwich, the control."""
-    sandwich = study.instrument is Instrument.TIME and study.time.sandwich
-    return len(study.kernels) + sandwich
+    """Arms of a study: its kernels and, in a sandwich, the control, at each point."""
+    return (len(study.kernels) + has_control(study)) * len(points(study))
 
 
 def _check_time(study: Study, place: str) -> None:
@@ -314,6 +393,12 @@ def _check_time(study: Study, place: str) -> None:
         )
     if study.time.machine is not TimeMachine.HOST:
         return
+    if len(points(study)) > 1 or points(study)[0].axes:
+        raise SpecError(
+            "this host is one machine, its CPUs and settings are not kdelta's to change",
+            place=f"{place}: matrix",
+            action='leave the matrix out, or use time.machine = "kvm" or instrument = "exact"',
+        )
     for reference in study.kernels:
         if reference != "host" and not reference.startswith("host:"):
             raise SpecError(
@@ -329,111 +414,11 @@ def _check_time(study: Study, place: str) -> None:
         )
 
 
-def _struct(data: object, shape: type[_S], place: str, key: str) -> _S:
-    """`data` as `shape`, every value checked under its own key."""
-    where = f"{place}: {key}" if key else place
-    if not isinstance(data, Mapping):
-        raise SpecError(f"expected a table, got {_shown(data)}", place=where)
-    fields = {field.name: field for field in msgspec.structs.fields(shape)}
-    for name in data:
-        if name not in fields:
-            raise SpecError(
-                f"unknown key {_shown(name)}", place=where, action=_nearest(name, list(fields))
-            )
-    for name, field in fields.items():
-        if field.required and name not in data:
-            raise SpecError(f"the key {name} is missing", place=where, action="add it")
-    prefix = f"{key}." if key else ""
-    return shape(
-        **{name: _value(data[name], fields[name].type, place, prefix + name) for name in data}
-    )
-
-
-def _value(value: object, kind: Any, place: str, key: str) -> Any:
-    """`value` as `kind`; a table and a list are entered, so that the error names the exact key."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return _struct(value, kind, place, key)
-    plain, meta = _unwrapped(kind)
-    if get_origin(plain) is tuple:
-        return _array(value, get_args(plain)[0], meta, place, key)
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise SpecError(
-            f"expected {_wanted(kind)}, got {_shown(value)}",
-            place=f"{place}: {key}",
-            action=LIST_SCENARIOS if kind is ScenarioName else "",
-        ) from None
-
-
-def _array(value: object, item: Any, meta: Meta, place: str, key: str) -> tuple[Any, ...]:
-    low, high = meta.min_length or 0, meta.max_length or 0
-    if not isinstance(value, list | tuple) or not low <= len(value) <= high:
-        got = f"{len(value)} of them" if isinstance(value, list | tuple) else _shown(value)
-        raise SpecError(
-            f"expected an array of {low} to {high} strings, got {got}", place=f"{place}: {key}"
-        )
-    return tuple(_value(one, item, place, f"{key}[{at}]") for at, one in enumerate(value))
-
-
-def _unwrapped(kind: Any) -> tuple[Any, Any]:
-    """The bare type of an annotation (optional or not) and its Meta, or None."""
-    if get_origin(kind) is Annotated:
-        return get_args(kind)[0], kind.__metadata__[0]
-    options = [one for one in get_args(kind) if one is not type(None)]
-    if len(options) == 1 and get_origin(kind) is not tuple:
-        return _unwrapped(options[0])
-    return kind, None
-
-
-def _wanted(kind: Any) -> str:
-    """What a key takes, in words."""
-    plain, meta = _unwrapped(kind)
-    if isinstance(plain, type) and issubclass(plain, StrEnum):
-        words = " or ".join(f'"{one}"' for one in plain)
-        return words if len(plain) > 1 else f"{words} (the only one available in this version)"
-    if meta is not None and meta.description:
-        return str(meta.description)
-    limits = "" if meta is None else f" from {meta.ge} to {meta.le}"
-    return _NAMES[plain] + limits
-
-
-def _shown(value: object) -> str:
-    """A user's value, bounded and safe for a terminal."""
-    if isinstance(value, Mapping):
-        return "a table"
-    if isinstance(value, list | tuple):
-        return "an array"
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"a number of {value.bit_length()} bits"
-    text = json.dumps(value) if isinstance(value, str | bool) else str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _nearest(name: str, here: Sequence[str]) -> str:
-    """Advice for an unknown key: the nearest one of its table, else of another table."""
-    if close := difflib.get_close_matches(name, here, n=1):
-        return f"did you mean {close[0]}?"
-    homes = dict(_dotted())
-    if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
-        return f"did you mean {homes[close[0]]}?"
-    return f"known keys: {', '.join(here)}"
-
-
-def _dotted() -> Iterator[tuple[str, str]]:
-    """Every key of a study with its table before it: cpus, machine.cpus."""
-    for name in Study.__struct_fields__:
-        yield name, name
-    for table, shape in _TABLES.items():
-        for name in shape.__struct_fields__:
-            yield name, f"{table}.{name}"
-
-
 def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
     for at, value in enumerate(values):
         if (first := values.index(value)) != at:
             raise SpecError(
-                f"{_shown(value)} stands twice, first as {key}[{first}]",
+                f"{strict.shown(value)} stands twice, first as {key}[{first}]",
                 place=f"{place}: {key}[{at}]",
                 action="remove one",
             )
@@ -443,7 +428,7 @@ def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, A
     """`base` with settings put where they belong; raises TypeError for a key no study has."""
     homes = dict(_dotted())
     for name, value in settings.items():
-        if name not in homes or name in _TABLES:
+        if name not in homes or name in (*_TABLES, *_ARRAYS):
             raise TypeError(f"a study has no key {name}")
         if value is None:
             continue
@@ -453,19 +438,11 @@ def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, A
     return base
 
 
-def _assignments(table: Struct, skip: Mapping[str, object] | tuple[()]) -> Iterator[str]:
-    for name in table.__struct_fields__:
-        value = getattr(table, name)
-        if name not in skip and value is not None:
-            yield f"{name} = {_literal(value)}"
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(_literal(one) for one in value)}]"
-    if isinstance(value, str):
-        # Checked text holds no character that JSON and a TOML basic string write differently.
-        return json.dumps(str(value), ensure_ascii=False)
-    return repr(value)
+def _dotted() -> Iterator[tuple[str, str]]:
+    """Every key of a study with its table before it: cpus, machine.cpus."""
+    for name in Study.__struct_fields__:
+        yield name, name
+    tables = [pair for pair in _TABLES.items() if pair[0] != "matrix"]  # its keys are machine's
+    for table, shape in tables:
+        for name in shape.__struct_fields__:
+            yield name, f"{table}.{name}"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""TOML values to frozen structs, every error with its key and what was expected; and back."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kdelta.errors import SpecError
+
+_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+_S = TypeVar("_S", bound=Struct)
+
+
+def struct(data: object, shape: type[_S], place: str, key: str, homes: Mapping[str, str]) -> _S:
+    """`data` as `shape`, every value checked under its own key.
+
+    homes: keys that belong to other tables, and their dotted names, for advice.  Raises SpecError.
+    """
+    where = f"{place}: {key}" if key else place
+    if not isinstance(data, Mapping):
+        raise SpecError(f"expected a table, got {shown(data)}", place=where)
+    fields = {field.name: field for field in msgspec.structs.fields(shape)}
+    for name in data:
+        if name not in fields:
+            raise SpecError(
+                f"unknown key {shown(name)}",
+                place=where,
+                action=_nearest(name, list(fields), homes),
+            )
+    for name, field in fields.items():
+        if field.required and name not in data:
+            raise SpecError(f"the key {name} is missing", place=where, action="add it")
+    prefix = f"{key}." if key else ""
+    return shape(
+        **{
+            name: _value(data[name], fields[name].type, place, prefix + name, homes)
+            for name in data
+        }
+    )
+
+
+def _value(value: object, kind: Any, place: str, key: str, homes: Mapping[str, str]) -> Any:
+    """`value` as `kind`; a table and a list are entered, so that the error names the exact key."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return struct(value, kind, place, key, homes)
+    plain, meta = _unwrapped(kind)
+    if get_origin(plain) is tuple:
+        return _array(value, get_args(plain)[0], meta, place, key, homes)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise SpecError(
+            f"expected {_wanted(kind)}, got {shown(value)}",
+            place=f"{place}: {key}",
+            action=(meta.extra or {}).get("action", "") if meta is not None else "",
+        ) from None
+
+
+def _array(
+    value: object, item: Any, meta: Meta | None, place: str, key: str, homes: Mapping[str, str]
+) -> tuple[Any, ...]:
+    low, high = (meta.min_length or 0, meta.max_length or 0) if meta else (0, 64)
+    table = isinstance(item, type) and issubclass(item, Struct)
+    what = "tables" if table else "integers" if _unwrapped(item)[0] is int else "strings"
+    if not isinstance(value, list | tuple) or not low <= len(value) <= high:
+        got = f"{len(value)} of them" if isinstance(value, list | tuple) else shown(value)
+        raise SpecError(
+            f"expected an array of {low} to {high} {what}, got {got}", place=f"{place}: {key}"
+        )
+    return tuple(_value(one, item, place, f"{key}[{at}]", homes) for at, one in enumerate(value))
+
+
+def _unwrapped(kind: Any) -> tuple[Any, Any]:
+    """The bare type of an annotation (optional or not) and its Meta, or None."""
+    if get_origin(kind) is Annotated:
+        return get_args(kind)[0], kind.__metadata__[0]
+    options = [one for one in get_args(kind) if one is not type(None)]
+    if len(options) == 1 and get_origin(kind) is not tuple:
+        return _unwrapped(options[0])
+    return kind, None
+
+
+def _wanted(kind: Any) -> str:
+    """What a key takes, in words."""
+    plain, meta = _unwrapped(kind)
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        words = " or ".join(f'"{one}"' for one in plain)
+        return words if len(plain) > 1 else f"{words} (the only one available in this version)"
+    if meta is not None and meta.description:
+        return str(meta.description)
+    limits = "" if meta is None else f" from {meta.ge} to {meta.le}"
+    return _NAMES[plain] + limits
+
+
+def shown(value: object) -> str:
+    """A user's value, bounded and safe for a terminal."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "an array"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    text = json.dumps(value) if isinstance(value, str | bool) else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
+    """Advice for an unknown key: the nearest one of its table, else of another table."""
+    if close := difflib.get_close_matches(name, here, n=1):
+        return f"did you mean {close[0]}?"
+    if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
+        return f"did you mean {homes[close[0]]}?"
+    return f"known keys: {', '.join(here)}"
+
+
+def assignments(table: Struct, skip: Collection[str]) -> Iterator[str]:
+    """Lines "key = value" of TOML for the fields of a struct that are not None or skipped."""
+    for name in table.__struct_fields__:
+        value = getattr(table, name)
+        if name not in skip and value is not None:
+            yield f"{name} = {_literal(value)}"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(_literal(one) for one in value)}]"
+    if isinstance(value, str):
+        # Checked text holds no character that JSON and a TOML basic string write differently.
+        return json.dumps(str(value), ensure_ascii=False)
+    return repr(value)
