@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From a source tree to a bootable image, kept by what went into it.
+
+`build` is all that most need.  `prepared` lends the warm build directory itself, with files made
+of a tree, for looking at compilers' work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache as remember
+from pathlib import Path
+
+import msgspec
+
+from kdelta import cache, process, toolchains
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError
+from kdelta.files import sha256_of, write_aside
+from kdelta.source import git, kconfig, make, workspace
+from kdelta.source.kconfig import Config
+from kdelta.source.make import Make, SourceError
+from kdelta.source.tree import SourceTree
+from kdelta.toolchains import Family, Toolchain
+
+__all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", "saved_command"]
+
+KIND = "builds"
+LOGS = "build-logs"
+LIMIT_BYTES = 8 << 30
+_FORMAT = 1
+_IMAGE = "arch/x86/boot/bzImage"
+_TARGET = "bzImage"
+_STEPS_COLD = 1780
+_STEPS_WARM = 45
+# What decides the result of a configuration, besides the compiler and what is asked for.
+_KCONFIG = re.compile(
+    r"(?:^|/)Kconfig[^/]*$|^scripts/(?:kconfig/|Kconfig|[^/]*\.sh$)|^kernel/configs/"
+    r"|^arch/x86/(?:configs/|Makefile)|^Makefile$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One kernel built from source; its files lie in the cache.
+
+    Equal image_sha256: the same code, byte for byte.
+    """
+
+    title: str  # "6.17.8+mincore-present-first"
+    tree: SourceTree
+    config_name: str
+    compiler: str  # first line of `cc --version`
+    compiler_name: str  # "gcc-14"
+    release: str  # uname -r
+    image: Path
+    image_sha256: str
+    vmlinux: Path
+    config: Path
+    config_sha256: str
+    log: Path
+    lost: tuple[str, ...]  # lines asked of the configuration that are not in it
+    seconds: float  # that the build took
+    cached: bool  # it was there already
+
+    @property
+    def label(self) -> str:
+        """The title and, where they are not the default, configuration and compiler."""
+        words = [self.title]
+        if self.config_name != kconfig.DEFAULT:
+            words.append(self.config_name)
+        if self.compiler_name != _default_compiler():
+            words.append(self.compiler_name)
+        return ",".join(words)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self.image.parent
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """build.json: what was built, without the name that led to it."""
+
+    format: int = _FORMAT
+    tree: str
+    config_digest: str
+    compiler: str
+    release: str
+    image_sha256: str
+    config_sha256: str
+    lost: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A build directory for as long as nobody else uses it."""
+
+    source: Path  # files of the tree
+    output: Path  # kbuild's O=; saved commands are relative to it
+    make_arguments: tuple[str, ...]
+
+
+def compiler(name: str = "", *, progress: Progress | None = None) -> Toolchain:
+    """The compiler of that name ("gcc-14", "clang-19"); "" is this system's gcc.
+
+    Raises SpecError for an unknown one, InfraError when it cannot be had.
+    """
+    return toolchains.find(name or _default_compiler(), progress=progress)
+
+
+def build(
+    tree: SourceTree,
+    config: Config | None = None,
+    chain: Toolchain | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Build:
+    """The kernel of a source tree; built when the cache does not have it.
+
+    config: by default kd-min and kd-deb; chain: by default this system's gcc.
+    A tree near the last one of its line takes seconds, another one minutes.
+    Raises SourceError when the source does not build (its fault), InfraError when this machine
+    is at fault: a missing tool, the disk, memory.
+    """
+    config = config or kconfig.named()
+    chain = chain or compiler(progress=progress)
+    key = cache.digest(str(_FORMAT), tree.tree, config.digest, identity(chain), "amd64", *_pinned())
+    there = _found(key, tree, config, chain, cached=True)
+    if there is not None:
+        return there
+    cache.entry(KIND, key, lambda folder: _make(folder, key, tree, config, chain, progress))
+    made = _found(key, tree, config, chain, cached=False)
+    if made is None:
+        raise InfraError(
+            "the image did not stay in the cache as written",
+            place=str(cache.root() / KIND / key),
+            action="check the disk and run again",
+        )
+    cache.evict(KIND, LIMIT_BYTES, keep=made.folder)
+    return made
+
+
+@contextlib.contextmanager
+def prepared(
+    tree: SourceTree,
+    config: Config | None = None,
+    chain: Toolchain | None = None,
+    *,
+    targets: Sequence[str],
+    progress: Progress | None = None,
+) -> Iterator[Prepared]:
+    """The warm build directory with `targets` ("mm/mincore.o") made of a tree.
+
+    It is locked while the context lasts.  Add files to it freely outside what make makes;
+    leave the source alone.  Raises as `build` does.
+    """
+    config = config or kconfig.named()
+    chain = chain or compiler(progress=progress)
+    log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
+    with _ready(tree, config, chain, log, progress) as maker:
+        maker.run(targets, log, steps=_STEPS_WARM, progress=progress)
+        log.unlink()
+        yield Prepared(
+            source=maker.source, output=maker.output, make_arguments=make.arguments(chain)
+        )
+
+
+def saved_command(output: Path, target: str) -> str:
+    """The shell command by which kbuild made a target ("mm/mincore.o"), to be run in `output`.
+
+    It begins with "ccache" when that is installed.  Raises InfraError when there is none.
+    """
+    path = output / target
+    note = path.with_name(f".{path.name}.cmd")
+    with contextlib.suppress(OSError):
+        first = note.read_text(errors="replace").partition("\n")[0]
+        name, assigned, command = first.partition(" := ")
+        if assigned and name.removeprefix("saved") == f"cmd_{target}":
+            return command.replace("$(pound)", "#").replace("$$", "$")
+    raise InfraError(f"kbuild noted no command for {target}", place=str(note))
+
+
+def identity(chain: Toolchain) -> str:
+    """All that is known of a compiler and, for gcc, of the assembler and linker it works with."""
+    return f"{chain.banner}\n{_binutils()}" if chain.family is Family.GCC else chain.banner
+
+
+def _make(
+    folder: Path,
+    key: str,
+    tree: SourceTree,
+    config: Config,
+    chain: Toolchain,
+    progress: Progress | None,
+) -> None:
+    log = _log(key)
+    begun = time.monotonic()
+    with _ready(tree, config, chain, log, progress) as maker:
+        cold = not (maker.output / "vmlinux").exists()
+        steps = _STEPS_COLD if cold else _STEPS_WARM
+        maker.run([_TARGET], log, steps=steps, progress=progress)
+        with cache.writing(folder):
+            shutil.copyfile(maker.output / _IMAGE, folder / "vmlinuz")
+            shutil.copyfile(maker.output / "vmlinux", folder / "vmlinux")
+            shutil.copyfile(maker.output / ".config", folder / "config")
+            release = (maker.output / "include/config/kernel.release").read_text().strip()
+    record = _Record(
+        tree=tree.tree,
+        config_digest=config.digest,
+        compiler=chain.banner,
+        release=release,
+        image_sha256=sha256_of(folder / "vmlinuz"),
+        config_sha256=sha256_of(folder / "config"),
+        lost=config.lost((folder / "config").read_text(errors="replace")),
+        seconds=round(time.monotonic() - begun, 1),
+    )
+    with cache.writing(folder):
+        shutil.move(log, folder / "build.log")
+        write_aside(folder / "build.json", msgspec.json.encode(record))
+
+
+@contextlib.contextmanager
+def _ready(
+    tree: SourceTree, config: Config, chain: Toolchain, log: Path, progress: Progress | None
+) -> Iterator[Make]:
+    """A workspace with the tree checked out and configured, between two makes."""
+    make.check_tools()
+    with workspace.opened(tree.line) as place:
+        if progress and not place.source.exists():
+            progress(f"checking out {tree.title}", 0.0)
+        place.check_out(tree)
+        output = place.output(cache.digest(config.digest, identity(chain)))
+        maker = Make(
+            source=place.source, output=output, chain=chain, title=tree.title, busy=place.busy
+        )
+        with workspace.building(output):
+            _configure(maker, tree, config, log)
+            yield maker
+
+
+def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None:
+    """Write .config; always the same for the same tree, so never from an earlier one."""
+    rows = git.lines(["ls-tree", "-r", tree.tree], borrowed=tree.objects)
+    deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
+    state = cache.digest(config.digest, *deciding)
+    if workspace.ready(maker.output) == state:
+        return
+    target = maker.output / ".config"
+    base = ""
+    if not config.whole:
+        maker.run(["tinyconfig"], log)
+        base = target.read_text(errors="replace")
+    with cache.writing(target):
+        target.write_text(config.text(base))
+    maker.run(["olddefconfig"], log)
+    workspace.set_ready(maker.output, state)
+
+
+def _found(
+    key: str, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
+) -> Build | None:
+    """What the cache has of a key, whole; a damaged one is removed."""
+    folder = cache.root() / KIND / key
+    if not folder.is_dir():
+        return None
+    record = None
+    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        record = msgspec.json.decode((folder / "build.json").read_bytes(), type=_Record)
+        sums = sha256_of(folder / "vmlinuz"), sha256_of(folder / "config")
+        if sums != (record.image_sha256, record.config_sha256):
+            record = None
+    if record is None:
+        with cache.writing(folder):
+            shutil.rmtree(folder)
+        return None
+    cache.mark_used(folder)
+    return Build(
+        title=tree.title,
+        tree=tree,
+        config_name=config.name,
+        compiler=record.compiler,
+        compiler_name=chain.name,
+        release=record.release,
+        image=folder / "vmlinuz",
+        image_sha256=record.image_sha256,
+        vmlinux=folder / "vmlinux",
+        config=folder / "config",
+        config_sha256=record.config_sha256,
+        log=folder / "build.log",
+        lost=record.lost,
+        seconds=record.seconds,
+        cached=cached,
+    )
+
+
+def _log(key: str) -> Path:
+    folder = cache.root() / LOGS
+    with cache.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{key[:16]}.log"
+        path.unlink(missing_ok=True)
+    return path
+
+
+def _pinned() -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in make.PINNED.items())
+
+
+@remember
+def _default_compiler() -> str:
+    """This system's gcc by its name with version."""
+    try:
+        done = process.run(["gcc", "-dumpversion"], timeout=60)
+    except InfraError as error:
+        raise InfraError(
+            f"there is no C compiler: {error.cause}", action="on Debian: apt-get install gcc"
+        ) from error
+    return f"gcc-{done.stdout.strip().partition('.')[0]}"
+
+
+@remember
+def _binutils() -> str:
+    return process.run(["ld", "--version"], timeout=60).stdout.partition("\n")[0]

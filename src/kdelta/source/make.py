@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs kbuild: reproducibly, bounded in processes and time; finds the first error in its log."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache as remember
+from pathlib import Path
+
+from kdelta import cache, process
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError, SpecError
+from kdelta.toolchains import Toolchain
+
+TIMEOUT_S = 3 * 3600.0
+_POLL_S = 0.1
+_QUICK_S = 60.0
+_MIB_PER_JOB = 700
+_MOST_LOG_BYTES = 256 << 20
+_CCACHE_SIZE = "4G"
+
+# Each of these is in the image otherwise, or decides what is.
+PINNED = {
+    "LC_ALL": "C",
+    "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
+    "KBUILD_BUILD_VERSION": "1",
+    "KBUILD_BUILD_USER": "kdelta",
+    "KBUILD_BUILD_HOST": "kdelta",
+    "SOURCE_DATE_EPOCH": "1767225600",
+}
+_NEEDED = {
+    "make": "make", "gcc": "gcc", "ld": "binutils", "flex": "flex", "bison": "bison", "bc": "bc",
+    "lz4": "lz4", "git": "git", "tar": "tar", "xz": "xz-utils",
+}  # fmt: skip
+_HEADERS = {"gelf.h": "libelf-dev"}
+_STEP = re.compile(rb"^  [A-Z][A-Z0-9_.-]*\s", re.MULTILINE)
+
+# What a log of a failed make is searched for, the best explanation first.
+_OUR_FAULT = (
+    (re.compile(r"No space left on device|Disk quota exceeded"), "disk"),
+    (re.compile(r"Killed signal terminated program|virtual memory exhausted|"
+                r"Cannot allocate memory|(?:cc1|ld): out of memory"), "memory"),
+    (re.compile(r"fatal error: (?:gelf|libelf|elf)\.h: No such file"), "libelf-dev"),
+    (re.compile(r"fatal error: openssl/\S+: No such file"), "libssl-dev"),
+    (re.compile(r"(?:^|\s)(\w[\w.+-]*): (?:command )?not found", re.MULTILINE), "tool"),
+)  # fmt: skip
+_THEIR_FAULT = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?:fatal )?error: (?P<what>.+)$",
+        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?P<what>internal compiler error.*)$",
+        r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>undefined reference.*)$",
+        r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>multiple definition.*)$",
+        r"^(?P<at>)ld\.lld: error: (?P<what>.+)$",
+        r"^\S*ld: (?P<at>[^\s:]+): (?P<what>(?!in function|warning).+)$",
+        r"^(?P<at>\S+): (?:fatal )?error: (?P<what>.+)$",
+        r"^ERROR: (?P<at>\w+): (?P<what>.+)$",
+        r"^(?P<at>\S+:\d+): \*\*\* (?P<what>.+?)(?:\.  Stop\.)?$",
+        r"^make(?:\[\d+\])?: \*\*\* (?:\[(?P<at>[^\]]+)\] )?(?P<what>.+?)(?:\.  Stop\.)?$",
+    )
+)
+
+
+class SourceError(SpecError):
+    """The source does not build: its fault, not this machine's.
+
+    log: what make printed; first: the first error in it.
+    """
+
+    def __init__(self, title: str, *, first: str, log: Path) -> None:
+        super().__init__(f"{title} does not build: {first}", action=f"the whole log is {log}")
+        self.first = first
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Make:
+    """How make is called, always the same: another CC would make everything anew."""
+
+    source: Path
+    output: Path
+    chain: Toolchain
+    title: str  # of what is built, for messages and progress
+    busy: int  # inherited by all programs: see workspace
+
+    def run(
+        self, targets: Sequence[str], log: Path, *, steps: int = 0, progress: Progress | None = None
+    ) -> int:
+        """Make targets, adding to the log; returns how many steps make reported.
+
+        steps: how many there will be about, for the progress.
+        Raises SourceError when the source is at fault, InfraError when this machine is.
+        """
+        argv = [
+            "env", "-i", *(f"{key}={value}" for key, value in _environment().items()),
+            "make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets,
+        ]  # fmt: skip
+        start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as stream:
+            stream.write(f"$ {process.quote(argv)}\n".encode())
+            stream.flush()
+            child = process.start(
+                argv, stdout=stream, stderr=stream, cwd=self.source,
+                pass_fds=(self.busy,), die_with_caller=True,
+            )  # fmt: skip
+            try:
+                done = self._follow(child, log, start, steps, progress)
+            finally:
+                process.end(child)
+        if child.returncode:
+            raise failure(self.title, _tail(log, start), log, self.output)
+        return done
+
+    def _follow(
+        self,
+        child: subprocess.Popen[bytes],
+        log: Path,
+        start: int,
+        steps: int,
+        progress: Progress | None,
+    ) -> int:
+        deadline = time.monotonic() + TIMEOUT_S
+        done, at = 0, start
+        label = f"building {self.title}"
+        while True:
+            ended = child.poll() is not None
+            with log.open("rb") as stream:
+                stream.seek(at)
+                chunk = stream.read(1 << 20)
+            whole = chunk if ended else chunk[: chunk.rfind(b"\n") + 1]
+            at += len(whole)
+            done += len(_STEP.findall(whole))
+            if progress and steps:
+                progress(label, 100.0 if ended else min(99.0, 100.0 * done / steps))
+            if ended and not whole:
+                return done
+            if at - start > _MOST_LOG_BYTES:
+                raise SourceError(self.title, first="make prints without end", log=log)
+            if time.monotonic() > deadline:
+                raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(log))
+            if not ended and not whole:
+                time.sleep(_POLL_S)
+
+
+def arguments(chain: Toolchain) -> tuple[str, ...]:
+    """What make is always given for a compiler, with ccache when that is installed."""
+    given = list(chain.make_arguments)
+    if process.which("ccache"):
+        given = [word for word in given if not word.startswith("CC=")]
+        given.append(f"CC=ccache {chain.cc}")
+    return ("ARCH=x86_64", "LOCALVERSION=", *given)
+
+
+def jobs() -> int:
+    """How many compilers run at once: what CPUs and memory allow."""
+    cpus = len(os.sched_getaffinity(0))
+    match = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return max(1, min(cpus, int(match[1]) // 1024 // _MIB_PER_JOB if match else cpus))
+
+
+def missing() -> tuple[str, ...]:
+    """The packages, by Debian's names, that this machine lacks to build kernels; sorted."""
+    found = {package for tool, package in _NEEDED.items() if process.which(tool) is None}
+    if "gcc" not in found:
+        for header, package in _HEADERS.items():
+            argv = ["gcc", "-E", "-include", header, "-x", "c", "/dev/null"]
+            if process.run(argv, timeout=_QUICK_S, check=False).returncode:
+                found.add(package)
+    return tuple(sorted(found))
+
+
+@remember
+def check_tools() -> None:
+    """Raise InfraError that names the packages to install when a tool is missing."""
+    packages = missing()
+    if packages:
+        raise InfraError(
+            f"building kernels needs {', '.join(packages)}",
+            action=f"on Debian: apt-get install {' '.join(packages)}",
+        )
+
+
+def failure(title: str, text: str, log: Path, place: Path) -> SourceError | InfraError:
+    """The error that a failed make's output means, with the first error of a compiler in it."""
+    for pattern, kind in _OUR_FAULT:
+        match = pattern.search(text)
+        if match is None:
+            continue
+        if kind == "disk":
+            return cache.disk_full(place)
+        if kind == "memory":
+            return InfraError(
+                f"{title} could not be built: memory ran out",
+                place=str(log),
+                action="free some memory, or allow fewer CPUs with taskset, and run again",
+            )
+        package = kind
+        if kind == "tool":
+            package = _NEEDED.get(match[1], match[1])
+        return InfraError(
+            f"{title} could not be built: {match[0].strip()}",
+            place=str(log),
+            action=f"on Debian: apt-get install {package}",
+        )
+    for pattern in _THEIR_FAULT:
+        match = pattern.search(text)
+        if match is not None:
+            where = f"{match['at']}: " if match["at"] else ""
+            return SourceError(title, first=(where + match["what"])[:300], log=log)
+    return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
+
+
+def _environment() -> dict[str, str]:
+    """All that make and its programs see: what a user's shell sets must not decide an image."""
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+    ccache = {
+        "CCACHE_DIR": str(cache.root() / "ccache"),
+        "CCACHE_MAXSIZE": _CCACHE_SIZE,
+        "CCACHE_NOHASHDIR": "1",
+    }
+    return kept | ccache | PINNED
+
+
+def _tail(log: Path, start: int) -> str:
+    with log.open("rb") as stream:
+        stream.seek(start)
+        return stream.read(_MOST_LOG_BYTES).decode(errors="replace")

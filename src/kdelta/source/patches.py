@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Patches applied to git trees, in the index only: no file of a source is touched.
+
+A patch is what `git apply` takes without fuzz.  A mailbox is a series as people send it: its
+patches are applied in the order of their numbers; cover letters and answers are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email
+import email.errors
+import email.header
+import email.message
+import email.policy
+import mailbox
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta import cache
+from kdelta.errors import SpecError
+from kdelta.source import git
+
+_MOST_BYTES = 64 << 20
+_SUBJECT = re.compile(r"\[(?=[^\]]*PATCH)([^\]]*)\]", re.IGNORECASE)
+_NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
+_REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
+_DIFF = re.compile(r"^(?:diff --git |--- \S)", re.MULTILINE)
+_FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
+
+
+def applied(
+    tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
+) -> str:
+    """The tree id after applying patch files in order; borrowed: where its objects lie.
+
+    Raises SpecError, naming file and line, when one does not apply.
+    """
+    for file in files:
+        _check_size(file)
+    with git.scratch_index() as index:
+        git.run("read-tree", tree, index=index, borrowed=borrowed)
+        done = git.run(
+            "apply", "--cached", "--whitespace=nowarn", *(str(file.absolute()) for file in files),
+            index=index, borrowed=borrowed, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            what = name or ", ".join(file.name for file in files[:3])
+            raise SpecError(
+                f"the patch does not apply: {_reason(done.stderr)}",
+                place=what,
+                action="make it against this very source",
+            )
+        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+
+
+def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
+    """The tree id after taking back a commit's change.
+
+    Raises SpecError when there is no such commit or its change cannot be taken back.
+    """
+    parents = git.run("rev-list", "--parents", "-n1", "--end-of-options", commit,
+                      borrowed=borrowed, check=False)  # fmt: skip
+    ids = parents.stdout.split()
+    if parents.returncode or len(ids) != 2:
+        raise SpecError(
+            f"{commit} cannot be reverted: it is no commit with one parent of this repository",
+            action="name a commit that is not a merge",
+        )
+    with git.scratch_index() as index:
+        patch = index.with_name("revert.patch")
+        git.run("diff-tree", "-p", "--binary", "--full-index", f"--output={patch}", ids[1], ids[0],
+                borrowed=borrowed)  # fmt: skip
+        git.run("read-tree", tree, index=index, borrowed=borrowed)
+        done = git.run("apply", "--reverse", "--cached", "--3way", "--whitespace=nowarn",
+                       str(patch), index=index, borrowed=borrowed, check=False)  # fmt: skip
+        if done.returncode:
+            raise SpecError(
+                f"the change of {ids[0][:12]} cannot be taken back: {_reason(done.stderr)}",
+                action="revert it by hand in a branch and name that commit",
+            )
+        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+
+
+def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> str:
+    """The tree id after replacing one file of it by another file's content.
+
+    Raises SpecError when the tree has no such file or the other cannot be read.
+    """
+    _check_size(content)
+    entry = git.run("ls-tree", tree, "--", path, borrowed=borrowed).stdout.split()
+    if len(entry) != 4 or entry[1] != "blob":
+        raise SpecError(
+            f"the source has no file {path}", action="name a file of it, for example mm/mincore.c"
+        )
+    blob = git.run(
+        "hash-object", "-w", "--no-filters", "--", str(content.absolute())
+    ).stdout.strip()
+    with git.scratch_index() as index:
+        git.run("read-tree", tree, index=index, borrowed=borrowed)
+        git.run("update-index", "--cacheinfo", f"{entry[0]},{blob},{path}",
+                index=index, borrowed=borrowed)  # fmt: skip
+        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+
+
+def quilt(folder: Path) -> tuple[Path, ...]:
+    """The patch files that a quilt folder's series names, in order.  Raises SpecError."""
+    found = []
+    for line in (folder / "series").read_text(errors="replace").splitlines():
+        name = line.partition("#")[0].split()
+        if name:
+            path = (folder / name[0]).resolve()
+            if not path.is_relative_to(folder.resolve()) or not path.is_file():
+                raise SpecError(f"the series names {name[0]}, which is not there")
+            found.append(path)
+    return tuple(found)
+
+
+def messages(box: Path, folder: Path) -> tuple[Path, ...]:
+    """The patches of a mailbox, written into `folder` one by one, in the order of the series.
+
+    Raises SpecError when it holds none, several revisions, or not all of the series.
+    """
+    _check_size(box)
+    mails = [mail for mail in map(_mail, mailbox.mbox(box, create=False)) if mail is not None]
+    tagged = [mail for mail in mails if mail.total]
+    if not tagged and len(mails) == 1:
+        tagged = mails  # what git format-patch -k writes
+    revisions = sorted({mail.revision for mail in tagged})
+    total = max((mail.total for mail in tagged), default=0)
+    numbers = sorted({mail.number for mail in tagged})
+    wrong = ""
+    if not tagged:
+        wrong = "no patch"
+    elif len(revisions) > 1:
+        wrong = f"several revisions: v{', v'.join(map(str, revisions))}"
+    elif total > 1 and numbers != list(range(1, total + 1)):
+        wrong = f"patches {', '.join(map(str, numbers))} of {total}"
+    if wrong:
+        raise SpecError(
+            f"the mailbox holds {wrong}",
+            place=str(box),
+            action="save one whole series, for example with: b4 am",
+        )
+    with cache.writing(folder):
+        for at, mail in enumerate(sorted(tagged, key=lambda mail: mail.number), start=1):
+            (folder / f"{at:04d}.patch").write_bytes(mail.text.encode(errors="surrogateescape"))
+    return tuple(sorted(folder.glob("*.patch")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mail:
+    """One patch of a mailbox; total 0: its subject has no [PATCH]."""
+
+    number: int
+    total: int
+    revision: int
+    text: str
+
+
+def _mail(message: email.message.Message) -> _Mail | None:
+    """The patch in a message; None for a cover letter or an answer."""
+    raw = str(message.get("Subject", ""))
+    # Garbled or of an unknown character set: taken as it stands.
+    with contextlib.suppress(LookupError, ValueError, email.errors.HeaderParseError):
+        raw = str(email.header.make_header(email.header.decode_header(raw)))
+    subject = " ".join(raw.split())
+    tag = _SUBJECT.match(subject)
+    text = _text(message)
+    if not _DIFF.search(text) or (tag is None and subject.lower().startswith("re:")):
+        return None
+    if tag is None:
+        return _Mail(number=1, total=0, revision=1, text=text)
+    number, revision = _NUMBER.search(tag[1]), _REVISION.search(tag[1])
+    return _Mail(
+        number=int(number[1]) if number else 1,
+        total=int(number[2]) if number else 1,
+        revision=int(revision[1]) if revision else 1,
+        text=text,
+    )
+
+
+def is_mailbox(path: Path) -> bool:
+    """True for a file that starts as mailboxes do (also what git format-patch writes)."""
+    with path.open("rb") as stream:
+        return stream.read(5) == b"From "
+
+
+def _text(message: email.message.Message) -> str:
+    for part in message.walk():
+        if part.get_content_maintype() in ("text", "application") and not part.is_multipart():
+            payload = part.get_payload(decode=True)
+            text = payload.decode(errors="surrogateescape") if isinstance(payload, bytes) else ""
+            if _DIFF.search(text):
+                return text.replace("\r\n", "\n")
+    return ""
+
+
+def _check_size(file: Path) -> None:
+    try:
+        size = file.stat().st_size
+    except OSError as error:
+        raise SpecError(
+            f"the file cannot be read: {error.strerror}", place=str(file), action="name one that is"
+        ) from error
+    if not 0 < size <= _MOST_BYTES:
+        raise SpecError(f"{size} bytes are no patch", place=str(file))
+
+
+def _reason(stderr: str) -> str:
+    match = _FAILED.search(stderr)
+    return (match[1] if match else stderr.strip().partition("\n")[0] or "git says nothing")[:200]

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From a folder or a commit to an identified source tree: a git tree id says all of its content.
+
+A folder is read, never written.  What git ignores there (objects, an in-tree configuration) is no
+source.  Folders without git are remembered by the sizes and times of their files, so that they
+are read once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from kdelta import cache
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import write_aside
+from kdelta.source import git
+
+_VERSION = re.compile(
+    r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)[ \t]*=[ \t]*(\S*)", re.MULTILINE
+)
+_SHORT = 12
+_WORD = 24
+_MOST_FILES = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTree:
+    """One source of a kernel, ready to be built; cheap to make, its files are not on disk yet.
+
+    line: trees of one line are alike (a release and its variants, the commits of a repository)
+    and are built one after the other in one warm build directory.
+    """
+
+    name: str  # for people, one word: "6.17.8", "6.18.0-rc3-g1a2b3c4d5e6f"
+    tree: str  # git tree id: equal content, equal id
+    line: str
+    commit: str = ""  # full id, for a tree of a git history without local changes
+    objects: Path | None = None  # where git finds what kdelta's own repository lacks
+    variants: tuple[str, ...] = ()  # names of what was applied, in order
+
+    @property
+    def title(self) -> str:
+        """Name and variants: "6.17.8+mincore-present-first"."""
+        return "+".join((self.name, *self.variants))
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file of the tree as text's bytes, or None when it has no such file."""
+        done = git.run(
+            "cat-file", "blob", f"{self.tree}:{path}", borrowed=self.objects, check=False
+        )
+        return None if done.returncode else done.stdout.encode()
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder looked like when it was read."""
+
+    stats: str
+    tree: str
+
+
+def of_commit(path: Path, commit: str) -> SourceTree:
+    """The tree of a commit in the git repository at `path`.
+
+    Raises SpecError when there is no such repository or commit, or it is no kernel.
+    """
+    root = _root(path)
+    if root is None:
+        raise SpecError(
+            f"{path} is not in a git repository, so it has no commit {commit}",
+            action="name the folder alone, or a clone",
+        )
+    ids = []
+    for kind in ("commit", "tree"):
+        word = f"{commit}^{{{kind}}}"
+        done = git.of_user(root, "rev-parse", "--verify", "--quiet", "--end-of-options", word)
+        if done.returncode:
+            raise SpecError(
+                f"the repository has no commit {commit}", place=str(root), action="name one it has"
+            )
+        ids.append(done.stdout.strip())
+    found = SourceTree(
+        name="", tree=ids[1], line=_line(root), commit=ids[0], objects=_objects(root)
+    )
+    return replace(found, name=f"{release_of(found, root)}-g{ids[0][:_SHORT]}")
+
+
+def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
+    """The tree that lies in a folder as it is now: a git work tree with its changes, or files.
+
+    Raises SpecError when it is not the top of a kernel's source, InfraError when it cannot be read.
+    """
+    root = path.expanduser().absolute()
+    if not (root / "Makefile").is_file() or not (root / "Kbuild").is_file():
+        raise SpecError(
+            "this is not the source of a Linux kernel: it lacks Makefile or Kbuild",
+            place=str(path),
+            action="name the top folder of a kernel's source",
+        )
+    top = _root(root)
+    if top is not None and top == root.resolve():
+        return _work_tree(top)
+    return _plain(root, progress)
+
+
+def release_of(tree: SourceTree, place: Path | str) -> str:
+    """The version that a tree's Makefile says: "6.17.8", "6.18.0-rc3".
+
+    Raises SpecError, naming `place`, when it says none.
+    """
+    text = (tree.read("Makefile") or b"").decode(errors="replace")[:4000]
+    words: dict[str, str] = dict(_VERSION.findall(text))
+    if not all(words.get(key, "").isdigit() for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")):
+        raise SpecError(
+            "this is not the source of a Linux kernel: its Makefile says no version",
+            place=str(place),
+            action="name the top folder of a kernel's source",
+        )
+    numbers = ".".join(words[key] for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+    return numbers + words.get("EXTRAVERSION", "")
+
+
+def added(folder: Path, *, everything: bool, index: Path) -> str:
+    """Take the files below a folder into kdelta's repository; returns their tree id.
+
+    everything: also what the folder's .gitignore files name.
+    """
+    with cache.locked(cache.root() / "locks" / "sources.lock"):
+        _drop_unfinished()
+        force = ("--force",) if everything else ()
+        git.run(
+            "add", "--all", *force, ".",
+            index=index, work_tree=folder, settings=git.ONE_PACK, timeout=git.LONG_S,
+        )  # fmt: skip
+        return git.run("write-tree", index=index).stdout.strip()
+
+
+def _work_tree(root: Path) -> SourceTree:
+    """A git work tree: its commit when nothing is changed, else what git would commit of it."""
+    head = of_commit(root, "HEAD")
+    own = git.of_user(root, "rev-parse", "--git-path", "index").stdout.strip()
+    with git.scratch_index() as index:
+        if (root / own).is_file():
+            shutil.copyfile(root / own, index)
+        for arguments in (("add", "--all", "."), ("write-tree",)):
+            done = git.of_user(root, *arguments, index=index, timeout=git.LONG_S)
+            git.raise_if_full(done.stderr)
+            if done.returncode:
+                raise InfraError(
+                    f"git cannot read the work tree: {done.last_words}",
+                    place=str(root),
+                    action="look at it with: git status",
+                )
+    tree = done.stdout.strip()
+    if tree == head.tree:
+        return head
+    return replace(head, tree=tree, commit="", name=f"{head.name}-dirty")
+
+
+def _plain(root: Path, progress: Progress | None) -> SourceTree:
+    """A folder without git."""
+    line = _line_of(root.resolve())
+    seen = git.repository().parent / f"folder-{line}.json"
+    with git.scratch_index() as index:
+        names = git.run(
+            "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore",
+            index=index, work_tree=root, timeout=git.LONG_S,
+        ).stdout.split("\0")[:-1]  # fmt: skip
+        if len(names) > _MOST_FILES:
+            raise SpecError(f"{len(names)} files are no kernel's source", place=str(root))
+        stats = _stats(root, names)
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            known = msgspec.json.decode(seen.read_bytes(), type=_Seen)
+            if known.stats == stats and has(known.tree):
+                return _named(root, line, known.tree)
+        if progress:
+            progress(f"reading {root.name}", 0.0)
+        tree = added(root, everything=False, index=index)
+        if progress:
+            progress(f"reading {root.name}", 100.0)
+    with cache.writing(seen):
+        write_aside(seen, msgspec.json.encode(_Seen(stats=stats, tree=tree)))
+    return _named(root, line, tree)
+
+
+def has(tree: str) -> bool:
+    """True when kdelta's repository has the tree itself."""
+    return git.run("cat-file", "-e", f"{tree}^{{tree}}", check=False).returncode == 0
+
+
+def _named(root: Path, line: str, tree: str) -> SourceTree:
+    found = SourceTree(name="", tree=tree, line=line)
+    release, folder = release_of(found, root), _word(root.name)
+    return replace(found, name=folder if release in folder else f"{release}-{folder}")
+
+
+def _stats(root: Path, names: list[str]) -> str:
+    total = hashlib.sha256()
+    for name in names:
+        try:
+            facts = (root / name).lstat()
+        except OSError:
+            continue  # gone meanwhile: git will say so
+        row = (name, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode)
+        total.update(repr(row).encode(errors="surrogateescape"))
+    return total.hexdigest()
+
+
+def _root(path: Path) -> Path | None:
+    """The top of the git work tree around a path (or its bare repository), or None."""
+    folder = path.expanduser().absolute()
+    if not folder.is_dir():
+        raise SpecError(
+            "there is no such folder", place=str(path), action="name a kernel's source folder"
+        )
+    done = git.of_user(folder, "rev-parse", "--show-toplevel")
+    if "dubious ownership" in done.stderr:
+        raise InfraError(
+            "git refuses the repository because another user owns it",
+            place=str(folder),
+            action="allow it with: git config --global --add safe.directory PATH",
+        )
+    if done.returncode == 0:
+        return Path(done.stdout.rstrip("\n")).resolve()
+    bare = git.of_user(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
+    return folder.resolve() if bare else None
+
+
+def _objects(root: Path) -> Path:
+    found = git.of_user(root, "rev-parse", "--git-path", "objects").stdout.strip()
+    return (root / found).resolve()
+
+
+def _line(root: Path) -> str:
+    # Work trees of one repository share it: their commits are alike.
+    common = git.of_user(root, "rev-parse", "--git-common-dir").stdout.strip()
+    return _line_of((root / common).resolve())
+
+
+def _line_of(place: Path) -> str:
+    name = place.parent.name if place.name == ".git" else place.name
+    return f"{_word(name)}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:_SHORT]}"
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]", "_", name)[:_WORD]
+
+
+def _drop_unfinished() -> None:
+    """Remove what killed processes left in the repository; nobody else adds now."""
+    for path in (git.repository() / "objects" / "pack").glob("tmp_*"):
+        path.unlink(missing_ok=True)

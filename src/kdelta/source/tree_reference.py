@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a user writes for a kernel from source, and the source tree, configuration, compiler it is.
+
+    tree:PATH                a folder: a git work tree with its changes, or an extracted source
+    tree:PATH@COMMIT         a commit of the repository at PATH
+    tree:deb:6.17.8          upstream's source of a release, from the Debian archive
+    tree:deb:6.12.107-1      the same with Debian's patches
+
+and then, each after a "+", any number of
+
+    NAME or PATH             a variant that kdelta brings, a patch file, a mailbox with a series
+    revert=COMMIT            that commit's change taken back
+    mm/mincore.c=PATH        one file replaced
+    config=NAME or FILE      min, deb (default), xenpv, ftrace; or a whole .config
+    fragment=FILE            options added to the configuration
+    cc=gcc-14                a compiler, by default this system's gcc
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta.archive.apt import Progress
+from kdelta.errors import SpecError
+from kdelta.source import build, fetch, kconfig, tree, variant
+from kdelta.source.build import Build
+from kdelta.source.tree import SourceTree
+from kdelta.source.variant import Variant
+
+log = logging.getLogger(__name__)
+
+PREFIX = "tree:"
+_SETTINGS = ("config", "fragment", "cc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeReference:
+    """A reference, taken apart; nothing is looked up yet but variants and whether paths exist."""
+
+    text: str
+    release: str = ""  # tree:deb:
+    path: Path | None = None
+    commit: str = ""
+    variants: tuple[Variant, ...] = ()
+    configs: tuple[str, ...] = (kconfig.DEFAULT,)
+    fragments: tuple[Path, ...] = ()
+    compiler: str = ""  # "": this system's gcc
+
+
+def parse(text: str) -> TreeReference:
+    """Take a reference apart.  Raises SpecError, naming the part that is wrong."""
+    if not text.startswith(PREFIX) or len(text) == len(PREFIX):
+        raise SpecError(
+            f"'{text}' names no source",
+            action="write tree:PATH, tree:PATH@COMMIT or tree:deb:6.17.8",
+        )
+    base, *words = _split(text.removeprefix(PREFIX))
+    settings: dict[str, list[str]] = {key: [] for key in _SETTINGS}
+    variants = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in _SETTINGS and value:
+            settings[key].append(value)
+        elif word:
+            variants.append(variant.of_word(word))
+        else:
+            raise SpecError(f"'{text}' has nothing after a +", action="name a variant there")
+    if len(settings["cc"]) > 1:
+        raise SpecError(f"'{text}' names two compilers", action="name one")
+    release, path, commit = _base(base)
+    return TreeReference(
+        text=text,
+        release=release,
+        path=path,
+        commit=commit,
+        variants=tuple(variants),
+        configs=tuple(settings["config"]) or (kconfig.DEFAULT,),
+        fragments=tuple(Path(name).expanduser() for name in settings["fragment"]),
+        compiler="".join(settings["cc"]),
+    )
+
+
+def source(reference: TreeReference, *, progress: Progress | None = None) -> SourceTree:
+    """The source tree with its variants; a release is fetched when first asked for."""
+    if reference.path is None:
+        found = fetch.of_release(reference.release, progress=progress)
+    elif reference.commit:
+        found = tree.of_commit(reference.path, reference.commit)
+    else:
+        found = tree.of_folder(reference.path, progress=progress)
+    return variant.applied(found, reference.variants)
+
+
+def built(text: str, *, progress: Progress | None = None) -> Build:
+    """The kernel that a reference means, from the cache or built now.
+
+    Raises SpecError for a wrong reference, SourceError when the source does not build, and
+    InfraError when this machine is at fault.
+    """
+    reference = parse(text)
+    config = kconfig.named(reference.configs, reference.fragments)
+    found = source(reference, progress=progress)
+    chain = build.compiler(reference.compiler, progress=progress)
+    made = build.build(found, config, chain, progress=progress)
+    if made.lost:
+        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
+    return made
+
+
+def _split(text: str) -> list[str]:
+    """The base and what is added to it; a folder may have "+" in its name."""
+    words = text.split("+")
+    if text.startswith("deb:"):
+        return words
+    joined = [("+".join(words[:count]), count) for count in range(1, len(words) + 1)]
+    plain = [row for row in reversed(joined) if Path(row[0]).expanduser().is_dir()]
+    with_commit = [row for row in joined if (folder := _base(row[0])[1]) and folder.is_dir()]
+    for whole, count in (*plain, *with_commit):
+        return [whole, *words[count:]]
+    return words
+
+
+def _base(text: str) -> tuple[str, Path | None, str]:
+    if text.startswith("deb:"):
+        return text.removeprefix("deb:"), None, ""
+    path = Path(text).expanduser()
+    if path.is_dir() or "@" not in text:
+        return "", path, ""
+    folder, _, commit = text.rpartition("@")
+    return "", Path(folder).expanduser(), commit

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Compilers by name ("gcc-14", "clang-19"): this system's, or unpacked privately from the archive.
+
+<cache>/toolchains/<name>_<version>/ holds the compiler's packages and, beside them, the C library
+and the other libraries it was built for.  Its programs are patched to use those, so that nothing
+of this system changes and a compiler of a newer release runs on an older one.  The assembler and
+the linker of gcc are this system's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kdelta import arch, cache, process
+from kdelta.archive import deb, version
+from kdelta.archive.apt import Progress
+from kdelta.archive.index import Package
+from kdelta.archive.root import Archive
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import write_aside
+
+_KIND = "toolchains"
+_NAME = re.compile(r"(gcc|clang)-([1-9]\d?)")
+_OLDEST = {"gcc": 8, "clang": 11}
+# Whose Depends name the libraries that the compiler proper is linked with.
+_LIBRARY = re.compile(r"(?!.*-dev$)(?:lib[a-z0-9].*|zlib1g)$")
+_MOST_PACKAGES = 200
+_COMMAND_S = 60.0
+_PROGRAM_FOLDERS = ("usr/bin", "usr/lib/gcc", "usr/libexec/gcc", "usr/lib/llvm-*/bin")
+_RECORD = "kdelta-toolchain.json"
+
+
+class Family(StrEnum):
+    """Whose compiler it is."""
+
+    GCC = "gcc"
+    CLANG = "clang"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """A compiler that runs here."""
+
+    name: str  # "gcc-14"
+    family: Family
+    version: str  # Debian package version; "" for this system's
+    cc: Path  # the compiler
+    tools: Path | None  # LLVM's programs (ld.lld, llvm-mca ...), named without version
+    banner: str  # first line of `cc --version`
+
+    @property
+    def make_arguments(self) -> tuple[str, ...]:
+        """What kbuild's make is given, always the same: programs of the host stay gcc's."""
+        if self.tools is None:
+            return (f"CC={self.cc}",)
+        return (
+            f"LLVM={self.tools}/", "HOSTCC=gcc", "HOSTCXX=g++", "HOSTLD=ld", "HOSTAR=ar",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A compiler that can be had.  suites: of the archive; empty for this system's."""
+
+    name: str
+    version: str
+    suites: tuple[str, ...]
+    size: int  # bytes to download of the compiler's own package
+    fetched: bool
+
+
+def parse(name: str) -> tuple[Family, int]:
+    """Family and major version of a compiler's name.  Raises SpecError."""
+    match = _NAME.fullmatch(name)
+    if match is None or int(match[2]) < _OLDEST[match[1]]:
+        raise SpecError(
+            f"{name[:40]!r} is not a compiler that kdelta knows",
+            action="name one as gcc-14 or clang-19; see: kdelta toolchain list",
+        )
+    return Family(match[1]), int(match[2])
+
+
+def find(name: str, *, progress: Progress | None = None) -> Toolchain:
+    """The compiler of that name: this system's if it has it, else from the cache, else fetched.
+
+    Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
+    fetched or does not run.
+    """
+    family, major = parse(name)
+    return _system(name, family, major) or _cached(name) or fetch(name, progress=progress)
+
+
+def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:
+    """The compiler of that name from the archive, unpacked in the cache and seen to compile.
+
+    It comes from the first suite, oldest release first, that offers it; of that the newest.
+    """
+    parse(name)
+    archive = Archive(cache.root(), arch.native().debian)
+    archive.refresh(force=refresh, progress=progress)
+    main, suite = _choose(name, archive)
+    key = _key(name, main.version)
+    folder = cache.entry(_KIND, key, lambda f: _fill(f, key, name, main, suite, archive, progress))
+    try:
+        return _checked(_of_prefix(name, main.version, folder))
+    except InfraError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[Offer, ...]:
+    """Every compiler that `find` can give, by name; what it would give of each."""
+    archive = Archive(cache.root(), arch.native().debian)
+    archive.refresh(force=refresh, progress=progress)
+    names = {_name_of(package.name) for package in _compilers(archive)} - {""}
+    rows = []
+    for name in sorted(names, key=lambda n: (parse(n)[0], parse(n)[1])):
+        family, major = parse(name)
+        here = _system(name, family, major)
+        if here is not None:
+            rows.append(Offer(name=name, version=here.banner, suites=(), size=0, fetched=True))
+            continue
+        main, _ = _choose(name, archive)
+        fetched = (cache.root() / _KIND / _key(name, main.version)).is_dir()
+        rows.append(
+            Offer(
+                name=name,
+                version=main.version,
+                suites=main.suites,
+                size=main.size,
+                fetched=fetched,
+            )
+        )
+    return tuple(rows)
+
+
+# -- this system's ------------------------------------------------------------------------------
+
+
+def _system(name: str, family: Family, major: int) -> Toolchain | None:
+    program = process.which(name)
+    if program is None:
+        return None
+    tools = None
+    if family is Family.CLANG:
+        tools = Path("/usr/lib") / f"llvm-{major}" / "bin"
+        if not all((tools / tool).exists() for tool in ("ld.lld", "llvm-nm", "llvm-objcopy")):
+            return None
+    return Toolchain(
+        name=name, family=family, version="", cc=program, tools=tools, banner=_banner(program)
+    )
+
+
+def _banner(program: Path) -> str:
+    done = process.run([str(program), "--version"], timeout=_COMMAND_S)
+    return done.stdout.partition("\n")[0][:200]
+
+
+# -- the archive's ------------------------------------------------------------------------------
+
+
+def _key(name: str, package_version: str) -> str:
+    number = package_version.rpartition(":")[2]  # a colon would end a path in a search list
+    return re.sub(r"[^\w.+-]", "_", f"{name}_{number}")
+
+
+def _cached(name: str) -> Toolchain | None:
+    """The newest fetched one."""
+    best: Toolchain | None = None
+    for record in sorted((cache.root() / _KIND).glob(f"{name}_*/{_RECORD}")):
+        found = _of_prefix(name, record.read_text().strip()[:200], record.parent)
+        if not found.cc.exists():
+            continue
+        if best is None or version.compare(found.version, best.version) > 0:
+            best = found
+    if best is None:
+        return None
+    cache.mark_used(_prefix_of(best))
+    return _checked(best)
+
+
+def _prefix_of(chain: Toolchain) -> Path:
+    return cache.root() / _KIND / _key(chain.name, chain.version)
+
+
+def _of_prefix(name: str, package_version: str, prefix: Path) -> Toolchain:
+    family, major = parse(name)
+    gnu = arch.native().gnu
+    tools = prefix / "usr/lib" / f"llvm-{major}" / "bin" if family is Family.CLANG else None
+    if tools is not None:
+        program = tools / "clang"
+    else:
+        program = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
+        if not program.exists():
+            program = prefix / "usr/bin" / f"gcc-{major}"
+    return Toolchain(
+        name=name, family=family, version=package_version, cc=program, tools=tools, banner=""
+    )
+
+
+def _checked(chain: Toolchain) -> Toolchain:
+    """The toolchain with its banner, after it compiled something.  Raises InfraError."""
+    with tempfile.TemporaryDirectory(prefix="kdelta-toolchain-") as scratch:
+        source = Path(scratch, "one.c")
+        source.write_text("int one(int x) { return x + 1; }\n")
+        argv = [str(chain.cc), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
+        done = process.run(argv, timeout=_COMMAND_S, check=False)
+    if done.returncode:
+        raise InfraError(
+            f"{chain.name} {chain.version} does not run here: {done.last_words}",
+            action="gcc's assembler comes from this system: is binutils installed?",
+        )
+    return Toolchain(
+        name=chain.name,
+        family=chain.family,
+        version=chain.version,
+        cc=chain.cc,
+        tools=chain.tools,
+        banner=_banner(chain.cc),
+    )
+
+
+def _gnu() -> str:
+    return arch.native().gnu.replace("_", "-")
+
+
+def _compilers(archive: Archive) -> tuple[Package, ...]:
+    # gcc-13 and later: the compiler is in gcc-13-x86-64-linux-gnu, gcc-13 only names it.
+    pattern = rf"(?:gcc|cpp)-\d+(?:-{_gnu()})?|libgcc-\d+-dev|(?:clang|llvm|lld)-\d+"
+    pattern += r"|libclang-common-\d+-dev|patchelf"
+    return archive.packages("compilers", pattern)
+
+
+def _name_of(package: str) -> str:
+    match = re.fullmatch(rf"(gcc|clang)-(\d+)(?:-{_gnu()})?", package)
+    known = match is not None and int(match[2]) >= _OLDEST[match[1]]
+    return f"{match[1]}-{match[2]}" if match and known else ""
+
+
+def _choose(name: str, archive: Archive) -> tuple[Package, str]:
+    """The compiler's own package and the suite whose family the others come from."""
+    named = [package for package in _compilers(archive) if _name_of(package.name) == name]
+    for suite in (suite.name for suite in archive.suites()):
+        family = _family(suite)
+        near = [package for package in named if set(package.suites) & set(family)]
+        if near:
+            long = [package for package in near if package.name != name]
+            return max(long or near, key=lambda package: version.key(package.version)), suite
+    raise SpecError(
+        f"neither this system nor the archive has {name}",
+        action="see what can be had with: kdelta toolchain list",
+    )
+
+
+def _family(suite: str) -> tuple[str, ...]:
+    """Suites whose packages are built to work with those of `suite`."""
+    base = suite.partition("-")[0]
+    family = (base, f"{base}-security", f"{base}-updates")
+    return family if suite in family else (*family, suite)
+
+
+def _fill(
+    folder: Path,
+    key: str,
+    name: str,
+    main: Package,
+    suite: str,
+    archive: Archive,
+    progress: Progress | None,
+) -> None:
+    family, major = parse(name)
+    if family is Family.CLANG:
+        wanted = [f"{part}-{major}" for part in ("lld", "llvm")]
+        wanted.append(f"libclang-common-{major}-dev")
+        linked = [main.name, *wanted[:2]]
+    else:
+        wanted = [main.name.replace("gcc", "cpp", 1), f"libgcc-{major}-dev"]
+        linked = [wanted[0]]
+    near = _newest(_compilers(archive), suite)
+    missing = [package for package in wanted if package not in near]
+    if missing:
+        raise InfraError(f"the archive's {suite} has {name} but not {', '.join(missing)}")
+    own = {package: near[package] for package in wanted} | {main.name: main}
+    libraries = _libraries(archive, suite, [own[package] for package in linked])
+    for package in (*own.values(), *libraries):
+        with archive.fetched(package, progress) as path:
+            deb.unpack(path, folder)
+    _patch(folder, cache.root() / _KIND / key, archive, progress)
+    write_aside(folder / _RECORD, main.version.encode())
+
+
+def _newest(packages: Iterable[Package], suite: str) -> dict[str, Package]:
+    best: dict[str, Package] = {}
+    for package in packages:
+        known = best.get(package.name)
+        if set(package.suites) & set(_family(suite)) and (
+            known is None or version.compare(package.version, known.version) > 0
+        ):
+            best[package.name] = package
+    return best
+
+
+def _libraries(archive: Archive, suite: str, roots: list[Package]) -> list[Package]:
+    """The packages of shared libraries that roots depend on, and those that these do."""
+    found: dict[str, Package] = {}
+    wanted = _library_names(roots)
+    while wanted:
+        pattern = "|".join(re.escape(name) for name in sorted(wanted))
+        near = _newest(archive.packages("compiler-libraries", pattern), suite)
+        found |= near
+        if len(found) > _MOST_PACKAGES:
+            raise InfraError(
+                f"a compiler of {suite} depends on more than {_MOST_PACKAGES} packages"
+            )
+        wanted = _library_names(near.values()) - set(found)
+    return list(found.values())
+
+
+def _library_names(packages: Iterable[Package]) -> set[str]:
+    """First alternatives of the Depends of packages, as far as they are shared libraries."""
+    names = set()
+    for package in packages:
+        for part in package.depends.split(","):
+            name = part.split("|")[0].split("(")[0].split(":")[0].strip()
+            if _LIBRARY.match(name):
+                names.add(name)
+    return names
+
+
+# -- patching -----------------------------------------------------------------------------------
+
+
+def _patch(folder: Path, final: Path, archive: Archive, progress: Progress | None) -> None:
+    """Make the programs in `folder`, which will be `final`, use the loader and libraries there."""
+    gnu = arch.native().gnu
+    places = [place for place in (f"usr/lib/{gnu}", f"lib/{gnu}") if (folder / place).is_dir()]
+    loaders = [loader for place in places for loader in (folder / place).glob("ld-linux*.so.*")]
+    if not loaders:
+        raise InfraError("the archive's C library has no loader", place=str(folder))
+    loader = final / loaders[0].relative_to(folder)
+    search = ":".join(str(final / place) for place in places)
+    with _patchelf(archive, progress) as patchelf:
+        for program in _programs(folder):
+            argv = [
+                patchelf, "--set-interpreter", str(loader),
+                "--force-rpath", "--set-rpath", search, str(program),
+            ]  # fmt: skip
+            process.run(argv, timeout=_COMMAND_S)
+
+
+@contextlib.contextmanager
+def _patchelf(archive: Archive, progress: Progress | None) -> Iterator[str]:
+    """patchelf: this system's, else the archive's for as long as the context lasts."""
+    found = process.which("patchelf")
+    if found is not None:
+        yield str(found)
+        return
+    packages = [package for package in _compilers(archive) if package.name == "patchelf"]
+    if not packages:
+        raise InfraError("there is no patchelf", action="apt-get install patchelf")
+    with tempfile.TemporaryDirectory(prefix="kdelta-patchelf-") as scratch:
+        with archive.fetched(packages[0], progress) as path:
+            deb.unpack(path, Path(scratch))
+        yield f"{scratch}/usr/bin/patchelf"
+
+
+def _programs(folder: Path) -> Iterator[Path]:
+    """Regular files of the compiler that name a loader."""
+    for pattern in _PROGRAM_FOLDERS:
+        for place in folder.glob(pattern):
+            for path in sorted(place.rglob("*")):
+                if path.is_file() and not path.is_symlink() and _has_loader(path):
+                    yield path
+
+
+def _has_loader(path: Path) -> bool:
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as stream:
+        if stream.read(4) != b"\x7fELF":
+            return False
+        stream.seek(0)
+        try:
+            return any(part["p_type"] == "PT_INTERP" for part in ELFFile(stream).iter_segments())
+        except ELFError:
+            return False

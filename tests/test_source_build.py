@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From trees to images: kept by content, warm, reproducible, and safe against what goes wrong.
+
+Real make and gcc on a tree that builds as a kernel's does (kernel_tree.py); real kernels are built
+in boot/test_source.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import kernel_tree
+from kdelta import cache
+from kdelta.cli.main import cli
+from kdelta.errors import InfraError
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import null_variants
+from kdelta.run import arms
+from kdelta.source import build, kconfig, make, tree_reference, variant, workspace
+from kdelta.source.build import Build
+from kdelta.source.kconfig import Config
+from kdelta.source.make import SourceError
+from kdelta.source.tree import SourceTree, of_commit, of_folder
+
+CONFIG = Config(name="test", options={"SMP": "y", "REFUSED": "y"}, whole=False)
+
+
+@pytest.fixture(autouse=True)
+def _few_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "_NEEDED", {"make": "make", "gcc": "gcc"})
+    monkeypatch.setattr(make, "_HEADERS", {})
+    make.check_tools.cache_clear()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return kernel_tree.make(tmp_path / "linux")
+
+
+def built(tree: SourceTree) -> Build:
+    return build.build(tree, CONFIG)
+
+
+def changed(tree: SourceTree, tmp_path: Path, text: str, name: str = "edited") -> SourceTree:
+    """A variant of a tree with another mm/mincore.c."""
+    file = tmp_path / f"{name}.c"
+    file.write_text(text)
+    return variant.applied(tree, [variant.of_word(f"mm/mincore.c={file}")])
+
+
+def compiled(item: Build) -> list[str]:
+    return re.findall(r"^  CC +(\S+)", item.log.read_text(), re.MULTILINE)
+
+
+def test_a_tree_is_built_once(root: Path) -> None:
+    first = built(of_folder(root))
+    assert not first.cached
+    assert first.release == "6.17.8-kdelta"
+    assert b"kdelta 2026-01-01" in first.image.read_bytes()
+    assert first.compiler.startswith("gcc")
+    again = built(of_folder(root))
+    assert again.cached
+    assert again.image == first.image
+    assert again.seconds == first.seconds
+
+
+def test_what_a_configuration_does_not_grant_is_named(root: Path) -> None:
+    made = built(of_folder(root))
+    assert made.lost == ("CONFIG_REFUSED=y",)
+    assert kconfig.parse(made.config.read_text()) == {"TINY": "y", "SMP": "y"}
+
+
+def test_a_variant_compiles_what_it_changes_and_the_way_back_gives_the_same_bytes(
+    root: Path, tmp_path: Path
+) -> None:
+    tree = of_folder(root)
+    first = built(tree)
+    slow = built(changed(tree, tmp_path, kernel_tree.MINCORE.replace("pte +", "pte - 3 +")))
+    assert slow.image_sha256 != first.image_sha256
+    assert slow.title == f"{tree.name}+edited"
+    assert compiled(slow) == ["mm/mincore.o"]
+    (cache.root() / "builds" / first.folder.name / "build.json").unlink()
+    again = built(tree)
+    assert not again.cached
+    assert again.image_sha256 == first.image_sha256
+    assert compiled(again) == ["mm/mincore.o"]
+
+
+def test_nothing_is_compiled_for_a_file_that_nothing_needs(root: Path) -> None:
+    built(of_folder(root))
+    (root / "mm/mprotect.c").write_text("int more;\n")
+    assert compiled(built(of_folder(root))) == []
+
+
+def test_the_same_code_is_the_same_image(root: Path, tmp_path: Path) -> None:
+    tree = of_folder(root)
+    first = built(tree)
+    null = built(changed(tree, tmp_path, "/* More words. */\n" + kernel_tree.MINCORE))
+    assert not null.cached
+    assert null.tree.tree != first.tree.tree
+    assert null.image_sha256 == first.image_sha256
+
+
+def test_the_user_s_folder_stays_as_it_is(root: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    built(of_folder(root))
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_a_header_is_seen(root: Path) -> None:
+    first = built(of_folder(root))
+    (root / "include/linux/mm.h").write_text("#define FIRST 2\n")
+    assert built(of_folder(root)).image_sha256 != first.image_sha256
+
+
+def test_the_caller_s_environment_decides_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = built(of_folder(root))
+    for name in ("KCFLAGS", "CC", "MAKEFLAGS", "KBUILD_BUILD_USER", "ARCH", "O"):
+        monkeypatch.setenv(name, "-fnonsense")
+    (first.folder / "build.json").unlink()
+    assert built(of_folder(root)).image_sha256 == first.image_sha256
+
+
+def test_a_source_that_does_not_build_is_blamed_and_leaves_no_entry(
+    root: Path, tmp_path: Path
+) -> None:
+    tree = of_folder(root)
+    bad = changed(tree, tmp_path, "int present(int pte) { return gone; }\n")
+    with pytest.raises(SourceError, match=r"edited does not build: \.\./mm/mincore\.c:1: .*gone"):
+        built(bad)
+    with pytest.raises(SourceError) as error:
+        built(bad)
+    assert "undeclared" in error.value.log.read_text()
+    assert not list((cache.root() / "builds").iterdir())
+    assert built(tree).image.is_file()
+
+
+def test_a_full_disk_is_not_the_source_s_fault(root: Path) -> None:
+    full = (root / "Makefile").read_text() + (
+        "ifdef inside\nall_full:\n\t@echo 'cc: error writing to a.o: No space left on device'\n"
+        "\t@false\nmm/mincore.o: all_full\nendif\n"
+    )
+    (root / "Makefile").write_text(full)
+    with pytest.raises(InfraError, match="the disk is full") as error:
+        built(of_folder(root))
+    assert not isinstance(error.value, SourceError)
+
+
+def test_a_damaged_image_is_built_again(root: Path) -> None:
+    first = built(of_folder(root))
+    first.image.write_bytes(b"damaged")
+    again = built(of_folder(root))
+    assert not again.cached
+    assert again.image_sha256 == first.image_sha256
+
+
+def test_files_that_somebody_changed_in_the_cache_are_put_right(root: Path) -> None:
+    tree = of_folder(root)
+    first = built(tree)
+    inside = cache.root() / "trees" / tree.line / "src" / "mm/mincore.c"
+    inside.write_text("int wrong;\n")
+    (first.folder / "build.json").unlink()
+    assert built(tree).image_sha256 == first.image_sha256
+
+
+def test_commits_follow_each_other_in_one_warm_directory(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    second = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "9"), "nine")
+    shas = [built(of_commit(root, name)).image_sha256 for name in ("HEAD~1", second, "HEAD~1")]
+    assert shas[0] == shas[2] != shas[1]
+    assert len(list((cache.root() / "trees").iterdir())) == 1
+    assert kernel_tree.git(root, "status", "--porcelain") == ""
+
+
+def test_a_killed_build_is_not_believed(root: Path) -> None:
+    """What make left cut off is newer than its sources; only its note tells."""
+    tree = of_folder(root)
+    first = built(tree)
+    (output,) = (cache.root() / "trees" / tree.line / "src").glob("kdelta-*")
+    note = output / "mm/.mincore.o.cmd"
+    os.utime(note, (1, 1))  # of the build before the one that was killed
+    (output / ".kdelta-building").touch()
+    time.sleep(0.01)
+    (output / "mm/mincore.o").write_bytes(b"cut off")
+    (first.folder / "build.json").unlink()
+    assert built(tree).image_sha256 == first.image_sha256
+
+
+def test_a_note_that_is_cut_off_goes(tmp_path: Path) -> None:
+    marker = tmp_path / ".kdelta-building"
+    marker.touch()
+    time.sleep(0.01)
+    whole = tmp_path / ".a.o.cmd"
+    whole.write_text("savedcmd_a.o := cc\n\nsource_a.o := a.c\n\ndeps_a.o := \\\n\n$(deps_a.o):\n")
+    cut = tmp_path / ".b.o.cmd"
+    cut.write_text("savedcmd_b.o := cc\n\nsource_b.o := b.c\n\ndeps_b.o := \\\n  x.h \\\n")
+    plain = tmp_path / ".c.o.cmd"
+    plain.write_text("savedcmd_c.o := ld\n")
+    with workspace.building(tmp_path):
+        assert whole.exists()
+        assert plain.exists()
+        assert not cut.exists()
+    assert not marker.exists()
+
+
+SLOW = kernel_tree.MAKEFILE.replace(
+    '@echo "  CC      $@"', '@echo "  CC      $@"; touch ../started; sleep 1'
+)
+
+
+def test_compilers_that_a_killed_kdelta_left_are_ended(root: Path, tmp_path: Path) -> None:
+    (root / "Makefile").write_text(SLOW.replace("sleep 1", "sleep 30"))
+    program = (
+        "from pathlib import Path\nimport sys\n"
+        "from kdelta.source import build, make\nfrom kdelta.source.tree import of_folder\n"
+        "from kdelta.source.kconfig import Config\nmake._NEEDED = make._HEADERS = {}\n"
+        "build.build(of_folder(Path(sys.argv[1])), Config(name='test',"
+        " options={'SMP': 'y', 'REFUSED': 'y'}, whole=False))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program, str(root)])
+    tree = of_folder(root)
+    started = cache.root() / "trees" / tree.line / "src" / "started"
+    deadline = time.monotonic() + 20
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    (root / "Makefile").write_text(kernel_tree.MAKEFILE)
+    begun = time.monotonic()
+    assert compiled(built(of_folder(root))) == ["mm/mincore.o"]
+    assert time.monotonic() - begun < 20
+    assert not (tmp_path / "linux" / "started").exists()
+
+
+def test_two_builds_of_one_source_take_turns(root: Path) -> None:
+    (root / "Makefile").write_text(SLOW)
+    tree = of_folder(root)
+    made: list[Build] = []
+    threads = [threading.Thread(target=lambda: made.append(built(tree))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {item.image_sha256 for item in made} == {made[0].image_sha256}
+    assert len(list((cache.root() / "builds").iterdir())) == 1
+    assert compiled(made[0]) == ["mm/mincore.o"]
+
+
+def test_a_thread_cannot_wait_for_itself(root: Path) -> None:
+    tree = of_folder(root)
+    with workspace.opened(tree.line), pytest.raises(RuntimeError, match="already has"):
+        built(tree)
+    assert built(tree).image.is_file()
+
+
+def test_a_folder_that_make_refuses_is_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "with space"))
+    with pytest.raises(InfraError, match="space or colon"):
+        built(of_folder(root))
+
+
+def test_long_unused_workspaces_make_room(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDELTA_TREES_MIB", "0")
+    built(of_folder(root))
+    other = of_folder(kernel_tree.make(tmp_path / "other"))
+    with workspace.opened(of_folder(root).line):
+        build.build(other, kconfig.Config(name="x", options={"A": "y"}, whole=False))
+        assert len(list((cache.root() / "trees").iterdir())) == 2  # one is in use
+    third = kernel_tree.make(tmp_path / "third")
+    (third / "include/linux/mm.h").write_text("#define FIRST 3\n")
+    built(of_folder(third))
+    assert [path.name for path in (cache.root() / "trees").iterdir()] == [
+        of_folder(tmp_path / "third").line
+    ]
+
+
+def test_the_build_directory_can_be_borrowed(root: Path) -> None:
+    tree = of_folder(root)
+    with build.prepared(tree, CONFIG, targets=["mm/mincore.o"]) as place:
+        command = build.saved_command(place.output, "mm/mincore.o")
+        assert "-O1 -I../include -c -o mm/mincore.o ../mm/mincore.c" in command
+        subprocess.run(["sh", "-c", command], cwd=place.output, check=True)
+        assert (place.source / "mm/mincore.c").read_text() == kernel_tree.MINCORE
+        with pytest.raises(InfraError, match="no command for mm/none"):
+            build.saved_command(place.output, "mm/none.o")
+
+
+def test_a_reference_becomes_a_kernel_that_says_what_it_is(root: Path) -> None:
+    item = built(of_folder(root))
+    kernel = reference.of_build("tree:x", item)
+    identity = kernel.identity()
+    assert identity.name == f"{item.title},test"
+    assert identity.source == f"tree {item.tree.tree}, configuration test"
+    assert identity.compiler == item.compiler
+    assert identity.image_sha256 == item.image_sha256
+    assert identity.version == ""
+    assert arms.label(identity) == identity.name
+
+
+def test_null_variants_are_told_by_their_images() -> None:
+    assert null_variants(["a", "b", "a", "", "", "a", "b"]) == {2: 0, 5: 0, 6: 1}
+
+
+def test_the_command_says_what_is_the_same(root: Path, tmp_path: Path) -> None:
+    same = tmp_path / "same.c"
+    same.write_text("/* More words. */\n" + kernel_tree.MINCORE)
+    words = f"tree:{root}", f"tree:{root}+mm/mincore.c={same}"
+    shown = CliRunner().invoke(cli, ["build", *words, "--json"])
+    assert shown.exit_code == 0, shown.output
+    first, second = json.loads(shown.stdout)
+    assert first["same_image_as"] == ""
+    assert second["same_image_as"] == words[0]
+    assert second["sha256"] == first["sha256"]
+    text = CliRunner().invoke(cli, ["build", *words, "--log"]).stdout
+    assert f"null variant: same image as {words[0]}" in text
+    assert "s to build, cached" in text
+    assert "  CC      mm/mincore.o" in text
+
+
+def test_a_whole_reference_is_built(root: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.config"
+    more.write_text("CONFIG_MORE=y\n")
+    made = tree_reference.built(f"tree:{root}+fragment={more}")
+    assert made.config_name == "deb+more.config"
+    assert "CONFIG_MORE=y" in made.config.read_text()
+    assert "CONFIG_VIRTIO_CONSOLE=y" in made.config.read_text()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernel configurations: what is asked for, and what of it was not granted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdelta import data
+from kdelta.errors import SpecError
+from kdelta.source import kconfig
+
+
+def test_last_line_of_an_option_wins() -> None:
+    text = "CONFIG_A=y\n# CONFIG_A is not set\nCONFIG_B=8\nCONFIG_B=64\nnonsense\n"
+    assert kconfig.parse(text) == {"A": "n", "B": "64"}
+
+
+def test_default_is_the_base_and_what_distributions_add() -> None:
+    config = kconfig.named()
+    assert config.name == "deb"
+    assert config.options["VIRTIO_CONSOLE"] == "y"
+    assert config.options["MEMCG"] == "y"
+    assert config.options["NR_CPUS"] == "64"  # kd-deb's, not kd-min's 8
+    assert kconfig.named(["min"]).options["NR_CPUS"] == "8"
+
+
+def test_names_add_up_and_each_stands_on_the_base() -> None:
+    config = kconfig.named(["xenpv", "ftrace"])
+    assert config.name == "xenpv+ftrace"
+    assert {"XEN_PV", "FUNCTION_TRACER", "MEMCG", "DEVTMPFS"} <= set(config.options)
+    assert len({kconfig.named([name]).digest for name in ("min", "deb", "xenpv", "ftrace")}) == 4
+
+
+def test_every_fragment_that_is_brought_along_has_a_name() -> None:
+    used = {part for parts in kconfig._FRAGMENTS.values() for part in parts}
+    assert {path.stem for path in data.directory("kconfig").glob("*.config")} == used
+
+
+def test_a_text_replaces_the_base_and_is_read_back() -> None:
+    config = kconfig.Config(name="x", options={"SMP": "y", "GONE": "n", "S": '"a"'}, whole=False)
+    text = config.text("CONFIG_TINY=y\n# CONFIG_SMP is not set\n")
+    assert kconfig.parse(text) == {"TINY": "y", "SMP": "y", "GONE": "n", "S": '"a"'}
+    assert config.lost(text) == ()
+
+
+def test_what_is_asked_for_comes_after_the_base() -> None:
+    # Kconfig takes the last of a choice that is set.
+    config = kconfig.Config(name="x", options={"SPEED": "y"}, whole=False)
+    lines = config.text("# CONFIG_SPEED is not set\nCONFIG_SIZE=y\n").splitlines()
+    assert lines == ["CONFIG_SIZE=y", "CONFIG_SPEED=y"]
+
+
+@pytest.mark.parametrize(
+    ("result", "lost"),
+    [
+        ("CONFIG_SMP=y\n", ()),  # an option that is nowhere is not set
+        ("", ("CONFIG_SMP=y",)),
+        ("CONFIG_SMP=m\n", ("CONFIG_SMP=y",)),
+        ("CONFIG_SMP=y\nCONFIG_DEBUG=y\n", ("# CONFIG_DEBUG is not set",)),
+    ],
+)
+def test_what_was_not_granted_is_named(result: str, lost: tuple[str, ...]) -> None:
+    config = kconfig.Config(name="x", options={"SMP": "y", "DEBUG": "n"}, whole=False)
+    assert config.lost(result) == lost
+
+
+def test_a_whole_configuration_stands_alone(tmp_path: Path) -> None:
+    file = tmp_path / "distro.config"
+    file.write_text('CONFIG_SMP=y\nCONFIG_SYSTEM_TRUSTED_KEYS="certs/builder.pem"\n')
+    config = kconfig.named([str(file)])
+    assert config.whole
+    assert config.options == {"SMP": "y", "SYSTEM_TRUSTED_KEYS": '""'}
+    with pytest.raises(SpecError, match="stands alone"):
+        kconfig.named([str(file), "deb"])
+
+
+def test_what_a_configuration_says_of_its_tools_is_not_asked_for() -> None:
+    tools = {"GCC_VERSION": "140200", "CC_HAS_ASM_GOTO_OUTPUT": "y", "CC_VERSION_TEXT": '"gcc"'}
+    config = kconfig.Config(name="x", options={**tools, "SCHED_CLASS_EXT": "y"}, whole=True)
+    assert config.lost("") == ("CONFIG_SCHED_CLASS_EXT=y",)
+    asked = {"CC_OPTIMIZE_FOR_SIZE": "y"}
+    assert kconfig.Config(name="x", options=asked, whole=True).lost("")
+
+
+def test_a_fragment_is_added_and_changes_the_digest(tmp_path: Path) -> None:
+    file = tmp_path / "more.config"
+    file.write_text("CONFIG_KASAN=y\n")
+    config = kconfig.named(fragments=[file])
+    assert config.options["KASAN"] == "y"
+    assert config.name == "deb+more.config"
+    assert config.digest != kconfig.named().digest
+
+
+@pytest.mark.parametrize("name", ["debian", "nowhere/x.config"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=name):
+        kconfig.named([name])
+
+
+def test_a_file_that_sets_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "prose.config"
+    file.write_text("please be fast\n")
+    with pytest.raises(SpecError, match="sets no option"):
+        kconfig.named(fragments=[file])

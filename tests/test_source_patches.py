@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Patches, series, reverts and replaced files on git trees."""
+
+from __future__ import annotations
+
+import base64
+import quopri
+from pathlib import Path
+
+import pytest
+
+import kernel_tree
+from kdelta import data
+from kdelta.errors import SpecError
+from kdelta.source import patches, variant
+from kdelta.source.tree import SourceTree, of_commit, of_folder
+
+PATCH = """\
+A patch of ours.
+
+diff --git a/mm/mincore.c b/mm/mincore.c
+--- a/mm/mincore.c
++++ b/mm/mincore.c
+@@ -5,5 +5,5 @@ int present(int pte);
+ /* Counts what is there. */
+ int present(int pte)
+ {
+-\treturn pte + FIRST;
++\treturn pte + {};
+ }
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> SourceTree:
+    return of_folder(kernel_tree.make(tmp_path / "linux"))
+
+
+def patch(tmp_path: Path, name: str, content: str = "2") -> Path:
+    path = tmp_path / name
+    path.write_text(PATCH.replace("{}", content))
+    return path
+
+
+def mincore(tree: SourceTree, tree_id: str) -> str:
+    found = SourceTree(name="", tree=tree_id, line="", objects=tree.objects).read("mm/mincore.c")
+    assert found is not None
+    return found.decode()
+
+
+def mail(subject: str, body: bytes, encoding: str = "8bit") -> bytes:
+    head = (
+        f"From mboxrd@z Thu Jan  1 00:00:00 1970\nFrom: A <a@example.org>\nSubject: {subject}\n"
+        f"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {encoding}\n\n"
+    )
+    return head.encode() + body + b"\n"
+
+
+def test_a_patch_is_applied_to_the_index_alone(tree: SourceTree, tmp_path: Path) -> None:
+    made = patches.applied(tree.tree, [patch(tmp_path, "a.patch")])
+    assert "pte + 2" in mincore(tree, made)
+    assert "pte + FIRST" in (tmp_path / "linux/mm/mincore.c").read_text()
+
+
+def test_a_patch_that_does_not_fit_says_where(tree: SourceTree, tmp_path: Path) -> None:
+    once = patches.applied(tree.tree, [patch(tmp_path, "a.patch")])
+    with pytest.raises(SpecError, match=r"does not apply: mm/mincore\.c:5"):
+        patches.applied(once, [patch(tmp_path, "a.patch")])
+
+
+def test_a_patch_cannot_leave_the_tree(tree: SourceTree, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.patch"
+    bad.write_text("--- /dev/null\n+++ b/../escaped\n@@ -0,0 +1 @@\n+x\n")
+    with pytest.raises(SpecError, match="does not apply"):
+        patches.applied(tree.tree, [bad])
+    assert not list(tmp_path.rglob("escaped"))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n"])
+def test_what_is_no_patch_is_refused(tree: SourceTree, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "no.patch").write_bytes(content)
+    with pytest.raises(SpecError):
+        patches.applied(tree.tree, [tmp_path / "no.patch"])
+
+
+def series(tmp_path: Path, *mails: bytes) -> Path:
+    box = tmp_path / "series.mbox"
+    box.write_bytes(b"".join(mails))
+    return box
+
+
+def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tree: SourceTree, tmp_path: Path) -> None:
+    first = PATCH.replace("{}", "2").encode()
+    second = PATCH.replace("FIRST", "2").replace("{}", "3").encode()
+    box = series(
+        tmp_path,
+        mail("Re: [PATCH v2 1/2] mm: two", b"> quoted\n" + second),
+        mail("[PATCH v2 2/2] mm: three", base64.encodebytes(second), "base64"),
+        mail("[PATCH v2 0/2] mm: a series", b"Why.\n"),
+        mail("[PATCH v2 1/2] mm: two", quopri.encodestring(first), "quoted-printable"),
+    )
+    change = variant.of_word(str(box))
+    made = variant.applied(tree, [change])
+    assert "pte + 3" in mincore(tree, made.tree)
+    assert made.variants == ("series",)
+
+
+def test_a_single_patch_needs_no_tag(tree: SourceTree, tmp_path: Path) -> None:
+    body = PATCH.replace("{}", "2").encode()
+    box = series(tmp_path, mail("mm: two", body), mail("Re: mm: two", b"> " + body))
+    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+
+
+@pytest.mark.parametrize("words", ["=?utf-8?q?mm=3A_two?=", "=?none?q?x?=", "=?utf-8?b?!!!?="])
+def test_encoded_and_garbled_subjects_are_read(
+    tree: SourceTree, tmp_path: Path, words: str
+) -> None:
+    box = series(tmp_path, mail(f"[PATCH] {words}", PATCH.replace("{}", "2").encode()))
+    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+
+
+def test_an_incomplete_series_is_refused(tree: SourceTree, tmp_path: Path) -> None:
+    box = series(tmp_path, mail("[PATCH 2/3] mm: two", PATCH.replace("{}", "2").encode()))
+    with pytest.raises(SpecError, match="patches 2 of 3"):
+        variant.applied(tree, [variant.of_word(str(box))])
+
+
+def test_several_revisions_are_refused(tree: SourceTree, tmp_path: Path) -> None:
+    body = PATCH.replace("{}", "2").encode()
+    box = series(tmp_path, mail("[PATCH] mm: a", body), mail("[PATCH v2] mm: a", body))
+    with pytest.raises(SpecError, match="v1, v2"):
+        variant.applied(tree, [variant.of_word(str(box))])
+
+
+def test_a_mailbox_without_a_patch_is_refused(tree: SourceTree, tmp_path: Path) -> None:
+    box = series(tmp_path, mail("hello", b"how are you\n"))
+    with pytest.raises(SpecError, match="no patch"):
+        variant.applied(tree, [variant.of_word(str(box))])
+
+
+def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    bad = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "FIRST + 7"), "slow")
+    later = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7") + "\nint another;\n"
+    kernel_tree.commit(root, later, "later")
+    tree = of_commit(root, "HEAD")
+    made = variant.applied(tree, [variant.of_word(f"revert={bad}")])
+    assert made.read("mm/mincore.c") == (kernel_tree.MINCORE + "\nint another;\n").encode()
+    assert made.line == tree.line
+
+
+@pytest.mark.parametrize("commit", ["HEAD", "no-such", "--all"])
+def test_what_cannot_be_reverted_is_refused(tmp_path: Path, commit: str) -> None:
+    tree = of_commit(kernel_tree.committed(tmp_path / "linux"), "HEAD")
+    with pytest.raises(SpecError, match="cannot be reverted"):
+        variant.applied(tree, [variant.of_word(f"revert={commit}")])
+
+
+def test_one_file_is_replaced(tree: SourceTree, tmp_path: Path) -> None:
+    other = tmp_path / "edited.c"
+    other.write_text("int edited;\n")
+    made = variant.applied(tree, [variant.of_word(f"mm/mincore.c={other}")])
+    assert mincore(tree, made.tree) == "int edited;\n"
+    with pytest.raises(SpecError, match="no file mm/none"):
+        variant.applied(tree, [variant.of_word(f"mm/none.c={other}")])
+
+
+def test_a_variant_without_effect_is_refused(tree: SourceTree, tmp_path: Path) -> None:
+    same = tmp_path / "same.c"
+    same.write_text(kernel_tree.MINCORE)
+    with pytest.raises(SpecError, match="changes nothing"):
+        variant.applied(tree, [variant.of_word(f"mm/mincore.c={same}")])
+
+
+def test_an_unknown_variant_names_those_that_are_there() -> None:
+    with pytest.raises(SpecError, match="mincore-present-first"):
+        variant.of_word("faster")
+
+
+def test_quilt_series_are_read_in_order(tmp_path: Path) -> None:
+    (tmp_path / "bugfix").mkdir()
+    (tmp_path / "bugfix/b.patch").write_text("x")
+    (tmp_path / "a.patch").write_text("x")
+    (tmp_path / "series").write_text("# all\nbugfix/b.patch\n\na.patch -p1\n")
+    assert [path.name for path in patches.quilt(tmp_path)] == ["b.patch", "a.patch"]
+    (tmp_path / "series").write_text("../../etc/passwd\n")
+    with pytest.raises(SpecError, match="not there"):
+        patches.quilt(tmp_path)
+
+
+def test_the_variants_that_are_brought_along_are_five_small_patches() -> None:
+    names = variant.brought_along()
+    assert len(names) == 5
+    for name in names:
+        text = (data.directory("variants") / f"{name}.patch").read_text()
+        assert text.startswith("SPDX-License-Identifier: GPL-2.0-or-later\n")
+        assert text.count("diff --git a/mm/") == 1
