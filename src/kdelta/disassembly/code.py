@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Machine code of one function as instructions whose references have names.
+
+objdump sees the bytes alone; what branches, calls and memory operands refer to is
+resolved here, from relocations (objects) or from addresses (images), so that both give one form.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kdelta.arch import Arch
+from kdelta.disassembly import objdump, pages
+from kdelta.disassembly.objdump import Piece, Row
+from kdelta.errors import SpecError
+
+_FIELD_BYTES = 4
+
+# Where an instruction goes: the address is its whole operand, or (arm64) its last one.
+_BRANCH = {
+    "amd64": re.compile(
+        r"((?:(?:cs|ds|es|bnd|notrack|data16|rex\S*|addr32) )*)"
+        r"(call|jmp|j[a-z]{1,4}|loop\w*|xbegin) 0x([0-9a-f]+)"
+    ),
+    "arm64": re.compile(r"()(bl?|b\.[a-z]{2}|bc\.[a-z]{2}|cbn?z|tbn?z) (?:.*, ?)?0x([0-9a-f]+)"),
+}
+_CALLS = {"call", "bl"}
+_PADDING = re.compile(
+    r"nop[lw]?\b.*|int3|(?:data16 |cs )+nop[lw]?\b.*|xchg %ax,%ax|udf #0"
+    r"|lea 0x0\(%[re]si.*\),%[re]si"
+)
+# Long enough for an address, or relative to the segment of per-CPU data.
+_ADDRESS = re.compile(
+    r"(?<![\w(])(\$?)(-?)0x([0-9a-f]{7,16})(?=[,(]|$)|(%gs:)()0x([0-9a-f]+)(?=[,(]|$)"
+)
+
+
+class Kind(StrEnum):
+    """What an instruction does to the flow."""
+
+    CALL = "call"
+    JUMP = "jump"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One instruction.
+
+    text: as objdump says it, one blank between words, references by name and branches inside the
+    function as "@".  to: the index of the instruction that such a branch goes to.
+    raw: as objdump says it.
+    """
+
+    offset: int  # bytes from the function's start
+    size: int  # bytes
+    text: str
+    raw: str
+    kind: Kind = Kind.PLAIN
+    to: int | None = None
+    references: tuple[str, ...] = ()  # names outside the function
+
+    @property
+    def shown(self) -> str:
+        """The text with the number of the instruction that a branch goes to: "jne @12"."""
+        return self.text if self.to is None else f"{self.text}{self.to}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """The instructions of one function, without padding after the last."""
+
+    name: str
+    arch: str  # Debian's name
+    size: int  # bytes, as the symbol table has it; of an image, up to the padding
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def normal(self) -> tuple[str, ...]:
+        """One line per instruction that does not depend on where the code lies."""
+        return tuple(instruction.shown for instruction in self.instructions)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What is called or jumped to outside, in order, as often as it is."""
+        return tuple(
+            name for i in self.instructions if i.kind is not Kind.PLAIN for name in i.references
+        )
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """What else is referred to, in order, as often as it is."""
+        return tuple(
+            name for i in self.instructions if i.kind is Kind.PLAIN for name in i.references
+        )
+
+
+# Numbers in names of data that count what came before in the same file.
+_COUNTED = re.compile(
+    r"(__UNIQUE_ID_[A-Za-z_]+|__BTF_ID__\w+?__)\d+(?:\.\d+)?$|^(.+?)\.(?:\d+\.)*\d+$"
+)
+
+
+def stable(name: str) -> str:
+    """The name of a piece of data without the numbers that compilers and macros count up."""
+    return _COUNTED.sub(lambda match: match[1] or match[2], name)
+
+
+# What lies at an address, seen from the instruction at another; "" when nothing is known of it.
+Names = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocation:
+    """A field that the linker fills: its offset from the function's start, and what it names.
+
+    inside: the offset in this function that it means, when it does.
+    """
+
+    offset: int
+    name: str
+    inside: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function to disassemble: its bytes, where they lie, and what is known of its references.
+
+    names: for addresses outside.  relocations: by offset, for code that is not linked, of which
+    only branches within a section go where they will.  size: as a symbol table has it.
+    """
+
+    name: str
+    code: bytes
+    start: int = 0
+    names: Names = lambda _: ""
+    relocations: Mapping[int, Relocation] | None = None
+    size: int | None = None
+
+
+def disassemble(function: Function, architecture: Arch) -> Code:
+    """The instructions of a function.
+
+    Raises SpecError when it is empty, padding or too large; InfraError when there is no objdump
+    for the architecture or it says what is not understood.
+    """
+    (rows,) = objdump.rows([Piece(start=function.start, code=function.code)], architecture)
+    return named(function, rows, architecture)
+
+
+def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
+    """The instructions of a function, of which objdump said these rows.  Raises SpecError."""
+    filled = function.relocations or {}
+    place = _Place(
+        start=function.start,
+        offsets=[row.offset for row in rows],
+        length=len(function.code),
+        names=function.names,
+    )
+    built = []
+    for row in rows:
+        inner = [filled[at] for at in range(row.offset, row.offset + row.size) if at in filled]
+        branch = _BRANCH[architecture.debian].fullmatch(row.text)
+        if branch is not None:
+            built.append(_branch(row, branch, inner, place))
+        elif function.relocations is not None:
+            built.append(_filled(row, inner))
+        else:
+            built.append(_addressed(row, function.names))
+    if architecture.debian == "arm64" and function.relocations is None:
+        built = _paged(built, function.names)
+    while built and _PADDING.fullmatch(built[-1].text):
+        built.pop()
+    if not built:
+        raise SpecError(f"{function.name} is padding only")
+    end = built[-1].offset + built[-1].size
+    return Code(
+        name=function.name,
+        arch=architecture.debian,
+        size=end if function.size is None else function.size,
+        instructions=tuple(built),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where the code lies: its start, the instructions' offsets, its bytes, and its neighbours."""
+
+    start: int
+    offsets: list[int]
+    length: int
+    names: Names
+
+
+def _branch(
+    row: Row, branch: re.Match[str], relocations: list[Relocation], place: _Place
+) -> Instruction:
+    kind = Kind.CALL if branch[2] in _CALLS else Kind.JUMP
+    head = row.text[: branch.start(3) - 2]
+    target: int | None = int(branch[3], 16) - place.start
+    name = ""
+    if relocations:
+        target, name = relocations[0].inside, relocations[0].name
+    if target is not None and 0 <= target < place.length:
+        at = bisect_right(place.offsets, target) - 1
+        if place.offsets[at] == target:
+            return _made(row, text=f"{head}@", kind=kind, to=at)
+        return _made(row, text=f"{head}+{target:#x}", kind=kind)
+    name = name or place.names(int(branch[3], 16)) or "[unknown]"
+    return _made(row, text=head + name, kind=kind, references=(name,))
+
+
+def _filled(row: Row, relocations: list[Relocation]) -> Instruction:
+    """An instruction with fields that the linker fills; until then they are zero."""
+    text = row.text
+    for relocation in relocations:
+        at_end = relocation.offset + _FIELD_BYTES >= row.offset + row.size
+        text = _with_name(text, relocation.name, rip=row.address is not None, at_end=at_end)
+    names = tuple(relocation.name for relocation in relocations)
+    return _made(row, text=text, references=names)
+
+
+def _with_name(text: str, name: str, *, rip: bool, at_end: bool) -> str:
+    """The text with the field that a relocation fills as its name; appended when none prints.
+
+    x86 encodes an immediate after a displacement, so that only it can be at the end.
+    """
+    immediate = re.sub(r"\$0x0(?=,|$)", lambda _: f"${name}", text, count=1)
+    if at_end and immediate != text:
+        return immediate
+    pattern = r"-?0x[0-9a-f]+(?=\(%rip\))" if rip else r"(?<![\w$#])0x0(?=\(|,|$)"
+    filled = re.sub(pattern, lambda _: name, text, count=1)
+    return filled if filled != text else f"{text} {{{name}}}"
+
+
+def _addressed(row: Row, names: Names) -> Instruction:
+    """An instruction of linked code: its addresses get names where there are any."""
+    text, found = row.text, list[str]()
+    if row.address is not None and (name := names(row.address)):
+        text = re.sub(r"-?0x[0-9a-f]+\(%rip\)", f"{name}(%rip)", text, count=1)
+        found.append(name)
+
+    def named(match: re.Match[str]) -> str:
+        value = int(match[3] or match[6], 16)
+        name = names((1 << 64) - value if match[2] else value)
+        if not name:
+            return match[0]
+        found.append(name)
+        return (match[1] or match[4] or "") + name
+
+    text = _ADDRESS.sub(named, text)
+    return _made(row, text=text, references=tuple(found))
+
+
+def _paged(built: list[Instruction], names: Names) -> list[Instruction]:
+    """arm64: addresses that two instructions make together get names."""
+    targets = {instruction.to for instruction in built if instruction.to is not None}
+    found = pages.together([instruction.raw for instruction in built], targets)
+    result = list(built)
+    for index, address in found.items():
+        name = names(address)
+        if name:
+            text = pages.with_name(built[index].raw, name)
+            result[index] = replace(built[index], text=text, references=(name,))
+    return result
+
+
+def _made(
+    row: Row,
+    *,
+    text: str,
+    kind: Kind = Kind.PLAIN,
+    to: int | None = None,
+    references: tuple[str, ...] = (),
+) -> Instruction:
+    return Instruction(
+        offset=row.offset,
+        size=row.size,
+        text=text,
+        raw=row.text,
+        kind=kind,
+        to=to,
+        references=references,
+    )

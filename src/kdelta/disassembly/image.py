@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Functions of a kernel image, without source and without a boot.
+
+The image's file is what is read.  What a kernel patches while it boots (alternatives by CPU
+feature, static keys, static calls, return thunks, ftrace's call sites) is therefore seen as it
+was built, not as it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from kdelta import arch
+from kdelta.arch import Arch
+from kdelta.disassembly import kallsyms, objdump, payload
+from kdelta.disassembly.code import Code, Function, disassemble, named, stable
+from kdelta.disassembly.kallsyms import Table
+from kdelta.disassembly.objdump import MAX_BYTES, Piece
+from kdelta.errors import SpecError
+
+_CODE = frozenset("tTwW")
+_HALF = 1 << 63
+_LONGEST_STRING = 200
+_STRING = re.compile(rb"[\x01\t\n -~]+")
+_PAGE = 1 << 12
+_OPEN = 4  # images that a process keeps at once; each takes some 150 MB
+# Tables that the linker collects: where an entry lies in them says nothing.
+_END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
+# x86 collects the slow half of each static_cpu_has() behind the last code of init, without a symbol:
+# testb $MASK,FIELD(%rip); jne YES; jmp NO.
+_LAST_CODE = "_einittext"
+_FEATURE = re.compile(rb"\xf6\x05(.{4})(.)\x0f\x85(.{4})\xe9(.{4})", re.DOTALL)
+_FEATURE_BYTES = 18
+_COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
+
+
+class Image:
+    """The code of one kernel image, by function name."""
+
+    def __init__(self, kernel: payload.Kernel, table: Table, label: str) -> None:
+        self.label = label
+        self.arch: Arch = arch.of(kernel.arch)
+        self._kernel = kernel
+        self._table = table
+        self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
+        self._first = next((s for s in table.starts if s >= _HALF), _HALF)
+        self._by_name: dict[str, list[int]] = {}
+        for at, (kind, name) in enumerate(zip(table.kinds, table.names, strict=True)):
+            if kind in _CODE:
+                self._by_name.setdefault(name, []).append(at)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def start(self, name: str) -> int:
+        """The address of a function.  Raises SpecError when it is not there exactly once."""
+        found = {self._table.starts[at] for at in self._by_name.get(name, [])}
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            raise SpecError(f"{self.label} has {len(found)} functions called {name}")
+        raise SpecError(
+            f"{self.label} has no function {name}",
+            action="it may be inlined into its callers there, or be called otherwise",
+        )
+
+    def function(self, name: str, prefer: Collection[str] = ()) -> Code:
+        """A function's code.  Raises SpecError when it is not there exactly once.
+
+        prefer: of several names of one address these are used, as another listing has them.
+        """
+        return self._code(name, self.start(name), frozenset(prefer))
+
+    def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
+        """The code of functions by name, all at once: of each all of that name (static ones may
+        share one), by address; or why it cannot be read.
+        """
+        found: dict[str, list[Function] | str] = {}
+        for name in names:
+            starts = sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
+            try:
+                found[name] = [self._function(name, start, frozenset()) for start in starts]
+            except SpecError as error:
+                found[name] = error.cause
+        listed = [f for part in found.values() if not isinstance(part, str) for f in part]
+        pieces = [Piece(start=f.start, code=f.code) for f in listed]
+        rows = iter(objdump.rows(pieces, self.arch))
+        result: dict[str, tuple[Code, ...] | str] = {}
+        for name, part in found.items():
+            if isinstance(part, str):
+                result[name] = part
+                continue
+            own = [(function, next(rows)) for function in part]
+            try:
+                result[name] = tuple(named(f, r, self.arch) for f, r in own)
+            except SpecError as error:
+                result[name] = error.cause
+            if not part:
+                result[name] = f"{self.label} has no function of that name"
+        return result
+
+    def _code(self, name: str, start: int, prefer: frozenset[str]) -> Code:
+        return disassemble(self._function(name, start, prefer), self.arch)
+
+    def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
+        size = self._next(start) - start
+        content = self._kernel.read(start, min(size, MAX_BYTES))
+        if len(content) != size or not size:
+            raise SpecError(f"{self.label} does not hold the code of {name}")
+        return Function(
+            name=name, code=content, start=start, names=lambda at: self._name(at, prefer)
+        )
+
+    def _next(self, start: int) -> int:
+        """Where the next symbol starts."""
+        starts = self._table.starts
+        at = self._table.at(start) + 1
+        return starts[at] if at < len(starts) else start
+
+    def _name(self, address: int, prefer: frozenset[str]) -> str:
+        """NAME, NAME+0x8, or a string constant in quotes; "" where nothing is known to be."""
+        if not (self._first <= address <= self._table.starts[-1] or 0 <= address < self._low_end):
+            return ""
+        at = self._table.at(address)
+        if at < 0:
+            return ""
+        start = self._table.starts[at]
+        best = min(self._rank(i, prefer) for i in self._same(at))[-1]
+        if address != start and best == _LAST_CODE and (test := self._feature(address, prefer)):
+            return test
+        if address != start and self._table.kinds[at] not in _CODE:
+            # The linker puts merged strings after the kernel's own table of symbols.
+            after_all = best.startswith("kallsyms_")
+            text = self._string(address, empty=after_all)
+            if text or after_all:
+                return text
+        if self._table.kinds[at] not in _CODE:
+            best = stable(best)
+        if _COLLECTED.fullmatch(best):
+            return best
+        if address != start and _END.fullmatch(best):
+            return ""  # a number that only looks like an address: nothing lies there
+        return best if address == start else f"{best}+{address - start:#x}"
+
+    def _feature(self, address: int, prefer: frozenset[str]) -> str:
+        """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
+        found = _FEATURE.fullmatch(self._kernel.read(address, _FEATURE_BYTES))
+        if found is None:
+            return ""
+        ends = (7, 13, 18)  # of the instructions, which their addresses are relative to
+        fields = (found[1], found[3], found[4])
+        field, yes, no = (
+            self._name(address + end + int.from_bytes(value, "little", signed=True), prefer)
+            for end, value in zip(ends, fields, strict=True)
+        )
+        return f"[{field} & {found[2][0]:#x} ? {yes} : {no}]"
+
+    def _same(self, at: int) -> range:
+        """Indices of all symbols at one address."""
+        first = at
+        while first > 0 and self._table.starts[first - 1] == self._table.starts[at]:
+            first -= 1
+        return range(first, at + 1)
+
+    def _rank(self, at: int, prefer: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
+        name, local = self._table.names[at], self._table.kinds[at].islower()
+        return (name not in prefer, local, name.startswith("_"), len(name), name)
+
+    def _string(self, address: int, *, empty: bool) -> str:
+        """The C string that starts at an address, as far as it looks like one.
+
+        empty: a zero byte may be a string too.
+        """
+        content = self._kernel.read(address - 1, _LONGEST_STRING)
+        end = content.find(b"\0", 1)
+        if end == 1 and empty:
+            return '""'
+        if end < (2 if empty else 3) or not _STRING.fullmatch(content[1:end]):
+            return ""
+        return '"' + content[1:end].decode("ascii").encode("unicode_escape").decode() + '"'
+
+
+@lru_cache(maxsize=_OPEN)
+def opened(path: Path, label: str) -> Image:
+    """The code in a kernel image (bzImage, Image, vmlinux); label: for error sentences.
+
+    Raises SpecError when the image has no symbol table that can be read.
+    """
+    kernel = payload.unpacked(path)
+    table = kallsyms.read(kernel)
+    if table is None:
+        raise SpecError(
+            f"{label} has no symbol table that kdelta can read",
+            place=str(path),
+            action="it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data",
+        )
+    return Image(kernel, table, label)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The symbol table that a kernel carries in itself (CONFIG_KALLSYMS), read from its bytes.
+
+The table has no header; it is found by its table of tokens and proved part by part: token_index
+must fit the tokens, the markers must fit the lengths of all names, the addresses must ascend (but
+for some data that early code maps twice).
+What does not fit is not guessed: there is then no table.  Layout: scripts/kallsyms.c of Linux
+6.1 to 7.3.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kdelta.disassembly.payload import Kernel, Segment
+
+_TOKENS = 256
+_DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
+_MARKED = 256  # symbols per marker
+_MOST = 2_000_000
+_LONGEST_NAME = 1024
+_HALF = 1 << 63
+_COUNT_BYTES = 8
+_BIG = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All symbols by address: starts[i] has kinds[i] ("T", "d" ...) and names[i]; ascending."""
+
+    starts: tuple[int, ...]
+    kinds: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def at(self, address: int) -> int:
+        """Index of the last symbol that starts at or before an address; -1 before the first."""
+        return bisect_right(self.starts, address) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    start: int
+    end: int  # after token_index
+    texts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    start: int  # of the count before them
+    texts: tuple[bytes, ...]
+
+
+def read(kernel: Kernel) -> Table | None:
+    """The kernel's own table; None when it has none or lays it out in a way not known here."""
+    for segment in kernel.segments:
+        data = bytes(segment.content)
+        for tokens in _tokens(data):
+            names = _names(data, tokens, segment.start)
+            if names is None:
+                continue
+            addresses = _addresses(data, segment, tokens, names, kernel)
+            if addresses is not None:
+                return _table(names.texts, addresses)
+    return None
+
+
+def _tokens(data: bytes) -> Iterator[_Tokens]:
+    """Places where ten digits are tokens in a row and an index of 256 tokens fits."""
+    at = data.find(_DIGITS)
+    while at >= 0:
+        forward = data[at : at + 64 * _TOKENS].split(b"\0")[: _TOKENS - ord("0")]
+        after = at + sum(len(text) + 1 for text in forward)
+        for begin in range(after, after + 64):
+            if begin + 2 * _TOKENS > len(data):
+                break
+            index = struct.unpack_from(f"<{_TOKENS}H", data, begin)
+            start = at - index[ord("0")]
+            if index[0] == 0 and index[ord("9")] - index[ord("0")] == 18 and start > 0:
+                texts = data[start:after].split(b"\0")[:-1]
+                if len(texts) == _TOKENS and _fits(texts, index):
+                    yield _Tokens(start, begin + 2 * _TOKENS, tuple(texts))
+                    break
+        at = data.find(_DIGITS, at + 1)
+
+
+def _fits(texts: list[bytes], index: tuple[int, ...]) -> bool:
+    at = 0
+    for text, said in zip(texts, index, strict=True):
+        if said != at:
+            return False
+        at += len(text) + 1
+    return True
+
+
+def _names(data: bytes, tokens: _Tokens, base: int) -> _Names | None:
+    """Names lie before the markers, markers before the tokens; the count is before the names."""
+    for padding in range(0, 16, 4):
+        end = (tokens.start & ~3) - padding
+        markers = _markers(data, end)
+        if len(markers) > 1:
+            found = _names_before(data, end - 4 * len(markers), markers, tokens)
+            if found is not None:
+                return found
+    return _names_after(data, base, tokens)
+
+
+def _names_before(data: bytes, end: int, markers: list[int], tokens: _Tokens) -> _Names | None:
+    # The last marker says where the last names start, and these take at most some 100 KiB.
+    last = end - markers[-1] - _COUNT_BYTES
+    for at in range(last & ~3, max(last - _MARKED * _LONGEST_NAME, 0), -4):
+        (count,) = struct.unpack_from("<I", data, at)
+        if -(-count // _MARKED) != len(markers) or count > _MOST:
+            continue
+        for start in (at + 8, at + 4):
+            run = _decoded(data, start, end, count, tokens.texts)
+            if run is not None and run[1] == markers and end - run[2] < 16:
+                return _Names(at, run[0])
+    return None
+
+
+def _names_after(data: bytes, base: int, tokens: _Tokens) -> _Names | None:
+    """Linux 6.1 to 6.3: something follows the markers; the base of addresses precedes the count."""
+    pattern = struct.pack("<Q", base)
+    at = data.find(pattern, 0, tokens.start)
+    while at >= 0:
+        (count, padding) = struct.unpack_from("<II", data, at + 8)
+        if padding == 0 and _MARKED < count <= _MOST:
+            run = _decoded(data, at + 16, tokens.start, count, tokens.texts)
+            if run is not None:
+                begin = run[2] + 7 & ~7
+                said = struct.unpack_from(f"<{len(run[1])}I", data, begin)
+                if list(said) == run[1]:
+                    return _Names(at + 8, run[0])
+        at = data.find(pattern, at + 8, tokens.start)
+    return None
+
+
+def _markers(data: bytes, end: int) -> list[int]:
+    """Words before `end`, descending backwards to the first, which is 0."""
+    found: list[int] = []
+    at = end - 4
+    while at >= 0:
+        (word,) = struct.unpack_from("<I", data, at)
+        if found and word >= found[-1]:
+            return []
+        found.append(word)
+        if word == 0:
+            return found[::-1]
+        at -= 4
+    return []
+
+
+def _decoded(
+    data: bytes, start: int, end: int, count: int, tokens: tuple[bytes, ...]
+) -> tuple[tuple[bytes, ...], list[int], int] | None:
+    """The texts of `count` names, kind first, where every 256th starts, and where they end."""
+    at, texts, marks = start, [], []
+    for number in range(count):
+        if number % _MARKED == 0:
+            marks.append(at - start)
+        if at + 2 > end:
+            return None
+        length = data[at]
+        at += 1
+        if length & _BIG:
+            length = (length & ~_BIG) | data[at] << 7
+            at += 1
+        if length == 0 or at + length > end:
+            return None
+        texts.append(b"".join([tokens[token] for token in data[at : at + length]]))
+        at += length
+    return tuple(texts), marks, at
+
+
+def _addresses(
+    data: bytes, segment: Segment, tokens: _Tokens, names: _Names, kernel: Kernel
+) -> tuple[int, ...] | None:
+    """Numbers lie after token_index (since Linux 6.4), else with their base before the names.
+
+    Since Linux 7.0 each counts from its own place; until then all from the base.
+    """
+    count = len(names.texts)
+    after = tokens.end + 7 & ~7
+    before = (names.start & ~7) - 8
+    places = [
+        (after, after + 4 * count + 7 & ~7),
+        (before - 4 * count & ~7, before),
+        ((before - 4 * count & ~7) - 8, before),
+    ]
+    for at, base in places:
+        if at < 0 or at + 4 * count > len(data):
+            continue
+        words = struct.unpack_from(f"<{count}i", data, at)
+        ways = []
+        if base + 8 <= len(data):
+            (relative,) = struct.unpack_from("<Q", data, base)
+            if any(part.start <= relative < part.end for part in kernel.segments):
+                ways.append(tuple(relative + (word & 0xFFFFFFFF) for word in words))
+                # Positive: an offset of per-CPU data; negative: from the base, backwards.
+                ways.append(tuple(word if word >= 0 else relative - 1 - word for word in words))
+        here = segment.start + at
+        ways.append(tuple(here + 4 * i + word for i, word in enumerate(words)))
+        for found in ways:
+            if _plausible(found, kernel.segments):
+                return found
+    return None
+
+
+def _plausible(addresses: tuple[int, ...], segments: tuple[Segment, ...]) -> bool:
+    """Ascending but for per-CPU offsets, and nearly all within the image or its bss."""
+    high = [address for address in addresses if address >= _HALF]
+    falls = sum(a > b for a, b in itertools.pairwise(high))
+    if len(high) < len(addresses) // 2 or falls > len(high) // 100:
+        return False
+    code = [part for part in segments if part.executable and part.start >= _HALF]
+    inside = sum(any(part.start <= address < part.end for part in code) for address in high)
+    return inside > len(high) // 4
+
+
+def _table(texts: tuple[bytes, ...], addresses: tuple[int, ...]) -> Table:
+    rows = sorted(
+        (address, text[:1].decode("latin-1"), text[1:].decode("latin-1"))
+        for address, text in zip(addresses, texts, strict=True)
+    )
+    return Table(
+        tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows)
+    )

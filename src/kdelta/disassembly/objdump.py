@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""GNU objdump over pieces of code at their addresses: many at once, read strictly."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import re
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdelta import process
+from kdelta.arch import Arch
+from kdelta.errors import InfraError, SpecError
+
+MAX_BYTES = 1 << 20  # of one piece
+MOST_PIECES = 4096  # of one call
+_MAX_LINE = 500
+_OBJDUMP_S = 300.0
+_MACHINE = {"amd64": 62, "arm64": 183}
+_ROW = re.compile(r"\s*([0-9a-f]+):\t(\S.*)")
+_SECTION = re.compile(r"Disassembly of section \.f(\d{1,6}):")
+_HEAD = re.compile(r"\s*|.*:\s+file format elf64-\S+|[0-9a-f]+ <\.f\d+>:")
+# "call ffff8000 <.f3+0x10>": the sections' names mean nothing.
+_PLACE = re.compile(r"(?<= )([0-9a-f]+) <[^<>]{1,100}>$")
+_COMMENT = re.compile(r"\s+(?:#|//)\s+(?:(?:0x)?([0-9a-f]+)(?: <[^<>]{1,100}>)?$)?.*$")
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+_PROGBITS, _STRTAB = 1, 3
+_EXECUTABLE = 6  # SHF_ALLOC, SHF_EXECINSTR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Code and the address at which it lies."""
+
+    start: int
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One instruction as objdump says it, one blank between words, comment apart.
+
+    offset: from the piece's start; address: what the comment resolves to, if anything.
+    """
+
+    offset: int
+    size: int
+    text: str
+    address: int | None
+
+
+def rows(pieces: Sequence[Piece], architecture: Arch) -> tuple[tuple[Row, ...], ...]:
+    """The instructions of each piece.
+
+    Raises InfraError when there is no objdump for the architecture or it says what is not
+    understood, SpecError for a piece that is empty or too large.
+    """
+    for piece in pieces:
+        if not 0 < len(piece.code) <= MAX_BYTES:
+            raise SpecError(f"{len(piece.code)} bytes of code are none, or too many to look at")
+    found: list[tuple[Row, ...]] = []
+    for first in range(0, len(pieces), MOST_PIECES):
+        part = pieces[first : first + MOST_PIECES]
+        found += parse(_run(part, architecture), part)
+    return tuple(found)
+
+
+def program(architecture: Arch) -> str:
+    """GNU objdump for an architecture.  Raises InfraError that says how to install it."""
+    if architecture.debian not in _MACHINE:
+        raise SpecError(f"code of {architecture.debian} cannot be disassembled here")
+    crossing = process.which(f"{architecture.gnu}-objdump")
+    if crossing is not None:
+        return str(crossing)
+    native = process.which("objdump")
+    if native is not None and platform.machine() == architecture.uname:
+        return str(native)
+    package = f"binutils-{architecture.gnu.replace('_', '-')}"
+    raise InfraError(
+        f"there is no objdump for {architecture.debian}", action=f"apt-get install {package}"
+    )
+
+
+def parse(text: str, pieces: Sequence[Piece]) -> list[tuple[Row, ...]]:
+    """Read what objdump prints of pieces.  Raises InfraError at any other line."""
+    lines: list[list[tuple[int, str, int | None]]] = [[] for _ in pieces]
+    current: int | None = None
+    for line in text.splitlines():
+        head = _SECTION.fullmatch(line)
+        if head is not None and int(head[1]) < len(pieces):
+            current = int(head[1])
+            continue
+        row = _ROW.fullmatch(line[:_MAX_LINE])
+        if row is None or current is None:
+            if head is None and _HEAD.fullmatch(line[:_MAX_LINE]):
+                continue
+            raise InfraError(f"objdump says what is not understood: {line[:80]!r}")
+        words = " ".join(row[2].split())
+        comment = _COMMENT.search(words)
+        address = int(comment[1], 16) if comment and comment[1] else None
+        words = _PLACE.sub(r"0x\1", _COMMENT.sub("", words))
+        lines[current].append((int(row[1], 16) - pieces[current].start, words, address))
+    return [_whole(found, piece) for found, piece in zip(lines, pieces, strict=True)]
+
+
+def _whole(found: list[tuple[int, str, int | None]], piece: Piece) -> tuple[Row, ...]:
+    offsets = [row[0] for row in found]
+    ascending = all(a < b for a, b in itertools.pairwise([*offsets, len(piece.code)]))
+    if not found or offsets[0] != 0 or not ascending:
+        raise InfraError("objdump does not list all instructions")
+    ends = [*offsets[1:], len(piece.code)]
+    return tuple(
+        Row(offset=offset, size=end - offset, text=words, address=address)
+        for (offset, words, address), end in zip(found, ends, strict=True)
+    )
+
+
+def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
+    with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
+        file.write(_elf(pieces, architecture))
+        file.flush()
+        argv = [program(architecture), "-d", "-z", "-w", "--no-show-raw-insn", file.name]
+        return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
+
+
+def _elf(pieces: Sequence[Piece], architecture: Arch) -> bytes:
+    """An ELF file with a section .fN for each piece, at its address."""
+    names = [b"", *(b".f%d" % number for number in range(len(pieces))), b".shstrtab"]
+    table = b"\0".join(names) + b"\0"
+    at = list(itertools.accumulate((len(name) + 1 for name in names), initial=0))
+    body, headers = bytearray(), [_SECTION_HEADER.pack(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
+    for number, piece in enumerate(pieces, 1):
+        headers.append(
+            _SECTION_HEADER.pack(
+                at[number], _PROGBITS, _EXECUTABLE, piece.start,
+                _ELF_HEADER.size + len(body), len(piece.code), 0, 0, 1, 0,
+            )
+        )  # fmt: skip
+        body += piece.code
+    headers.append(
+        _SECTION_HEADER.pack(
+            at[len(names) - 1], _STRTAB, 0, 0, _ELF_HEADER.size + len(body), len(table), 0, 0, 1, 0
+        )
+    )
+    body += table
+    head = _ELF_HEADER.pack(
+        b"\x7fELF\x02\x01\x01".ljust(16, b"\0"), 2, _MACHINE[architecture.debian], 1, 0, 0,
+        _ELF_HEADER.size + len(body), 0, _ELF_HEADER.size, 0, 0, _SECTION_HEADER.size,
+        len(headers), len(headers) - 1,
+    )  # fmt: skip
+    return head + bytes(body) + b"".join(headers)

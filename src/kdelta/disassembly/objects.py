@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Functions of a compiled object (ELF, relocatable): their code, with relocations as names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdelta import arch
+from kdelta.disassembly.code import Code, Function, Relocation, disassemble, stable
+from kdelta.disassembly.objdump import MAX_BYTES
+from kdelta.errors import InfraError, SpecError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_MAX_OBJECT = 256 << 20
+_ARCH = {"EM_X86_64": "amd64", "EM_AARCH64": "arm64"}
+# Relative to the end of their field, which x86 counts from the next instruction.
+_RELATIVE = {"R_X86_64_PC32", "R_X86_64_PLT32", "R_X86_64_GOTPCREL"}
+_FIELD_BYTES = 4
+_CLONE = re.compile(r"\.(?:isra|constprop|part|llvm)\.\d+|\.(?:isra|constprop|part|lto_priv)")
+_STRINGS = re.compile(r"\.rodata.*\.str\d.*")
+_SHOWN_STRING = 60
+_STT_FUNC = "STT_FUNC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A function in an object: its code, and its part that the compiler put out of the way.
+
+    symbol: what the object calls it; a clone of the function that was asked for has a suffix.
+    """
+
+    symbol: str
+    code: Code
+    cold: Code | None
+
+
+def read(path: Path, function: str) -> Compiled:
+    """A function of an object.
+
+    Raises SpecError when the object does not have it, InfraError when it is not an object.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        if path.stat().st_size > _MAX_OBJECT:
+            raise InfraError("the object is too large", place=str(path))
+        with path.open("rb") as stream:
+            return _Object(ELFFile(stream), path).function(function)
+    except OSError as error:
+        raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
+    except (ELFError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise InfraError(f"the object is damaged: {error}", place=str(path)) from error
+
+
+def functions(path: Path) -> tuple[str, ...]:
+    """Names of the functions of an object, sorted.  Raises InfraError."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with path.open("rb") as stream:
+            return tuple(sorted(_Object(ELFFile(stream), path).functions()))
+    except (ELFError, ValueError, KeyError, IndexError, AttributeError, OSError) as error:
+        raise InfraError(f"the object cannot be read: {error}", place=str(path)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    section: int
+    start: int
+    size: int
+    is_function: bool
+
+    @property
+    def shown(self) -> str:
+        """Its name as listings have it."""
+        return self.name if self.is_function else stable(self.name)
+
+
+class _Object:
+    def __init__(self, elf: ELFFile, path: Path) -> None:
+        machine = _ARCH.get(elf["e_machine"])
+        if machine is None or elf["e_type"] != "ET_REL" or elf.elfclass != 64:
+            raise InfraError("it is not an object of a known architecture", place=str(path))
+        self._arch = arch.of(machine)
+        self._elf: Any = elf
+        self._path = path
+        table: Any = elf.get_section_by_name(".symtab")
+        if table is None:
+            raise InfraError("the object has no symbols", place=str(path))
+        self._symbols = [_symbol(entry) for entry in table.iter_symbols()]
+
+    def functions(self) -> dict[str, _Symbol]:
+        return {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
+
+    def function(self, name: str) -> Compiled:
+        known = self.functions()
+        symbol = self._choose(known, name)
+        cold = known.get(f"{symbol.name}.cold")
+        return Compiled(
+            symbol=symbol.name,
+            code=self._code(symbol),
+            cold=self._code(cold) if cold is not None else None,
+        )
+
+    def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
+        if name in known:
+            return known[name]
+        clones = [s for s in known.values() if _CLONE.sub("", s.name) == name]
+        if len(clones) == 1:
+            return clones[0]
+        if clones:
+            cause = f"{name} was made into {', '.join(sorted(s.name for s in clones))}"
+            raise SpecError(cause, place=str(self._path), action="name one of these")
+        raise SpecError(
+            f"there is no function {name}: it may be inlined into its callers, or configured out",
+            place=str(self._path),
+        )
+
+    def _code(self, symbol: _Symbol) -> Code:
+        section = self._elf.get_section(symbol.section)
+        content = section.data()[symbol.start : symbol.start + symbol.size]
+        if len(content) != symbol.size or symbol.size > MAX_BYTES:
+            raise InfraError(f"the object is damaged: {symbol.name}", place=str(self._path))
+        filled = {r.offset: r for r in self._relocations(symbol)}
+        function = Function(
+            name=symbol.name,
+            code=content,
+            start=symbol.start,
+            names=lambda place: self._neighbour(symbol.section, place),
+            relocations=filled,
+            size=symbol.size,
+        )
+        return disassemble(function, self._arch)
+
+    def _relocations(self, symbol: _Symbol) -> Iterator[Relocation]:
+        from elftools.elf.enums import ENUM_RELOC_TYPE_AARCH64, ENUM_RELOC_TYPE_x64
+
+        kinds = ENUM_RELOC_TYPE_x64 if self._arch.debian == "amd64" else ENUM_RELOC_TYPE_AARCH64
+        by_number = {number: kind for kind, number in kinds.items() if isinstance(number, int)}
+        name = self._elf.get_section(symbol.section).name
+        section = self._elf.get_section_by_name(f".rela{name}")
+        if section is None:
+            return
+        for entry in section.iter_relocations():
+            at = entry["r_offset"] - symbol.start
+            if 0 <= at < symbol.size:
+                kind = by_number.get(entry["r_info_type"], "")
+                target = self._symbols[entry["r_info_sym"]]
+                addend = entry["r_addend"] + (_FIELD_BYTES if kind in _RELATIVE else 0)
+                yield self._relocation(at, symbol, target, addend)
+
+    def _relocation(self, at: int, symbol: _Symbol, target: _Symbol, addend: int) -> Relocation:
+        inside = target.start + addend - symbol.start if target.section == symbol.section else None
+        if inside is not None and not 0 <= inside < symbol.size:
+            inside = None
+        return Relocation(offset=at, name=self._name(target, addend), inside=inside)
+
+    def _name(self, target: _Symbol, addend: int) -> str:
+        """NAME, NAME+0x8, or the text itself of a string constant."""
+        if target.name and target.size == 0 and target.section == 0:
+            return _plus(target.name, addend)  # of another object
+        section = self._elf.get_section(target.section) if target.section else None
+        place = target.start + addend
+        if section is not None and _STRINGS.fullmatch(section.name):
+            return quoted(section.data(), place)
+        if target.name and not target.name.startswith("."):
+            return _plus(target.shown, addend)
+        near = self._neighbour(target.section, place)
+        return near or _plus(section.name if section is not None else "[unknown]", place)
+
+    def _neighbour(self, section: int, place: int) -> str:
+        """What lies at a place of a section by the symbols, or ""."""
+        for known in self._symbols:
+            inside = known.start <= place < known.start + max(known.size, 1)
+            if known.section == section and inside and known.name and known.name[0] != ".":
+                return _plus(known.shown, place - known.start)
+        return ""
+
+
+def _symbol(entry: Any) -> _Symbol:
+    section = entry["st_shndx"]
+    return _Symbol(
+        name=entry.name,
+        section=section if isinstance(section, int) else 0,
+        start=entry["st_value"],
+        size=entry["st_size"],
+        is_function=entry["st_info"]["type"] == _STT_FUNC,
+    )
+
+
+def _plus(name: str, offset: int) -> str:
+    if offset == 0:
+        return name
+    return f"{name}{'+' if offset > 0 else '-'}{abs(offset):#x}"
+
+
+def quoted(content: bytes, place: int) -> str:
+    """The C string at a place, in quotes and bounded."""
+    end = content.find(b"\0", place, place + 4 * _SHOWN_STRING)
+    text = content[place : end if end >= 0 else place + _SHOWN_STRING]
+    return '"' + text.decode("ascii", "backslashreplace").encode("unicode_escape").decode() + '"'

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Machine code as named instructions: from real objects, and from bytes whose meaning is known."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdelta import arch
+from kdelta.disassembly import objects
+from kdelta.disassembly.code import Code, Function, Kind, Relocation, disassemble, stable
+from kdelta.disassembly.objdump import Piece, parse, rows
+from kdelta.errors import InfraError, SpecError
+
+DATA = Path(__file__).resolve().parent / "data" / "codegen"
+X86 = arch.of("amd64")
+FUNCTION = "mincore_pte_range"
+
+
+def made(code: str, **known: Any) -> Code:
+    """The function `f` of these bytes (hexadecimal)."""
+    return disassemble(Function(name="f", code=bytes.fromhex(code), **known), X86)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "instructions"),
+    [
+        ("original.gcc-12", 591, 148),
+        ("present-first.gcc-12", 619, 153),
+        ("original.gcc-14", 589, 147),
+        ("no-batch.gcc-14", 589, 147),
+    ],
+)
+def test_sizes_are_those_of_nm_and_objdump(name: str, size: int, instructions: int) -> None:
+    found = objects.read(DATA / f"{name}.elf", FUNCTION)
+    assert found.symbol == FUNCTION
+    assert found.cold is None
+    assert (found.code.size, len(found.code.instructions)) == (size, instructions)
+    assert sum(instruction.size for instruction in found.code.instructions) == size
+
+
+def test_calls_and_data_have_the_names_that_relocations_give_them() -> None:
+    code = objects.read(DATA / "original.gcc-12.elf", FUNCTION).code
+    words = ("readelf", "-rsW", str(DATA / "original.gcc-12.elf"))
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    start = int(re.search(rf"([0-9a-f]{{16}}) .* {FUNCTION}$", listed, re.MULTILINE)[1], 16)  # type: ignore[index]
+    rows = re.findall(r"^([0-9a-f]{16}) +\S+ R_X86_64_(\w+) +\S+ ([\w.]+)", listed, re.MULTILINE)
+    inside = [row for row in rows if start <= int(row[0], 16) < start + code.size]
+    called = sorted(name for _, kind, name in inside if kind == "PLT32")
+    # A static function of the same section needs no relocation: the assembler knew where it is.
+    assert sorted(code.calls) == sorted([*called, "__mincore_unmapped_range"])
+    assert code.data == ("__ref_stack_chk_guard", "__ref_stack_chk_guard", "swapper_spaces")
+    assert "add swapper_spaces(,%rax,8),%rdi" in code.normal
+
+
+def test_branches_inside_count_by_instruction() -> None:
+    code = objects.read(DATA / "original.gcc-12.elf", FUNCTION).code
+    branches = [i for i in code.instructions if i.to is not None]
+    assert branches
+    for branch in branches:
+        assert branch.to is not None
+        target = code.instructions[branch.to].offset
+        assert int(branch.raw.split()[-1], 16) == target + 0x290  # where the function starts
+        assert branch.shown == f"{branch.text}{branch.to}"
+
+
+def test_no_batch_differs_in_one_compare_only() -> None:
+    one = objects.read(DATA / "original.gcc-14.elf", FUNCTION).code.normal
+    other = objects.read(DATA / "no-batch.gcc-14.elf", FUNCTION).code.normal
+    assert [(a, b) for a, b in zip(one, other, strict=True) if a != b] == [
+        ("cmp %rbx,%rbp", "cmp %rbp,%rbx")
+    ]
+
+
+def test_the_same_code_elsewhere_is_the_same() -> None:
+    # test %eax,%eax; je +2; inc %eax; call +0x100; ret
+    code = "85c0 7402 ffc0 e800010000 c3"
+    called = {0x10B: "helper", 0x410B: "helper", 0x20B: "other"}
+    first, second = (
+        made(code, start=start, names=lambda a: called.get(a, "")) for start in (0, 0x4000)
+    )
+    assert first.normal == second.normal == (
+        "test %eax,%eax", "je @3", "inc %eax", "call helper", "ret",
+    )  # fmt: skip
+    assert first.instructions[3].kind is Kind.CALL
+    third = made(code, start=0x100, names=lambda a: called.get(a, ""))
+    assert third.normal != first.normal
+
+
+@pytest.mark.parametrize(
+    ("code", "relocation", "text"),
+    [
+        ("488b0500000000", Relocation(offset=3, name="jiffies"), "mov jiffies(%rip),%rax"),
+        ("48c7c700000000", Relocation(offset=3, name="table"), "mov $table,%rdi"),
+        ("488b04c500000000", Relocation(offset=4, name="table"), "mov table(,%rax,8),%rax"),
+        # Both fields are 0: the displacement comes first, then the immediate.
+        ("48c704c50000000000000000", Relocation(offset=4, name="t"), "movq $0x0,t(,%rax,8)"),
+        ("48c704c50000000000000000", Relocation(offset=8, name="t"), "movq $t,0x0(,%rax,8)"),
+        ("e800000000", Relocation(offset=1, name="memset"), "call memset"),
+        ("7400", Relocation(offset=1, name="f", inside=0), "je @"),
+    ],
+)  # fmt: skip
+def test_a_field_that_the_linker_fills_is_its_symbol(
+    code: str, relocation: Relocation, text: str
+) -> None:
+    found = made(code, relocations={relocation.offset: relocation})
+    assert found.instructions[0].text == text
+
+
+def test_constants_are_kept() -> None:
+    found = made("48c7c09fffffff c3")  # mov $0xffffffffffffff9f,%rax; ret
+    assert found.normal == ("mov $0xffffffffffffff9f,%rax", "ret")
+
+
+def test_padding_after_the_end_is_no_code() -> None:
+    found = made("c3" + "cc" * 5 + "662e0f1f840000000000")
+    assert found.normal == ("ret",)
+    assert found.size == 1
+    with pytest.raises(SpecError, match="padding only"):
+        made("90" * 8)
+
+
+HEAD = "\nx:     file format elf64-x86-64\n\n\nDisassembly of section .f0:\n\n0000 <.f0>:\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "   0:\tret\n   0:\tret\n",  # not ascending
+        "   4:\tret\n",  # does not begin at the start
+        "",
+        "   0:\tret\nrm -rf /\n",
+        "   0:\tret\n   9:\tret\n",  # beyond the end
+        "   0:\tret\nDisassembly of section .f1:\n   1:\tret\n",  # of no piece
+        "   0:\tret\nDisassembly of section .text:\n   1:\tret\n",
+    ],
+)
+def test_what_objdump_does_not_say_is_refused(text: str) -> None:
+    with pytest.raises(InfraError, match="objdump"):
+        parse(HEAD + text, [Piece(start=0, code=bytes(8))])
+    with pytest.raises(InfraError, match="not understood"):
+        parse(text or "x", [Piece(start=0, code=bytes(8))])
+
+
+def test_comments_and_places_are_not_part_of_an_instruction() -> None:
+    text = HEAD + "  10:\tmov    0x8(%rip),%rax        # 1f <.f0+0xf>\n  17:\tjne    10 <.f0>\n"
+    ((load, branch),) = parse(text, [Piece(start=16, code=bytes(9))])
+    assert (load.text, load.address, load.size) == ("mov 0x8(%rip),%rax", 0x1F, 7)
+    assert (branch.text, branch.address, branch.size) == ("jne 0x10", None, 2)
+
+
+def test_many_pieces_are_what_each_is_alone() -> None:
+    high = 0xFFFFFFFF81000000
+    codes = ("c3", "e8fbffffff 7400 c3", "488b0510000000 c3", "e9aabbccdd")
+    pieces = [
+        Piece(start=high + 0x1000 * number, code=bytes.fromhex(code))
+        for number, code in enumerate(codes)
+    ]
+    together = rows(pieces, X86)
+    assert together == tuple(rows([piece], X86)[0] for piece in pieces)
+    assert together[1][0].text == f"call {high + 0x1000:#x}"
+    assert together[2][0].address == high + 0x2017
+    assert rows([], X86) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("descriptor.12", "descriptor"),
+        ("__func__.3.4", "__func__"),
+        ("__UNIQUE_ID_ddebug730.6", "__UNIQUE_ID_ddebug"),
+        ("__BTF_ID__struct__sock__194211780", "__BTF_ID__struct__sock__"),
+        ("jiffies_64", "jiffies_64"),
+        ("v1.2x", "v1.2x"),
+    ],
+)
+def test_numbers_that_compilers_count_are_no_names(name: str, shown: str) -> None:
+    assert stable(name) == shown
+
+
+def test_a_function_that_is_not_there_says_what_may_be() -> None:
+    with pytest.raises(SpecError, match="no function nothing: it may be inlined"):
+        objects.read(DATA / "original.gcc-12.elf", "nothing")
+    assert FUNCTION in objects.functions(DATA / "original.gcc-12.elf")
+
+
+@pytest.mark.parametrize("cut", [0, 3, 70, 900, 4000])
+def test_a_damaged_object_is_an_error(tmp_path: Path, cut: int) -> None:
+    broken = tmp_path / "broken.o"
+    broken.write_bytes((DATA / "original.gcc-12.elf").read_bytes()[:cut])
+    with pytest.raises((InfraError, SpecError)):
+        objects.read(broken, FUNCTION)
+
+
+def test_clones_and_cold_parts_are_found(tmp_path: Path) -> None:
+    source = tmp_path / "f.c"
+    source.write_text(
+        "void cold_call(const char *) __attribute__((cold));\n"
+        "__attribute__((noinline)) static int wanted(int a, int b) {\n"
+        '  if (__builtin_expect(a == 7, 0)) cold_call("seven\\n");\n  return a * 3; }\n'
+        "int f(int x) { return wanted(x, 1) + wanted(x + 2, 1); }\n"
+    )
+    made = tmp_path / "f.o"
+    subprocess.run(
+        ["gcc", "-O2", "-fno-pic", "-fno-pie", "-mcmodel=kernel", "-c", "-o", str(made),
+         str(source)], check=True,
+    )  # fmt: skip
+    found = objects.read(made, "wanted")
+    assert found.symbol.startswith("wanted")
+    whole = (*found.code.normal, *(found.cold.normal if found.cold else ()))
+    assert any("cold_call" in line for line in whole)
+    assert any('"seven\\n"' in line for line in whole)

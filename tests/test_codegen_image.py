@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Functions out of kernel images: unpacking, the image's own symbols, names of addresses."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kernel_image
+from kdelta.disassembly import image, kallsyms, payload
+from kdelta.errors import InfraError, SpecError
+
+CALLEE = bytes.fromhex("c3")
+
+
+def caller(address: int, callee: int, text: int) -> bytes:
+    """mov $text,%rdi; call callee; mov counter(%rip),%rax is not here; ret."""
+    load = b"\x48\xc7\xc7" + struct.pack("<I", text & 0xFFFFFFFF)
+    call = b"\xe8" + struct.pack("<i", callee - (address + len(load) + 5))
+    return load + call + b"\xc3"
+
+
+def built(layout: str = "base", shift: int = 0) -> bytes:
+    """A kernel in which `work_range` prints through `__print`; shift: other code before it."""
+    base = kernel_image.BASE
+    before = b"\x90" * (16 + 16 * shift)
+    at_callee = base + len(before)
+    at_caller, at_text = at_callee + 16, at_callee + 32
+    return kernel_image.kernel(
+        [
+            ("t", "before", before),
+            ("T", "__print", CALLEE),
+            ("t", "work_range", caller(at_caller, at_callee, at_text + 1)),
+            ("r", "strings", b"\0hello %d\n\0"),
+        ],
+        layout,
+    )
+
+
+def opened(tmp_path: Path, content: bytes, name: str = "vmlinux") -> image.Image:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return image.opened(path, name)
+
+
+@pytest.mark.parametrize("layout", ["base", "place", "percpu", "before"])
+def test_every_layout_of_the_table_is_read(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(built(layout))
+    found = kallsyms.read(payload.unpacked(path))
+    assert found is not None
+    rows = dict(zip(found.names, zip(found.starts, found.kinds, strict=True), strict=True))
+    assert len(found.starts) == 4 + 600 + 2
+    assert rows["_text"] == (kernel_image.BASE, "T")
+    assert rows["__print"] == (kernel_image.BASE + 16, "T")
+    assert rows["work_range"] == (kernel_image.BASE + 32, "t")
+    assert rows["filler_7_" + "x" * 150][1] == "t"
+
+
+@pytest.mark.parametrize("layout", ["base", "place", "percpu", "before"])
+def test_calls_and_strings_have_names(tmp_path: Path, layout: str) -> None:
+    code = opened(tmp_path, built(layout), layout).function("work_range")
+    assert code.normal == ('mov $"hello %d\\n",%rdi', "call __print", "ret")
+    assert code.calls == ("__print",)
+
+
+def test_code_that_lies_elsewhere_is_the_same(tmp_path: Path) -> None:
+    one = opened(tmp_path, built(), "one").function("work_range")
+    other = opened(tmp_path, built(shift=5), "other").function("work_range")
+    assert one.normal == other.normal
+    assert one.instructions[0].raw != other.instructions[0].raw
+
+
+def test_a_damaged_table_is_no_table(tmp_path: Path) -> None:
+    whole = built()
+    index = whole.rindex(struct.pack("<256H", *_index()))
+    path = tmp_path / "vmlinux"
+    path.write_bytes(whole[:index] + b"\xff" + whole[index + 1 :])
+    assert kallsyms.read(payload.unpacked(path)) is None
+    with pytest.raises(SpecError, match="no symbol table"):
+        image.opened(path, "damaged")
+
+
+def _index() -> list[int]:
+    places, at = [], 0
+    for token in kernel_image.tokens():
+        places.append(at)
+        at += len(token) + 1
+    return places
+
+
+def test_names_that_do_not_fit_the_markers_are_no_table(tmp_path: Path) -> None:
+    whole = bytearray(built())
+    at = whole.index(b"Tbefore"[0:1] + b"before") if b"Tbefore" in whole else whole.index(b"before")
+    whole[at - 2] += 1  # the length of a name
+    path = tmp_path / "vmlinux"
+    path.write_bytes(bytes(whole))
+    assert kallsyms.read(payload.unpacked(path)) is None
+
+
+def test_payloads_of_every_kind(tmp_path: Path) -> None:
+    plain = built()
+    packed = {
+        "gzip": kernel_image.gzipped(plain),
+        "xz": kernel_image.sized(lzma.compress(plain, check=lzma.CHECK_CRC32), plain),
+    }
+    for tool, options in (("zstd", ["-q"]), ("lz4", ["-l", "-q"])):
+        if shutil.which(tool):
+            done = subprocess.run(
+                [tool, *options, "-c"], input=plain, capture_output=True, check=True
+            )
+            packed[tool] = kernel_image.sized(done.stdout, plain)
+    for kind, content in packed.items():
+        code = opened(tmp_path, kernel_image.bzimage(content), kind).function("work_range")
+        assert code.calls == ("__print",), kind
+
+
+def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError, match="zstd is not installed"):
+        opened(tmp_path, kernel_image.bzimage(b"\x28\xb5\x2f\xfd" + bytes(100)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 8192,
+        kernel_image.bzimage(b"????" + bytes(100)),
+        kernel_image.bzimage(kernel_image.gzipped(b"no kernel" * 1000)),
+        kernel_image.bzimage(kernel_image.gzipped(built())[:-40]),
+        built()[:0x1800],
+        built()[:40],
+    ],
+)
+def test_what_is_no_kernel_is_an_error(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(SpecError):
+        opened(tmp_path, content)
+
+
+def test_functions_that_are_not_there_or_several(tmp_path: Path) -> None:
+    content = kernel_image.kernel([("t", "twice", b"\xc3"), ("t", "twice", b"\x90\xc3")])
+    found = opened(tmp_path, content)
+    with pytest.raises(SpecError, match="2 functions called twice"):
+        found.function("twice")
+    known = found.codes(["twice", "missing"])
+    both = known["twice"]
+    assert not isinstance(both, str)
+    assert [code.normal for code in both] == [("ret",), ("nop", "ret")]
+    assert known["missing"] == "vmlinux has no function of that name"
+    with pytest.raises(SpecError, match="has no function missing"):
+        found.function("missing")
+
+
+def test_numbers_that_only_look_like_addresses_stay(tmp_path: Path) -> None:
+    # mov $0xffffffffffffff9f,%rax; movabs $0x7fffffffffffffff,%rdx; ret
+    code = bytes.fromhex("48c7c09fffffff 48baffffffffffffff7f c3".replace(" ", ""))
+    found = opened(tmp_path, kernel_image.kernel([("T", "f", code)]))
+    assert found.function("f").normal == (
+        "mov $0xffffffffffffff9f,%rax", "movabs $0x7fffffffffffffff,%rdx", "ret",
+    )  # fmt: skip
