@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ class FakeTrials:
 
     measuring: Measure
     cancelled: threading.Event = field(default_factory=threading.Event)
+    waiting: frozenset[int] = frozenset()  # arms that may be the first one's twins
 
     @contextmanager
     def slot(self, jobs: int) -> Iterator[None]:
@@ -40,6 +41,13 @@ class FakeTrials:
 
     def ready(self, trial: TrialRecord) -> None:
         pass
+
+    def waits(self, trial: TrialRecord) -> bool:
+        return trial.arm in self.waiting
+
+    def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
+        mine = [each.result for each in finished if each.arm == 0 and each.round == trial.round]
+        return replace(mine[0], copied="same image as 6.0") if mine and mine[0] else None
 
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         return self.measuring(trial, folder)
@@ -203,3 +211,19 @@ def test_the_guests_fault_is_not_retried(store: Store) -> None:
 
     with pytest.raises(GuestError):
         execute(store, raises)
+
+
+def test_what_another_arm_is_comes_last_and_is_not_measured(store: Store) -> None:
+    measured: list[int] = []
+
+    def measure(trial: TrialRecord, _folder: Path) -> TrialResult:
+        measured.append(trial.arm)
+        return run_records.result_of(trial.index)
+
+    study = spec.from_text(store.record().study_toml, "study.toml")
+    trials = FakeTrials(measure, waiting=frozenset({1}))
+    with store.executing():
+        Runner(store, study, trials, lambda _event: None).run(2)
+    found = [trial for trial in store.record().trials if trial.arm == 1]
+    assert all(trial.result and trial.result.copied == "same image as 6.0" for trial in found)
+    assert set(measured) == {0}

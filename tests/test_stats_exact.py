@@ -73,3 +73,21 @@ def test_ticks_in_fewer_than_half_of_the_windows_change_nothing(ticks: list[int]
     windows = [5000 + tick for tick in ticks] + [5000] * (len(ticks) + 1)
     found = representative(windows)
     assert (found.value, found.deviation) == (5000, 0)
+
+
+def test_windows_in_which_another_task_ran_are_left_out() -> None:
+    found = representative([10, 999, 10, 12, 10, 888], [False, True, False, False, False, True])
+    assert (found.value, found.index, found.n, found.left_out) == (10, 0, 4, 2)
+    assert (found.minimum, found.maximum) == (10, 999)
+    assert found.share == 0.75
+
+
+def test_a_path_that_switches_tasks_itself_keeps_its_windows() -> None:
+    found = representative([30, 30, 10, 30, 30, 10], [True, True, False, True, True, False])
+    assert (found.value, found.left_out, found.n) == (30, 0, 6)
+    assert representative([30, 30, 31], [True, True, True]).left_out == 0
+
+
+def test_the_chosen_window_is_never_a_disturbed_one() -> None:
+    found = representative([7, 7, 5, 6, 5, 7], [True, True, False, False, False, True])
+    assert (found.value, found.index) == (5, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import workload
+from kdelta import output, workload
 from kdelta.errors import SpecError
 from kdelta.machines import cpus, preflight
 from kdelta.run import arms
@@ -53,9 +53,9 @@ def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_pa
 def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = workload.contract_failures
+    known = output.contract_failures
     monkeypatch.setattr(
-        workload,
+        output,
         "contract_failures",
         lambda reading: (replace(reading.state[0], value="unknown"), *known(reading)),
     )

@@ -12,9 +12,10 @@ from counts_stream import ARMED, HEADER, KERNEL, window, write
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import BootError, GuestError
+from kdelta.output import Reading, TimedWindow
 from kdelta.run import trial
 from kdelta.sample import Outcome
-from kdelta.workload import Reading, TimedWindow, Window
+from kdelta.workload import Window
 
 TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
 PHASES = (
@@ -32,6 +33,7 @@ def reading(samples: dict[str, int]) -> Reading:
             for name, times in samples.items()
             for at in range(times)
         ),
+        metrics=(),
         notes=(),
         exit_code=0,
     )

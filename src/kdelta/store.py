@@ -146,7 +146,15 @@ class Store:
         failed = sa.select(schema.TRIAL.c.index).where(
             schema.TRIAL.c.outcome == sample.Outcome.INFRA_ERROR
         )
-        result_fields = ("outcome", "reason", "kernel", "environment", "facts", "fresh_boot")
+        result_fields = (
+            "outcome",
+            "reason",
+            "kernel",
+            "environment",
+            "facts",
+            "fresh_boot",
+            "copied",
+        )
         cleared = dict.fromkeys((*result_fields, "wall_s"))
         with self._writing() as connection:
             indices = list(connection.execute(failed).scalars())
@@ -313,6 +321,7 @@ def _insert_result(connection: sa.Connection, index: int, result: sample.TrialRe
         "times": schema.TIMES,
         "functions": schema.FUNCTION,
         "state": schema.STATE,
+        "metrics": schema.METRIC,
         "artifacts": schema.ARTIFACT,
     }
     for key, table in lists.items():
@@ -349,8 +358,18 @@ def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
     times = _load_rows(connection, schema.TIMES, sample.PhaseTimes)
     functions = _load_rows(connection, schema.FUNCTION, sample.FunctionCount)
     state = _load_rows(connection, schema.STATE, sample.StateField)
+    metrics = _load_rows(connection, schema.METRIC, sample.MetricValue)
     artifacts = _load_rows(connection, schema.ARTIFACT, dict[str, str])
-    names = ("outcome", "reason", "kernel", "environment", "facts", "fresh_boot", "wall_s")
+    names = (
+        "outcome",
+        "reason",
+        "kernel",
+        "environment",
+        "facts",
+        "fresh_boot",
+        "copied",
+        "wall_s",
+    )
     columns = [schema.TRIAL.c[name] for name in names]
     query = sa.select(schema.TRIAL.c.index, *columns)
     results = {}
@@ -364,6 +383,7 @@ def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
             times=tuple(times[index]),
             functions=tuple(functions[index]),
             state=tuple(state[index]),
+            metrics=tuple(metrics[index]),
             artifacts={row["name"]: row["path"] for row in artifacts[index]},
         )
     return results

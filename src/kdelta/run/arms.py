@@ -11,15 +11,24 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels import debian
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ArmRecord, KernelIdentity, RunRecord
-from kdelta.study.spec import Study, arm_count
+from kdelta.study.machine import MachineSettings
+from kdelta.study.spec import Study, has_control, points
 
 _MAX_LABEL = 40
 
 
 def planned(study: Study) -> tuple[str, ...]:
-    """The reference of each arm: the study's kernels and, in a sandwich, the first one again."""
-    control = study.kernels[:1] if arm_count(study) > len(study.kernels) else ()
-    return (*study.kernels, *control)
+    """The reference of each arm: at each point of the study's matrix its kernels and, in a
+    sandwich, the first one again.
+    """
+    control = study.kernels[:1] if has_control(study) else ()
+    return (*study.kernels, *control) * len(points(study))
+
+
+def machines(study: Study) -> tuple[MachineSettings, ...]:
+    """The machine of each arm."""
+    each = len(study.kernels) + has_control(study)
+    return tuple(point.machine for point in points(study) for _ in range(each))
 
 
 def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tuple[ArmRecord, ...]:
@@ -40,15 +49,28 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
         label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
         for identity in own
     ]
-    labels += [f"{labels[0]} again" for _ in identities[len(own) :]]
+    labels += [f"{labels[0]} again"] if has_control(study) else []
+    each = len(labels)
     return tuple(
-        ArmRecord(index=index, label=name, kernel=identity, control=index >= len(own))
-        for index, (name, identity) in enumerate(zip(labels, identities, strict=True))
+        ArmRecord(
+            index=index,
+            label=labels[index % each],
+            kernel=identity,
+            control=index % each >= len(own),
+            axes=points(study)[index // each].axes,
+        )
+        for index, identity in enumerate(identities)
     )
 
 
 def label(kernel: KernelIdentity) -> str:
-    """What tables call a kernel: its upstream version ("6.17.13", "7.3-rc7"), else its release."""
+    """What tables call a kernel.
+
+    The name of what was built from source, else the upstream version ("6.17.13", "7.3-rc7"), else
+    the release.
+    """
+    if kernel.name:
+        return kernel.name[:_MAX_LABEL]
     if kernel.version:
         return debian.upstream_of(kernel.version).replace("~", "-")[:_MAX_LABEL]
     if kernel.release:

@@ -6,27 +6,42 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from kdelta import arch, workload
-from kdelta.errors import InfraError, KdeltaError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machines import qemu
 from kdelta.machines.machine import Settings
 from kdelta.run import slots
 from kdelta.run.trial import Bench, run_trial
-from kdelta.sample import TrialRecord, TrialResult
-from kdelta.study.spec import MachineSettings, Study
+from kdelta.run.twins import Twins
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.study.machine import MachineSettings
+from kdelta.study.spec import Instrument, Study, points
 
 
 class ExactTrials:
     """Measures trials by counting; see runner.Trials."""
 
-    def __init__(self, bench: Bench, kernels: Sequence[Kernel | KdeltaError]) -> None:
-        """kernels: per arm, the kernel or why there is none (its trials then say so)."""
+    def __init__(
+        self,
+        bench: Bench,
+        kernels: Sequence[Kernel | KdeltaError],
+        machines: Sequence[MachineSettings] = (),
+        *,
+        reuse: bool = False,
+    ) -> None:
+        """kernels: per arm, the kernel or why there is none (its trials then say so).
+
+        machines: per arm; none: the bench's own.  reuse: do not boot what an earlier arm is.
+        """
         self.cancelled = bench.cancelled
         self._bench = bench
         self._kernels = kernels
+        self._machines = machines
+        self._twins = Twins(kernels if reuse else (), machines)
 
     def slot(self, jobs: int) -> AbstractContextManager[None]:
         """One of the `jobs` guests that run at once on this machine."""
@@ -35,11 +50,27 @@ class ExactTrials:
     def ready(self, trial: TrialRecord) -> None:
         """Every trial can be measured here."""
 
+    def waits(self, trial: TrialRecord) -> bool:
+        """True for a kernel that may be the same code as an earlier arm's."""
+        return self._twins.waits(trial.arm)
+
+    def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
+        """The result of an arm that has the same code."""
+        return self._twins.result(trial, finished)
+
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Boot or restore a guest and count."""
         kernel = kernel_of(self._kernels, trial)
         load = workload.load(trial.workload)
-        return run_trial(self._bench, kernel, load.scenario(trial.scenario), load.program, folder)
+        scenario = load.scenario(trial.scenario)
+        if Instrument.EXACT not in scenario.instruments:
+            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is only timed")
+        own = settings_of(self._machines[trial.arm]) if self._machines else self._bench.settings
+        settings = with_needs(own, scenario.needs)
+        # QEMU cannot save a guest that has a disk.
+        fresh = self._bench.fresh_boot or settings.swap == "disk"
+        bench = replace(self._bench, settings=settings, fresh_boot=fresh)
+        return run_trial(bench, kernel, scenario, load.program, folder)
 
 
 def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:
@@ -58,7 +89,58 @@ def settings_of(machine: MachineSettings) -> Settings:
         memory_mib=machine.memory_mib,
         cpu_model=machine.cpu_model,
         cmdline=machine.cmdline,
+        nodes=machine.nodes,
+        thp=machine.thp,
+        mthp=machine.mthp,
+        preempt=machine.preempt,
+        mitigations=machine.mitigations,
+        swap=machine.swap,
+        hugepages_2m=machine.hugepages_2m,
+        hugepages_1g=machine.hugepages_1g,
     )
+
+
+def with_needs(settings: Settings, needs: workload.Needs) -> Settings:
+    """The machine with what a scenario cannot do without: the larger number, the needed word."""
+    return replace(
+        settings,
+        cpus=max(settings.cpus, needs.cpus),
+        nodes=max(settings.nodes, needs.nodes),
+        memory_mib=max(settings.memory_mib, needs.memory_mib),
+        swap=settings.swap or needs.swap,
+        thp=settings.thp or needs.thp,
+        mthp=settings.mthp or needs.mthp,
+        hugepages_2m=max(settings.hugepages_2m, needs.hugepages_2m),
+        hugepages_1g=max(settings.hugepages_1g, needs.hugepages_1g),
+    )
+
+
+def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
+    """CPUs and MiB of memory of the largest guest of a study.
+
+    cores: that this machine has for it, None where they need not be real.  Raises SpecError when
+    this machine cannot hold the guest, and for a scenario that does not exist.
+    """
+    needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
+    guests = [
+        with_needs(settings_of(point.machine), need) for point in points(study) for need in needs
+    ]
+    cpus = max(guest.cpus for guest in guests)
+    memory = max(guest.memory_mib for guest in guests)
+    most = slots.memory_mib()
+    if memory + slots.QEMU_MIB > most:
+        raise SpecError(
+            f"a guest of {memory} MiB does not fit into this machine's {most} MiB",
+            place="memory_mib",
+            action="ask for less memory, or measure on a larger machine",
+        )
+    if cores is not None and cpus > cores:
+        raise SpecError(
+            f"a guest of {cpus} CPUs is timed on as many cores; this machine has {cores}",
+            place="cpus",
+            action="ask for fewer, or measure on a larger machine",
+        )
+    return cpus, memory
 
 
 def bench_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> Bench:

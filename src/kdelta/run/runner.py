@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,6 +62,12 @@ class Trials(Protocol):
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Measure once, artifacts into folder.  Raises InfraError, Cancelled."""
 
+    def waits(self, trial: TrialRecord) -> bool:
+        """True for a trial that comes after all others, since `known` may have its result."""
+
+    def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
+        """The result of a trial that need not be measured; finished: those of its scenario."""
+
 
 class Runner:
     """Executes the pending trials of a store that is being executed (Store.executing)."""
@@ -110,6 +116,10 @@ class Runner:
         """
         pending = self._store.pending()
         self._done = self._total - len(pending)
+        for waits in (False, True):
+            self._run_group([t for t in pending if self._trials.waits(t) is waits], jobs)
+
+    def _run_group(self, pending: Sequence[TrialRecord], jobs: int) -> None:
         with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
             waiting = {pool.submit(self._one, trial, jobs) for trial in pending}
             try:
@@ -150,9 +160,17 @@ class Runner:
         self._tell(Step.FINISHED, trial, result=result)
 
     def _attempt(self, trial: TrialRecord) -> TrialResult:
+        if self._trials.waits(trial) and (known := self._trials.known(trial, self._alike(trial))):
+            return known
         folder = runfolder.trial_folder(self._store.folder, trial.index)
         with runfolder.disk_errors(self._store.folder):
             return self._trials.measure(trial, folder)
+
+    def _alike(self, trial: TrialRecord) -> list[TrialRecord]:
+        """The trials of the same scenario that have ended."""
+        case = trial.workload, trial.scenario
+        every = self._store.record().trials
+        return [each for each in every if each.result and (each.workload, each.scenario) == case]
 
     def _tell(
         self, step: Step, trial: TrialRecord, *, reason: str = "", result: TrialResult | None = None

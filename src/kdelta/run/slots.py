@@ -13,7 +13,7 @@ from pathlib import Path
 from kdelta import cache
 from kdelta.machines.session import Cancelled
 
-_QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
+QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
 _MEMINFO = Path("/proc/meminfo")
 _POLL_S = 0.05
 
@@ -21,13 +21,22 @@ _POLL_S = 0.05
 def limit(cpus: int, memory_mib: int) -> int:
     """Guests of this size that this machine's cores and available memory hold; at least 1."""
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores // cpus, available_mib() // (memory_mib + _QEMU_MIB)))
+    return max(1, min(cores // cpus, available_mib() // (memory_mib + QEMU_MIB)))
 
 
 def available_mib() -> int:
     """MemAvailable of /proc/meminfo in MiB."""
+    return _meminfo("MemAvailable:")
+
+
+def memory_mib() -> int:
+    """MemTotal of /proc/meminfo in MiB."""
+    return _meminfo("MemTotal:")
+
+
+def _meminfo(key: str) -> int:
     for line in _MEMINFO.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith(key):
             return int(line.split()[1]) >> 10
     return 0
 

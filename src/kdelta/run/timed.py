@@ -9,14 +9,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdelta import arch, cache, guest, process, workload
+from kdelta import arch, cache, guest, output, process, workload
 from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot
-from kdelta.machines.machine import Identity, Settings, mismatches
-from kdelta.run.exact import kernel_of
+from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot, swap
+from kdelta.machines.machine import Identity, Lacking, Settings, mismatches
+from kdelta.run.exact import kernel_of, settings_of, with_needs
 from kdelta.run.trial import blame
 from kdelta.sample import KernelIdentity, Outcome, PhaseTimes, TrialRecord, TrialResult
+from kdelta.study.machine import MachineSettings
 
 _SKIPPED = 77
 _ANSWER_S = 60.0
@@ -87,11 +88,20 @@ class HostTrials:
         release = running["release"] if fits else reboot.resolve(reference, known)
         raise NextBootError(release)
 
+    def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
+        """Never: a time is measured."""
+        return False
+
+    def known(self, *_: object) -> None:
+        """Nothing is: a time is measured."""
+
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Run the workload's program on a leased CPU."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self._references[trial.arm]
+        if scenario.instruments == ("exact",):
+            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
         with cpus.lease(1, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(_SETTLE_S, self.cancelled)
@@ -147,14 +157,19 @@ class KvmTrials:
         settings: Settings,
         wanted_qemu: str,
         kernels: Sequence[Kernel | KdeltaError],
+        machines: Sequence[MachineSettings] = (),
     ) -> None:
-        """Raises InfraError when KVM does not boot a kernel on this machine."""
+        """machines: per arm; none: `settings` for all.
+
+        Raises InfraError when KVM does not boot a kernel on this machine.
+        """
         self.cancelled = timing.cancelled
         self._timing = timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
         self._settings = replace(settings, cpu_model=kvm_guest.cpu_model(settings))
         self._emulator = qemu.choose(settings.arch, wanted_qemu)
         self._kernels = kernels
+        self._machines = machines
         kvm_guest.require(self._emulator, self._settings, cache.root())
 
     def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
@@ -164,37 +179,65 @@ class KvmTrials:
     def ready(self, trial: TrialRecord) -> None:
         """Every trial can be measured here."""
 
+    def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
+        """Never: a time is measured."""
+        return False
+
+    def known(self, *_: object) -> None:
+        """Nothing is: a time is measured."""
+
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
         kernel = kernel_of(self._kernels, trial)
         folder.mkdir(parents=True, exist_ok=True)
-        with cpus.lease(self._settings.cpus, self.cancelled) as leased:
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
+        if scenario.instruments == ("exact",):
+            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
+        settings = self._settings_of(trial, scenario)
+        with cpus.lease(settings.cpus, self.cancelled) as leased:
             try:
-                return self._in_guest(trial, kernel, leased, folder)
+                return self._in_guest(scenario, settings, kernel, leased, folder)
+            except Lacking as lack:
+                why = str(lack)[:_MAX_REASON]
+                return TrialResult(outcome=Outcome.SKIP, reason=why, kernel=kernel.identity())
             except GuestFault as fault:
                 (folder / "console.log").write_text(fault.console)
                 return replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
 
+    def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> Settings:
+        own = settings_of(self._machines[trial.arm]) if self._machines else self._settings
+        model = self._settings.cpu_model
+        return replace(with_needs(own, scenario.needs), cpu_model=model)
+
     def _in_guest(
-        self, trial: TrialRecord, kernel: Kernel, leased: Sequence[int], folder: Path
+        self,
+        scenario: workload.Scenario,
+        settings: Settings,
+        kernel: Kernel,
+        leased: Sequence[int],
+        folder: Path,
     ) -> TrialResult:
-        load = workload.load(trial.workload)
-        scenario = load.scenario(trial.scenario)
+        load = workload.load(scenario.workload)
         timing = self._timing
-        binary = guest.program(load.program, self._settings.arch)
+        binary = guest.program(load.program, settings.arch)
         before = preflight.facts(cpus=leased)
-        with kvm_guest.KvmGuest(
-            self._emulator,
-            self._settings,
-            kernel.image,
-            leased,
-            program=binary,
-            hugetlb=timing.hugepages,
-            cancelled=self.cancelled,
-        ) as machine:
+        with (
+            swap.backing(settings, kernel, folder) as given,
+            kvm_guest.KvmGuest(
+                self._emulator,
+                settings,
+                kernel.image,
+                leased,
+                program=binary,
+                hugetlb=timing.hugepages,
+                backing=given,
+                cancelled=self.cancelled,
+            ) as machine,
+        ):
             (folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
             machine.wait_ready(timing.timeout_s)
-            identity = machine.identity(_ANSWER_S)
+            swap.turn_on(machine, settings, given, _ANSWER_S)
+            identity = machine.prepared(settings, _ANSWER_S)
             arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
             printed, status = machine.run(binary, arguments, timing.timeout_s)
         (folder / "console.log").write_text(machine.console_text)
@@ -202,7 +245,7 @@ class KvmTrials:
         steal = preflight.steal_between(before, preflight.facts(cpus=leased))
         facts = _guest_facts(before, identity, steal)
         result = _judged(load, scenario, printed, status, facts)
-        wrong = mismatches(self._settings, kernel.release, identity)
+        wrong = mismatches(settings, kernel.release, identity)
         if wrong:
             result = replace(result, outcome=Outcome.INVALID, reason="; ".join(wrong)[:_MAX_REASON])
         known = replace(kernel.identity(), build_id=identity.build_id, compiler=identity.compiler)
@@ -221,14 +264,14 @@ def _judged(
     """What a program's output amounts to.  Raises GuestError when it is none."""
     if status >= 126:
         raise GuestError(f"the workload ended with status {status}")
-    reading = workload.parse_output(printed, load, scenario)
+    reading = output.parse_output(printed, load, scenario)
     last = reading.notes[-1] if reading.notes else "it gave no reason"
     if reading.exit_code == _SKIPPED:
         return TrialResult(outcome=Outcome.SKIP, reason=last)
     if reading.exit_code and not reading.samples:
         raise GuestError(f"the workload failed: {last}")
     # A fact that this user may not read is unknown, and an unknown state is no state.
-    failed = workload.contract_failures(reading)
+    failed = output.contract_failures(reading)
     reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
     times = tuple(
         PhaseTimes(
@@ -247,6 +290,7 @@ def _judged(
         reason="; ".join(reasons)[:_MAX_REASON],
         times=times,
         state=reading.state,
+        metrics=reading.metrics,
     )
 
 
@@ -291,6 +335,7 @@ def _guest_facts(
         "clocksource": identity.clocksource,
         "preempt": identity.preempt,
         "thp": identity.thp,
+        "swap": identity.swap,
         "cpus": str(identity.cpus),
         "memory_mib": str(identity.memory_mib),
         "cmdline": identity.cmdline,

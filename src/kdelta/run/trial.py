@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdelta import guest, process, workload
+from kdelta import guest, output, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError, GuestFault
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import checkpoint, qemu
-from kdelta.machines.machine import Identity, Settings, mismatches
+from kdelta.machines import checkpoint, qemu, swap
+from kdelta.machines.machine import Identity, Lacking, Settings, mismatches
 from kdelta.machines.session import Guest
 from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, TrialResult
-from kdelta.stats.exact import representative
 
 _ANSWER_S = 60.0
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
@@ -26,7 +25,7 @@ WINDOWS = 8
 WARMUP = 2
 _SKIPPED = 77
 _CONTRACT = 1
-_STATUSES = (workload.EXIT_OK, _CONTRACT, workload.EXIT_USAGE, _SKIPPED)
+_STATUSES = (output.EXIT_OK, _CONTRACT, output.EXIT_USAGE, _SKIPPED)
 _MAX_REASON = 400
 
 
@@ -53,6 +52,10 @@ def run_trial(
     begun = time.monotonic()
     try:
         result = _Trial(bench, kernel, scenario, program, folder).result()
+    except Lacking as lack:
+        result = TrialResult(
+            outcome=Outcome.SKIP, reason=str(lack)[:_MAX_REASON], kernel=kernel.identity()
+        )
     except GuestFault as fault:
         if fault.console:
             (folder / "console.log").write_text(fault.console)
@@ -131,11 +134,17 @@ class _Trial:
 
     def _run(self, point: checkpoint.Checkpoint) -> _Ran:
         """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
+        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
+            return self._run_with(point, given)
+
+    def _run_with(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _Ran:
         bench = self._bench
         restored = not bench.fresh_boot
         launch = qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(bench.settings.arch),
+            modules=given.modules,
+            disk=given.disk,
             counting=qemu.Counting(
                 output=self._folder / "counts.bin",
                 events=insns.events_file(
@@ -154,7 +163,10 @@ class _Trial:
                 raise _DamagedError
             if bench.fresh_boot:
                 machine.wait_ready(bench.timeout_s)
-            identity = machine.identity(_ANSWER_S)
+            swap.turn_on(machine, bench.settings, given, _ANSWER_S)
+            if given.modules:
+                table = table.with_modules(machine.module_symbols(_ANSWER_S))
+            identity = machine.prepared(bench.settings, _ANSWER_S)
             arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
             printed, status = machine.run(self._binary, arguments, bench.timeout_s)
         (self._folder / "console.log").write_text(machine.console_text)
@@ -190,14 +202,17 @@ class _Trial:
             last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
             said = workload.quoted(last[0], 200)
             raise GuestError(f"the workload ended with status {status}: {said}")
-        reading = workload.parse_output(printed, self._workload, self._scenario)
+        reading = output.parse_output(printed, self._workload, self._scenario)
         if reading.exit_code != status:
             raise GuestError(f"the workload says end {reading.exit_code} and ended with {status}")
         known = replace(
             self._kernel.identity(), build_id=identity.build_id, compiler=identity.compiler
         )
         empty = TrialResult(
-            outcome=Outcome.OK, kernel=known, environment=self._environment(identity)
+            outcome=Outcome.OK,
+            kernel=known,
+            environment=self._environment(identity),
+            facts=self._facts(identity, status),
         )
         if reading.exit_code == _SKIPPED:
             return replace(empty, outcome=Outcome.SKIP, reason=_last(reading.notes))
@@ -205,7 +220,7 @@ class _Trial:
             raise GuestError(f"the workload failed: {_last(reading.notes)}")
         phases, functions = _counted(reading, counts, ran.symbols)
         wrong = mismatches(self._bench.settings, self._kernel.release, identity)
-        failed = workload.contract_failures(reading)
+        failed = output.contract_failures(reading)
         reasons = [*wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
         if reading.exit_code == _CONTRACT and not reasons:
             reasons = [_last(reading.notes)]
@@ -216,7 +231,27 @@ class _Trial:
             phases=phases,
             functions=functions,
             state=reading.state,
+            metrics=reading.metrics,
         )
+
+    def _facts(self, identity: Identity, status: int) -> dict[str, str]:
+        """What was asked of the machine and what it is, for the audit."""
+        settings = self._bench.settings
+        return {
+            "requested_cpus": str(settings.cpus),
+            "cpus": str(identity.cpus),
+            "requested_memory_mib": str(settings.memory_mib),
+            "memory_mib": str(identity.memory_mib),
+            "nodes": str(identity.nodes),
+            "swap": identity.swap,
+            "requested_cmdline": settings.full_cmdline,
+            "cmdline": identity.cmdline,
+            "thp": identity.thp,
+            "preempt": identity.preempt,
+            "clocksource": identity.clocksource,
+            "mitigations": "; ".join(identity.mitigations),
+            "workload_exit": str(status),
+        }
 
     def _environment(self, identity: Identity) -> Environment:
         settings = self._bench.settings
@@ -234,7 +269,7 @@ class _Trial:
 
 
 def _counted(
-    reading: workload.Reading, counts: insns.Counts, table: symbols.Symbols
+    reading: output.Reading, counts: insns.Counts, table: symbols.Symbols
 ) -> tuple[tuple[PhaseCounts, ...], tuple[FunctionCount, ...]]:
     """Counts per phase, and the functions of the window that stands for each phase."""
     if not counts.armed:
@@ -255,9 +290,10 @@ def _counted(
                 operation=phase.operation,
                 user=tuple(window.user for window in windows),
                 kernel=tuple(window.kernel for window in windows),
+                switched=tuple(window.switched for window in windows),
             )
         )
-        chosen = windows[representative([window.total for window in windows]).index]
+        chosen = insns.typical(windows)
         functions += insns.by_function(chosen, table, phase.name)
     return tuple(phases), tuple(functions)
 

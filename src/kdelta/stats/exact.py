@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 MODE_SHARE = 0.25
+LEAST_CALM = 3  # undisturbed windows from which the others are left out
 
 
 class Kind(StrEnum):
@@ -26,7 +27,8 @@ class Kind(StrEnum):
 class Location:
     """The value that stands for a list of counts, all in the unit of those counts.
 
-    share: part (0..1] of the n counts that equal value.
+    share: part (0..1] of the n counts that equal value; left_out: further windows that were not
+    looked at, because they were disturbed.  minimum, maximum: of all windows.
     index: position of the first count that equals value, so that whatever else was recorded for
     that one window (its functions) sums exactly to value.
     deviation: half of the counts lie within this distance of value (0 when half of them equal it).
@@ -40,16 +42,31 @@ class Location:
     maximum: int
     index: int
     deviation: int
+    left_out: int = 0
 
 
-def representative(windows: Sequence[int]) -> Location:
+def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Location:
     """Choose the count that stands for all windows of one phase.
+
+    disturbed: of each window, whether another task ran in it: what that one executed is not the
+    path's.  Where at least LEAST_CALM windows are undisturbed only these are looked at; a path that
+    switches tasks itself has none.
 
     The mode (ties: the smallest) when it repeats and at least MODE_SHARE of the windows have it,
     else the lower median.  One window stands for itself.  Raises ValueError for no windows.
     """
     if not windows:
         raise ValueError("no windows")
+    calm = [at for at, bad in enumerate(disturbed) if not bad]
+    if disturbed and LEAST_CALM <= len(calm) < len(windows):
+        found = representative([windows[at] for at in calm])
+        return replace(
+            found,
+            index=calm[found.index],
+            minimum=min(windows),
+            maximum=max(windows),
+            left_out=len(windows) - len(calm),
+        )
     n = len(windows)
     seen = Counter(windows)
     mode, times = min(seen.items(), key=lambda item: (-item[1], item[0]))

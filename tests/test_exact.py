@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which guest a trial of the exact instrument gets, and which one this machine cannot hold."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kdelta import arch, workload
+from kdelta.errors import SpecError
+from kdelta.machines.machine import Settings
+from kdelta.run import exact, slots
+from kdelta.study import spec
+
+SETTINGS = Settings(arch=arch.of("amd64"))
+
+
+def study(**settings: object) -> spec.Study:
+    return spec.from_arguments(["mincore:no_thp_pte_scan_4m"], ["6.12", "6.17"], **settings)
+
+
+def test_a_scenario_gets_what_it_needs_and_the_study_what_it_asks_for() -> None:
+    needs = workload.Needs(nodes=2, memory_mib=2048, swap="zram", thp="never", hugepages_2m=4)
+    given = exact.with_needs(SETTINGS, needs)
+    assert (given.nodes, given.memory_mib, given.swap, given.thp) == (2, 2048, "zram", "never")
+    assert given.hugepages_2m == 4
+    asked = Settings(arch=arch.of("amd64"), memory_mib=4096, thp="always", hugepages_2m=8)
+    given = exact.with_needs(asked, needs)
+    assert (given.memory_mib, given.thp, given.hugepages_2m) == (4096, "always", 8)
+    assert exact.with_needs(SETTINGS, workload.NO_NEEDS) == SETTINGS
+
+
+def test_the_largest_guest_of_a_matrix_decides() -> None:
+    text = spec.to_toml(study()).replace("[matrix]\ncpus = []", "[matrix]\ncpus = [1, 4]")
+    assert "cpus = [1, 4]" in text
+    assert exact.largest(spec.from_text(text, "m")) == (4, 1024)
+
+
+def test_what_this_machine_cannot_hold_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "memory_mib", lambda: 2000)
+    assert exact.largest(study(memory_mib=1024)) == (1, 1024)
+    with pytest.raises(SpecError, match="2048 MiB does not fit into this machine's 2000 MiB"):
+        exact.largest(study(memory_mib=2048))
+    with pytest.raises(SpecError, match="8 CPUs is timed on as many cores; this machine has 2"):
+        exact.largest(study(cpus=8), cores=2)
+    assert exact.largest(study(cpus=8))[0] == 8, "emulated CPUs need no cores"
+
+
+def test_trials_that_are_only_timed_are_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kdelta.kernels.kernel import Kernel
+    from kdelta.run.trial import Bench
+    from kdelta.sample import Outcome, TrialRecord
+
+    timed = next(
+        scenario.reference
+        for name in workload.names()
+        for scenario in workload.load(name).scenarios
+        if scenario.instruments == ("time",)
+    )
+    monkeypatch.setattr(exact, "kernel_of", lambda _kernels, _trial: Kernel)
+    bench = Bench(
+        emulator=None,  # type: ignore[arg-type]
+        settings=SETTINGS,
+        fresh_boot=False,
+        timeout_s=1,
+        cancelled=threading.Event(),
+    )
+    load, _, scenario = timed.partition(":")
+    trial = TrialRecord(index=0, round=0, arm=0, workload=load, scenario=scenario)
+    result = exact.ExactTrials(bench, ()).measure(trial, tmp_path)
+    assert result.outcome is Outcome.SKIP
+    assert "is only timed" in result.reason

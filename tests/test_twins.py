@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which arms need no boot: equal images, and equal code of what was executed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import run_records
+from kdelta.disassembly.identity import Identity, Sameness
+from kdelta.errors import InfraError
+from kdelta.kernels.kernel import Kernel
+from kdelta.run import twins
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.study.machine import MachineSettings
+
+ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
+
+
+def kernel(name: str, sha: str, *, source: str = "tree abc") -> Kernel:
+    return Kernel(
+        reference=f"tree:{name}",
+        release="6.17.8-kdelta",
+        version="",
+        arch="amd64",
+        flavour="source",
+        image=Path(f"{name}/bzImage"),
+        image_sha256=sha,
+        config=None,
+        config_sha256="",
+        build_id="",
+        suite="",
+        package="",
+        name=name,
+        source=source,
+    )
+
+
+ORIGINAL, NULL, VARIANT = kernel("a", "11"), kernel("a+null", "11"), kernel("a+fast", "22")
+
+
+def trial(arm: int, result: TrialResult | None = None, *, round_: int = 0) -> TrialRecord:
+    return TrialRecord(
+        index=arm, round=round_, arm=arm, workload="mincore", scenario="x", result=result
+    )
+
+
+def good(arm: int) -> TrialRecord:
+    return trial(arm, run_records.result_of(arm))
+
+
+def answer(sameness: Sameness) -> Identity:
+    return Identity(sameness=sameness, identical=("a", "b"), different=(), only=(), unknown={})
+
+
+def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
+    found = twins.Twins([ORIGINAL, NULL], [ONE, ONE])
+    assert [found.waits(arm) for arm in (0, 1)] == [False, True]
+    result = found.result(trial(1), [good(0)])
+    assert result is not None
+    assert result.copied == "same image as a, to the byte"
+    assert result.phases == run_records.result_of(0).phases
+    assert result.kernel == NULL.identity()
+    assert result.artifacts == {}, "its console and counts are those of the other arm"
+
+
+def test_the_same_code_is_not_booted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twins, "_opened", lambda path, _label: path)
+    monkeypatch.setattr(twins, "compare", lambda *_: answer(Sameness.IDENTICAL))
+    result = twins.Twins([ORIGINAL, VARIANT], []).result(trial(1), [good(0)])
+    assert result is not None
+    assert result.copied.startswith("same code as a in all 2 functions")
+
+
+@pytest.mark.parametrize("sameness", [Sameness.DIFFERENT, Sameness.UNKNOWN])
+def test_other_or_unreadable_code_is_measured(
+    monkeypatch: pytest.MonkeyPatch, sameness: Sameness
+) -> None:
+    monkeypatch.setattr(twins, "_opened", lambda path, _label: path)
+    monkeypatch.setattr(twins, "compare", lambda *_: answer(sameness))
+    assert twins.Twins([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
+
+
+def test_an_image_that_cannot_be_read_is_measured() -> None:
+    assert twins.Twins([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
+
+
+def test_a_leader_without_a_good_result_gives_nothing() -> None:
+    found = twins.Twins([ORIGINAL, NULL], [])
+    bad = TrialResult(outcome=Outcome.GUEST_ERROR, reason="panic")
+    assert found.result(trial(1), [trial(0, bad)]) is None
+    assert found.result(trial(1), []) is None
+
+
+def test_the_result_of_the_same_round_is_taken() -> None:
+    found = twins.Twins([ORIGINAL, NULL], [])
+    rounds = [
+        replace(trial(0, replace(run_records.result_of(n), fresh_boot=bool(n)), round_=n), index=n)
+        for n in (0, 1)
+    ]
+    result = found.result(trial(1, round_=1), rounds)
+    assert result is not None
+    assert result.fresh_boot
+
+
+def test_other_machines_and_released_kernels_lead_nobody() -> None:
+    assert not twins.Twins([ORIGINAL, NULL], [ONE, TWO]).waits(1)
+    released = kernel("6.17.8", "33", source="")
+    assert not twins.Twins([ORIGINAL, released], [ONE, ONE]).waits(1)
+    assert not twins.Twins([InfraError("no mirror"), NULL], [ONE, ONE]).waits(1)
+    assert not twins.Twins([], []).waits(0)
