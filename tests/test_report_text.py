@@ -393,7 +393,7 @@ def test_two_formats_at_once_are_a_usage_error(stored: Path) -> None:
 def test_a_refused_explanation_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_record", lambda _runs, _run: two_qemus())
+    monkeypatch.setattr(cli, "one_record", lambda _runs, _run: two_qemus())
     arguments = [RUN_ID, "6.16", "6.17", "--runs", str(tmp_path)]
     done = CliRunner().invoke(cli.explain, arguments)
     assert done.exit_code == cli.EXIT_INVALID

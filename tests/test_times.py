@@ -148,6 +148,22 @@ def test_arms_that_differ_are_invalid(broken: str) -> None:
     assert verdicts(replace(record, trials=trials)) == [Verdict.INVALID]
 
 
+def test_facts_that_bind_nobody_decide_nothing() -> None:
+    record = run([20.0, 22.0, 20.0])
+
+    def told(want: str) -> RunRecord:
+        trials = []
+        for trial in record.trials:
+            value = str(trial.index)  # another one in each trial
+            fact = StateField(when="during", name="pswpout", value=value, want=want)
+            assert trial.result
+            trials.append(replace(trial, result=replace(trial.result, state=(*STATE, fact))))
+        return replace(record, trials=tuple(trials))
+
+    assert verdicts(told("free")) == [Verdict.REGRESSION]
+    assert verdicts(told("same")) == [Verdict.INVALID]
+
+
 def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> None:
     record = run([20.0, 30.0, 20.0], rounds=12, sequential=True)
 

@@ -28,7 +28,7 @@ def show(exact: Report, timed: TimedReport) -> list[Line]:
     for left in exact.ladders:
         for right in timed.ladders:
             pairs = _pairs(left, right)
-            if (left.workload, left.scenario) == (right.workload, right.scenario) and pairs:
+            if _case(left) == _case(right) and pairs:
                 lines += [*([()] if lines else []), *_section(left, right, pairs)]
     if not lines:
         raise SpecError(
@@ -36,6 +36,10 @@ def show(exact: Report, timed: TimedReport) -> list[Line]:
             action="give two runs of one scenario over the same kernels",
         )
     return lines
+
+
+def _case(ladder: Ladder | TimedLadder) -> tuple[str, str, str]:
+    return ladder.workload, ladder.scenario, ladder.point
 
 
 def _pairs(left: Ladder, right: TimedLadder) -> list[Pair]:

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.report import explanation, findings, page, tables, text
+from kdelta.report import explanation, figures_text, findings, metrics_text, page, tables, text
+from kdelta.report.metrics import MetricTable
 from kdelta.sample import RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
 
 
 def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None = None) -> None:
-    """Write show.{txt,json,csv} into a run folder, and explain-OLD-NEW.{txt,json,csv}.
+    """Write show.{txt,json,csv}, metrics.csv and explain-OLD-NEW.{txt,json,csv} into a run folder.
 
     There is one explanation for the largest step of each scenario that has one; those of an
     earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
@@ -45,11 +46,15 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         yield "show.txt", page.plain(times_text.show(timed))
         yield "show.json", times_tables.show_json(timed)
         yield "show.csv", times_tables.show_csv(timed)
+        yield from _metrics(timed.metrics)
         return
     report = findings.report(record, step_percent=step_percent)
     yield "show.txt", text.plain(text.show(report))
     yield "show.json", tables.show_json(report)
     yield "show.csv", tables.show_csv(report)
+    yield from _metrics(report.metrics)
+    if report.figures:
+        yield "figures.csv", figures_text.show_csv(report.figures)
     for ladder in report.ladders:
         if not ladder.steps:
             continue
@@ -57,15 +62,28 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         scenario = f"{ladder.workload}:{ladder.scenario}"
         found, short = (
             explanation.explain(
-                record, step.old, step.new, scenario=scenario, top=top, step_percent=step_percent
+                record,
+                step.old,
+                step.new,
+                scenario=scenario,
+                point=ladder.point or None,
+                top=top,
+                step_percent=step_percent,
             )
             for top in (None, TOP)
         )
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
+        prefix += f"{ladder.point}-" if ladder.point else ""
         name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
         yield f"{name}.txt", text.plain(text.explain(short))
         yield f"{name}.json", tables.explain_json(found)
         yield f"{name}.csv", tables.explain_csv(found)
+
+
+def _metrics(told: Sequence[MetricTable]) -> Iterator[tuple[str, str]]:
+    """The figures that workloads told; they are in show.txt and show.json, too."""
+    if told:
+        yield "metrics.csv", metrics_text.show_csv(told)
 
 
 def _file_name(name: str) -> str:

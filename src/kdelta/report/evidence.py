@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.sample import (
@@ -61,6 +61,7 @@ class Measure:
     agree: int
     trials_range: int
     trial: int | None
+    left_out: int = 0  # windows in which another task ran
 
     @property
     def per_operation(self) -> float:
@@ -140,6 +141,26 @@ def gather(record: RunRecord, workload: str, scenario: str) -> tuple[ArmEvidence
         if trials:
             found.append(_arm_evidence(arm, trials))
     return tuple(found)
+
+
+def points(record: RunRecord) -> tuple[tuple[str, RunRecord], ...]:
+    """The points of a run's matrix, in the study's order: what tables call it, and its part."""
+    found: dict[str, list[ArmRecord]] = {}
+    for arm in record.arms:
+        found.setdefault(arm.point, []).append(arm)
+    if len(found) == 1:
+        return ((next(iter(found)), record),)
+    return tuple(
+        (
+            point,
+            replace(
+                record,
+                arms=tuple(arms),
+                trials=tuple(t for t in record.trials if t.arm in {arm.index for arm in arms}),
+            ),
+        )
+        for point, arms in found.items()
+    )
 
 
 def obstacles(old: ArmEvidence, new: ArmEvidence) -> tuple[str, ...]:
@@ -246,7 +267,7 @@ def _environment_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
 
 def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
     was, now = (
-        {f"{field.name} {field.when}": field.value for field in trial.result.state}
+        {f"{field.name} {field.when}": field.value for field in trial.result.state if field.binding}
         if trial.result
         else {}
         for trial in (old, new)
@@ -270,7 +291,7 @@ def _windows(counts: PhaseCounts) -> list[int]:
 
 
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
-    locations = [representative(_windows(counts)) for counts in per_trial]
+    locations = [representative(_windows(counts), counts.switched) for counts in per_trial]
     across = representative([location.value for location in locations])
     chosen, counts = locations[across.index], per_trial[across.index]
     return Measure(
@@ -287,6 +308,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         maximum=chosen.maximum,
         deviation=chosen.deviation,
         trial=used[across.index].index,
+        left_out=chosen.left_out,
         **_agreement(across),
     )
 
@@ -304,7 +326,10 @@ def _total(phases: Sequence[Measure], used: Sequence[TrialRecord]) -> Measure:
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     value = sum(measure.value for measure in phases)
     per_trial = [
-        sum(representative(_windows(counts)).value for counts in trial.result.phases)
+        sum(
+            representative(_windows(counts), counts.switched).value
+            for counts in trial.result.phases
+        )
         for trial in used
         if trial.result
     ]
@@ -325,4 +350,5 @@ def _total(phases: Sequence[Measure], used: Sequence[TrialRecord]) -> Measure:
         agree=per_trial.count(value),
         trials_range=max(per_trial) - min(per_trial),
         trial=None,
+        left_out=sum(measure.left_out for measure in phases),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.errors import SpecError
-from kdelta.report.evidence import TOTAL, ArmEvidence, Measure, gather
+from kdelta.report.evidence import TOTAL, ArmEvidence, Measure, gather, points
 from kdelta.report.findings import compare_arms, scenarios, study_step_percent
 from kdelta.report.printable import printable
 from kdelta.sample import FunctionCount, RunRecord
@@ -113,6 +113,7 @@ def explain(
     *,
     scenario: str | None = None,
     phase: str | None = None,
+    point: str | None = None,
     top: int | None = None,
     step_percent: float | None = None,
     force: bool = False,
@@ -123,6 +124,7 @@ def explain(
     phase None: all phases.  top None: list every function, else the first `top`.  force: list
     them although the comparison is INVALID.  Raises SpecError when a name does not fit the run.
     """
+    record = find_point(record, point)
     workload, name = find_scenario(record, scenario)
     arms = gather(record, workload, name)
     was, now = find_arm(arms, old), find_arm(arms, new)
@@ -296,6 +298,18 @@ def _fold(
 def base_name(function: str) -> str:
     """A function's name in the source: without the suffixes of clones that the compiler made."""
     return _SUFFIX.sub("", function)
+
+
+def find_point(record: RunRecord, wanted: str | None) -> RunRecord:
+    """The part of a run that belongs to one point of its matrix.  Raises SpecError."""
+    known = dict(points(record))
+    if wanted is None and len(known) == 1:
+        return record
+    if wanted in known:
+        return known[wanted or ""]
+    listed = ", ".join(f"'{point}'" for point in known)
+    cause = "the run has several points" if wanted is None else f"no point {wanted!r}"
+    raise SpecError(cause, place=record.run_id, action=f"name one with --point: {listed}")
 
 
 def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:

@@ -7,14 +7,14 @@ A pure function of the record: another threshold needs no new measurement.
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kdelta.errors import StoreError
 from kdelta.metric import INSNS_PER_OP
+from kdelta.report import compilers, figures, metrics, variants
 from kdelta.report.evidence import (
     TOTAL,
     ArmEvidence,
@@ -24,8 +24,12 @@ from kdelta.report.evidence import (
     environment_of,
     gather,
     obstacles,
+    points,
     result_of,
 )
+from kdelta.report.figures import FigureTable
+from kdelta.report.limits import limits
+from kdelta.report.metrics import MetricTable
 from kdelta.sample import Environment, Outcome, RunRecord
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, compare
@@ -59,7 +63,8 @@ class Rung:
 
     total and phases are absent (None, empty) when no trial yielded counts.  first and previous
     name the kernels that it is compared with; previous is the nearest one above with valid counts.
-    comparison is None for the first kernel, and while no trial has ended.
+    comparison is None for the first kernel, while no trial has ended, and for one that was skipped:
+    all that ended found it not to support the scenario.
     """
 
     arm: str
@@ -77,7 +82,9 @@ class Rung:
     ok: int
     done: int
     planned: int
+    skipped: bool
     comparison: Comparison | None
+    gap_closed: float | None = None
 
     def ratio(self, phase: str) -> Ratios:
         """The ratios of a phase (or TOTAL)."""
@@ -109,12 +116,15 @@ class Machine:
 class Ladder:
     """One scenario over all kernels of a run, in the study's order.
 
-    phases: names, in order of execution.  steps: the largest first.  operation: of the totals,
-    None while nothing is known.
+    point: of the study's matrix, "" without one.  baseline: the arm that all others are compared
+    with, "" where each is compared with the one above.  phases: names, in order of execution.
+    steps: the largest first.  operation: of the totals, None while nothing is known.
     """
 
     workload: str
     scenario: str
+    point: str
+    baseline: str
     phases: tuple[str, ...]
     operation: str | None
     rungs: tuple[Rung, ...]
@@ -129,7 +139,11 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that a run shows."""
+    """Everything that a run shows.
+
+    metrics: what workloads told beside their phases; figures: what the study wants to know of
+    functions; limits: what it cannot say, a sentence each.
+    """
 
     run_id: str
     name: str
@@ -142,6 +156,9 @@ class Report:
     ladders: tuple[Ladder, ...]
     done: int
     planned: int
+    metrics: tuple[MetricTable, ...]
+    figures: tuple[FigureTable, ...]
+    limits: tuple[str, ...]
 
 
 def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
@@ -157,11 +174,15 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
         kdelta_version=record.kdelta_version,
         step_percent=threshold,
         ladders=tuple(
-            _ladder(record, workload, scenario, threshold)
-            for workload, scenario in scenarios(record)
+            _ladder(part, point, names, threshold)
+            for point, part in points(record)
+            for names in scenarios(part)
         ),
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
+        metrics=metrics.tables(record),
+        figures=figures.tables(record),
+        limits=limits(record),
     )
 
 
@@ -193,18 +214,22 @@ def study_step_percent(record: RunRecord) -> float:
     )
 
 
-def _ladder(record: RunRecord, workload: str, scenario: str, step_percent: float) -> Ladder:
+def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent: float) -> Ladder:
+    workload, scenario = names
     arms = gather(record, workload, scenario)
-    rungs = _rungs(arms, step_percent)
+    base = variants.baseline(record)
+    rungs = _with_gap(record, _rungs(arms, step_percent, base))
     with_data = next((arm for arm in arms if arm.total), None)
     return Ladder(
         workload=workload,
         scenario=scenario,
+        point=point,
+        baseline=base,
         phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
         operation=with_data.total.operation if with_data and with_data.total else None,
         rungs=rungs,
         steps=_steps(arms, rungs),
-        warnings=tuple(_warnings(arms)),
+        warnings=tuple(_warnings(arms, base)),
         failures=tuple(_failures(arms)),
         machines=_machines(arms),
         replicates=_replicates(arms),
@@ -213,7 +238,28 @@ def _ladder(record: RunRecord, workload: str, scenario: str, step_percent: float
     )
 
 
-def _rungs(arms: Sequence[ArmEvidence], step_percent: float) -> tuple[Rung, ...]:
+def _with_gap(record: RunRecord, rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    """The rungs with what each closes of the study's gap."""
+    named = variants.gap(record)
+    values = {rung.reference: rung.total.per_operation for rung in rungs if rung.total}
+    if named is None or not all(name in values for name in named):
+        return rungs
+    good, bad = values[named[0]], values[named[1]]
+    return tuple(
+        rung
+        if rung.reference in named
+        else replace(rung, gap_closed=variants.closed(good, bad, values.get(rung.reference)))
+        for rung in rungs
+    )
+
+
+def _rungs(arms: Sequence[ArmEvidence], step_percent: float, base: str) -> tuple[Rung, ...]:
+    fixed = next((arm for arm in arms if arm.arm.label == base and arm.sound), None)
+    if base:
+        return tuple(
+            _rung(arm, *((None, None) if arm is fixed else (fixed, fixed)), step_percent)
+            for arm in arms
+        )
     first = previous = None
     rungs = []
     for arm in arms:
@@ -229,7 +275,9 @@ def _rung(
     previous: ArmEvidence | None,
     step_percent: float,
 ) -> Rung:
-    done = sum(trial.result is not None for trial in arm.trials)
+    ended = [result for trial in arm.trials if (result := result_of(trial))]
+    done = len(ended)
+    skipped = done > 0 and all(result.outcome is Outcome.SKIP for result in ended)
     kernel = arm.arm.kernel
     read_back = next((t.result.kernel for t in arm.used if t.result and t.result.kernel), kernel)
     measures = (*arm.phases, arm.total) if arm.total else ()
@@ -239,7 +287,7 @@ def _rung(
         release=read_back.release or kernel.release,
         version=kernel.version,
         build_id=read_back.build_id or kernel.build_id,
-        compiler=_compiler(read_back.compiler),
+        compiler=compilers.short(read_back.compiler),
         total=arm.total,
         phases=arm.phases,
         first=first.arm.label if first else None,
@@ -256,7 +304,8 @@ def _rung(
         ok=arm.ok,
         done=done,
         planned=len(arm.trials),
-        comparison=_rung_comparison(arm, previous, step_percent) if done else None,
+        skipped=skipped,
+        comparison=_rung_comparison(arm, previous, step_percent) if done and not skipped else None,
     )
 
 
@@ -291,9 +340,10 @@ def _ratio(old: ArmEvidence | None, new: ArmEvidence, phase: str) -> float | Non
 
 
 def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung]) -> tuple[Step, ...]:
-    old: Measure | None = None
+    values = {arm.arm.label: arm.total for arm in arms if arm.sound}
     steps = []
     for arm, rung in zip(arms, rungs, strict=True):
+        old = values.get(rung.previous or "")
         if old and arm.total and rung.comparison and rung.comparison.verdict.is_step:
             steps.append(
                 Step(
@@ -305,7 +355,6 @@ def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung]) -> tuple[Step, ..
                     comparison=rung.comparison,
                 )
             )
-        old = arm.total if arm.sound else old
     return tuple(sorted(steps, key=_size, reverse=True))
 
 
@@ -355,7 +404,7 @@ def _replicates(arms: Sequence[ArmEvidence]) -> Replicates | None:
     return Replicates.FRESH_BOOTS if fresh.pop() else Replicates.CHECKPOINT
 
 
-def _warnings(arms: Sequence[ArmEvidence]) -> list[str]:
+def _warnings(arms: Sequence[ArmEvidence], base: str) -> list[str]:
     """What keeps an exact count from being exact; rides in the result."""
     measured = [(arm.arm.label, measure) for arm in arms for measure in arm.phases]
     found = []
@@ -373,14 +422,19 @@ def _warnings(arms: Sequence[ArmEvidence]) -> list[str]:
         found.append("one trial per kernel: nothing shows that another trial would agree")
     elif single:
         found.append(f"one valid trial only, agreement not shown: {', '.join(single)}")
-    found += _uneven_base_warnings(arms)
-    return found + _compiler_warnings(arms)
+    if not base:
+        found += _uneven_base_warnings(arms)
+    return found + _copies(arms) + compilers.warnings(arms)
 
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
     found = []
     median = [(label, m) for label, m in measured if m.kind is Kind.MEDIAN]
     low = [(label, m) for label, m in measured if m.kind is Kind.MODE and m.share < LOW_SHARE]
+    if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out]:
+        found.append(
+            f"{phase}: windows left out because another task ran in them: {', '.join(left)}"
+        )
     if median:
         worst = max(m.deviation / m.value if m.value else 0 for _, m in median)
         found.append(
@@ -407,27 +461,13 @@ def _uneven_base_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
     return found
 
 
-def _compiler_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
-    """Say it when neighbours were built by different compilers: a step may be theirs."""
-    known = [(arm.arm.label, name) for arm in arms if (name := _compiler_of(arm))]
+def _copies(arms: Sequence[ArmEvidence]) -> list[str]:
+    """Say which kernels were not booted, and why that is no loss."""
     return [
-        f"{old} was built by {was}, {new} by {now}: part of the difference may be theirs"
-        for (old, was), (new, now) in pairwise(known)
-        if was != now
+        f"{arm.arm.label} was not booted: {why}"
+        for arm in arms
+        for why in dict.fromkeys(t.result.copied for t in arm.used if t.result and t.result.copied)
     ]
-
-
-def _compiler_of(arm: ArmEvidence) -> str:
-    kernels = (trial.result.kernel for trial in arm.used if trial.result and trial.result.kernel)
-    return next((_compiler(kernel.compiler) for kernel in kernels if kernel.compiler), "")
-
-
-def _compiler(banner: str) -> str:
-    """The "gcc 14.2.0" of "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"."""
-    match = re.match(
-        r"(?:\S*-)?(gcc|clang)\b(?:-[\d.]+)?(?: \([^)]*\))?(?: version)? (\d[\w.]*)", banner
-    )
-    return f"{match[1]} {match[2]}" if match else banner[:30]
 
 
 def _labels(measured: Sequence[tuple[str, Measure]]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kdelta.report.audit import Audit
 from kdelta.report.evidence import TOTAL, Measure
 from kdelta.report.explanation import Explanation, FunctionDelta
 from kdelta.report.findings import Ladder, Report, Rung
@@ -23,6 +24,7 @@ _SHOW_HEAD = (
     "run",
     "workload",
     "scenario",
+    "point",
     "arm",
     "release",
     "package",
@@ -89,6 +91,11 @@ def explain_json(explanation: Explanation) -> str:
     return _json({"format": FORMAT, "kind": "explain", **_plain(asdict(explanation))})
 
 
+def audit_json(audit: Audit) -> str:
+    """The audit as JSON, format 1, every field of Audit and what it holds."""
+    return _json({"format": FORMAT, "kind": "audit", **_plain(asdict(audit))})
+
+
 def show_csv(report: Report) -> str:
     """One row for each scenario, kernel and phase, the sum of the phases last (RFC 4180)."""
     rows: list[Sequence[Cell]] = []
@@ -96,7 +103,7 @@ def show_csv(report: Report) -> str:
         for rung in ladder.rungs:
             measures = (*rung.phases, rung.total) if rung.total else (None,)
             rows += [_show_row(report, ladder, rung, measure) for measure in measures]
-    return _csv(_SHOW_HEAD, rows)
+    return csv_text(_SHOW_HEAD, rows)
 
 
 def explain_csv(explanation: Explanation) -> str:
@@ -105,7 +112,9 @@ def explain_csv(explanation: Explanation) -> str:
     A refused comparison is one row with its verdict and reasons and no function.
     """
     if explanation.refused:
-        return _csv(_EXPLAIN_HEAD, [_explain_row(explanation, "", "", (None,) * 4, (None,) * 2)])
+        return csv_text(
+            _EXPLAIN_HEAD, [_explain_row(explanation, "", "", (None,) * 4, (None,) * 2)]
+        )
     rows = [_function_row(explanation, row) for row in explanation.functions]
     rest = explanation.rest
     if rest and rest.count:
@@ -115,7 +124,7 @@ def explain_csv(explanation: Explanation) -> str:
     share = 100.0 if explanation.delta else None
     sums = (explanation.old_value, explanation.new_value, explanation.delta, share)
     rows.append(_explain_row(explanation, "[sum]", "", sums, (None, None)))
-    return _csv(_EXPLAIN_HEAD, rows)
+    return csv_text(_EXPLAIN_HEAD, rows)
 
 
 def _show_row(
@@ -148,6 +157,7 @@ def _show_row(
         report.run_id,
         ladder.workload,
         ladder.scenario,
+        ladder.point,
         rung.arm,
         rung.release,
         rung.version,
@@ -203,7 +213,8 @@ def _explain_row(
     )
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Rows under their head as CSV (RFC 4180), safe to open in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(head)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kdelta.report import figures_text, metrics_text
 from kdelta.report.evidence import ITERATION, TOTAL, Measure, State
 from kdelta.report.explanation import Explanation, FunctionDelta, Rest, Status
 from kdelta.report.findings import Failure, Ladder, Machine, Report, Rung, Step
+from kdelta.report.overview import overview
 from kdelta.report.page import (
     ABSENT,
     VERDICT_TONES,
@@ -23,10 +25,23 @@ from kdelta.report.page import (
     table_lines,
     table_width,
 )
+from kdelta.report.variants import conclusions
+from kdelta.sample import Outcome
 from kdelta.stats.exact import Kind
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.verdict import Verdict
 
-__all__ = ["WIDTH", "Line", "Span", "Tone", "coloured", "explain", "number", "plain", "show"]
+__all__ = [
+    "WIDTH",
+    "Line",
+    "Span",
+    "Tone",
+    "coloured",
+    "explain",
+    "limits_of",
+    "number",
+    "plain",
+    "show",
+]
 
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40
@@ -43,13 +58,46 @@ def show(report: Report) -> list[Line]:
     if report.done < report.planned:
         state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
         lines += paragraph(state + report.run_id, Tone.WARN)
+    lines += overview(report.ladders, number)
     for ladder in report.ladders:
         lines += [(), *_ladder(report, ladder)]
+    if len(report.ladders) > 1:
+        known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
+        every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
+        lines += [(), *_kernels(list({**every, **known}.values()))]
+    lines += metrics_text.show(report.metrics)
+    lines += figures_text.show(report.figures)
+    if report.done:
+        lines += [*_findings(report), *limits_of(report.limits)]
     return lines
 
 
+def _findings(report: Report) -> Iterator[Line]:
+    """A sentence for each of several scenarios; one alone has said it already."""
+    known = [ladder for ladder in report.ladders if ladder.operation is not None]
+    if len(known) < 2:
+        return
+    yield from ((), *paragraph("Findings", Tone.BOLD))
+    for ladder in known:
+        name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+        found = [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
+        said = "; ".join(found) or _no_step(report, ladder).removesuffix(".")
+        yield from paragraph(f"- {name}: {said}.")
+    for sentence_ in conclusions(known):
+        yield from paragraph(f"- {sentence_}.", Tone.BOLD)
+
+
+def limits_of(limits: Sequence[str]) -> Iterator[Line]:
+    """What a run cannot say, as a list."""
+    if limits:
+        yield from ((), *paragraph("Limits", Tone.BOLD))
+    for sentence in limits:
+        yield from paragraph(f"- {sentence}")
+
+
 def _ladder(report: Report, ladder: Ladder) -> Iterator[Line]:
-    yield from paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
+    at = f", {ladder.point}" if ladder.point else ""
+    yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
     yield from _machines(ladder.machines)
     if ladder.operation is None:
         yield from paragraph("nothing measured yet" if not ladder.done else "nothing measured")
@@ -65,8 +113,8 @@ def _ladder(report: Report, ladder: Ladder) -> Iterator[Line]:
     if ladder.operation is not None:
         yield ()
         yield from _steps(report, ladder)
-    yield ()
-    yield from _kernels(ladder)
+    if len(report.ladders) == 1:
+        yield from ((), *_kernels(ladder.rungs))
 
 
 def _unit(ladder: Ladder) -> str:
@@ -123,13 +171,19 @@ def _phase_column(ladder: Ladder, phase: str) -> Column:
 def _rest_columns(ladder: Ladder) -> list[Column]:
     rungs = ladder.rungs
     ratios = [rung.ratio(TOTAL) for rung in rungs]
+    against = [Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True)]
+    if not ladder.baseline:
+        previous = tuple(Span(_ratio(ratio.previous)) for ratio in ratios)
+        against.append(Column("x prev", previous, right=True))
+    elif any(rung.gap_closed is not None for rung in rungs):
+        closed = [ABSENT if r.gap_closed is None else f"{r.gap_closed:.0%}" for r in rungs]
+        against.append(Column("gap closed", tuple(Span(text) for text in closed), right=True))
     return [
-        Column("x first", tuple(Span(_ratio(ratio.first)) for ratio in ratios), right=True),
-        Column("x prev", tuple(Span(_ratio(ratio.previous)) for ratio in ratios), right=True),
+        *against,
         Column("mode", tuple(_share(rung.total) for rung in rungs), right=True),
         Column("state", tuple(_state(rung.state) for rung in rungs)),
         Column("n", tuple(_trials(rung) for rung in rungs)),
-        Column("verdict", tuple(_verdict(rung.comparison) for rung in rungs)),
+        Column("verdict", tuple(_verdict(rung) for rung in rungs)),
     ]
 
 
@@ -147,9 +201,10 @@ def _trials(rung: Rung) -> Span:
     return Span(f"{rung.ok}/{rung.planned}", tone)
 
 
-def _verdict(comparison: Comparison | None) -> Span:
+def _verdict(rung: Rung) -> Span:
+    comparison = rung.comparison
     if comparison is None:
-        return Span(ABSENT)
+        return Span("skip" if rung.skipped else ABSENT)
     return Span(comparison.verdict, VERDICT_TONES[comparison.verdict])
 
 
@@ -180,12 +235,16 @@ def _legend(ladder: Ladder) -> Iterator[Line]:
     first = next((rung.first for rung in ladder.rungs if rung.first), None)
     if first is None:
         return
+    above = f"{ladder.baseline} to this one" if ladder.baseline else "the row above"
+    ratios = f"x first, x prev: new/old against {first} and against the row above;"
     text = (
-        f"x first, x prev: new/old against {first} and against the row above;"
+        f"{f'x first: new/old against {first};' if ladder.baseline else ratios}"
         " mode: share of windows with exactly the shown count, in the phase where it is lowest;"
-        f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from the row above,"
+        f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from {above},"
         " grade exact-path"
     )
+    if any(rung.gap_closed is not None for rung in ladder.rungs):
+        text += "; gap closed: of the study's gap, by this kernel"
     if any(measure.kind is Kind.MEDIAN for rung in ladder.rungs for measure in rung.phases):
         text += "; ~: median, no exact count"
     yield from paragraph(text, Tone.FAINT)
@@ -193,7 +252,10 @@ def _legend(ladder: Ladder) -> Iterator[Line]:
 
 def _problems(ladder: Ladder) -> Iterator[Line]:
     blocks = [
-        *(paragraph(text, Tone.BAD) for text in _failures(ladder.failures)),
+        *(
+            paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
+            for text in _failures(ladder.failures)
+        ),
         *(
             paragraph(
                 f"{rung.arm}: {rung.comparison.verdict}: {reason.removeprefix(f'{rung.arm}: ')}",
@@ -220,6 +282,9 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
         trials = ", ".join(str(failure.trial) for failure in group)
         many = len(group) > 1
         console = next((f"trial {f.trial}: {f.console}" for f in group if f.console), "")
+        if outcome == Outcome.SKIP:
+            yield f"skipped: trial{'s' * many} {trials} ({arm}): {reason}"
+            continue
         yield (
             f"failed: trial{'s' * many} {trials} ({arm}): {outcome}:"
             f" {reason or 'no reason was recorded'}"
@@ -233,16 +298,19 @@ def _steps(report: Report, ladder: Ladder) -> Iterator[Line]:
     else:
         largest, *others = ladder.steps
         name = f"The step is between {largest.old} and {largest.new}: "
+        if ladder.baseline:
+            name = f"{largest.old} -> {largest.new}: "
         yield from paragraph(name + _change(largest) + ".", Tone.BOLD)
         if others:
-            yield from paragraph(f"Other steps above {report.step_percent:g} %:")
+            what = "Others" if ladder.baseline else "Other steps"
+            yield from paragraph(f"{what} above {report.step_percent:g} %:")
         for step in others:
             yield from paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
         scenario = f" --scenario {ladder.scenario}" if len(report.ladders) > 1 else ""
+        scenario += f" --point '{ladder.point}'" if ladder.point else ""
         yield from paragraph(
             f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
         )
-    yield from paragraph(PATH_LENGTH)
 
 
 def _no_step(report: Report, ladder: Ladder) -> str:
@@ -252,7 +320,8 @@ def _no_step(report: Report, ladder: Ladder) -> str:
         return "No step can be named: there is no pair of kernels to compare."
     if same == len(found):
         return (
-            f"No step: no kernel differs from the one above by more than {report.step_percent:g} %."
+            f"No step: no kernel differs from {ladder.baseline or 'the one above'} by more than"
+            f" {report.step_percent:g} %."
         )
     open_pairs = ", ".join(
         f"{found.count(verdict)} {verdict}"
@@ -272,12 +341,12 @@ def _change(step: Step) -> str:
     return f"{values} instructions per {step.operation}{ratio} {claim}"
 
 
-def _kernels(ladder: Ladder) -> Iterator[Line]:
+def _kernels(rungs: Sequence[Rung]) -> Iterator[Line]:
     columns = [
-        Column("kernel", tuple(Span(short(rung.arm, 24)) for rung in ladder.rungs)),
-        Column("release", tuple(Span(short(r.release, 36) or ABSENT) for r in ladder.rungs)),
-        Column("package", tuple(Span(short(r.version, 24) or ABSENT) for r in ladder.rungs)),
-        Column("compiler", tuple(Span(short(r.compiler, 10) or ABSENT) for r in ladder.rungs)),
+        Column("kernel", tuple(Span(short(rung.arm, 24)) for rung in rungs)),
+        Column("release", tuple(Span(short(rung.release, 36) or ABSENT) for rung in rungs)),
+        Column("package", tuple(Span(short(rung.version, 24) or ABSENT) for rung in rungs)),
+        Column("compiler", tuple(Span(short(rung.compiler, 10) or ABSENT) for rung in rungs)),
     ]
     yield from table_lines(columns)
 

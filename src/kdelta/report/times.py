@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from kdelta.errors import StoreError
 from kdelta.foreign.series import Case
 from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.report import metrics
+from kdelta.report.compat import kernbench
+from kdelta.report.evidence import points
 from kdelta.report.findings import scenarios
+from kdelta.report.limits import limits
+from kdelta.report.metrics import MetricTable
 from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
 from kdelta.stats import sequential
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
@@ -68,10 +73,14 @@ class TimedArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedLadder:
-    """One scenario over the arms of a run, in the study's order; the control comes last."""
+    """One scenario over the arms of a run, in the study's order; the control comes last.
+
+    published: the lines that the workload's own tool would print of the samples, if any.
+    """
 
     workload: str
     scenario: str
+    point: str  # of the study's matrix, "" without one
     operation: str
     replicate: Replicate
     grade: Grade
@@ -79,11 +88,12 @@ class TimedLadder:
     cautions: tuple[str, ...]
     doubts: tuple[str, ...]
     machine: str
+    published: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedReport:
-    """Everything that a run of the time instrument shows."""
+    """Everything that a run of the time instrument shows; metrics: what workloads told."""
 
     run_id: str
     name: str
@@ -97,6 +107,8 @@ class TimedReport:
     done: int
     planned: int
     ladders: tuple[TimedLadder, ...]
+    metrics: tuple[MetricTable, ...]
+    limits: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +138,15 @@ def report(record: RunRecord) -> TimedReport:
         alpha=rules.alpha,
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
-        ladders=_corrected([_ladder(record, rules, *names) for names in scenarios(record)]),
+        ladders=_corrected(
+            [
+                _ladder(part, rules, point, *names)
+                for point, part in points(record)
+                for names in scenarios(part)
+            ]
+        ),
+        metrics=metrics.tables(record),
+        limits=limits(record),
     )
 
 
@@ -195,8 +215,9 @@ def _looks(
         for count, level in zip(counts[:-1], steps[:-1], strict=True)
     ]
     at_level = replace(rules, alpha=steps[-1], sequential=False)
-    for names in scenarios(record):
-        for arm in _ladder(record, at_level, *names).arms:
+    parts = [(part, names) for _, part in points(record) for names in scenarios(part)]
+    for part, names in parts:
+        for arm in _ladder(part, at_level, "", *names).arms:
             found = arm.comparison
             if found is None:
                 continue
@@ -228,18 +249,19 @@ def cases(record: RunRecord) -> list[Case]:
     """Every metric of a run, the phases' and their total's, as series per arm."""
     rules = _rules(record)
     found = []
-    for workload, scenario in scenarios(record):
-        own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
+    parts = [(point, part, *n) for point, part in points(record) for n in scenarios(part)]
+    for point, part, workload, scenario in parts:
+        own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
         done = [trial.result for trial in own if trial.result and trial.result.times]
         names, operation = _phases(done)
         for name in (*names, TOTAL):
             series = tuple(
                 _series(arm, [t for t in own if t.arm == arm.index], name, rules, operation)
-                for arm in record.arms
+                for arm in part.arms
             )
             found.append(
                 Case(
-                    group=(("scenario", f"{workload}:{scenario}"),),
+                    group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
                     metric=series[0].metric,
                     series=series,
                     published=(),
@@ -267,7 +289,9 @@ def _rules(record: RunRecord) -> _Rules:
         ) from error
 
 
-def _ladder(record: RunRecord, rules: _Rules, workload: str, scenario: str) -> TimedLadder:
+def _ladder(
+    record: RunRecord, rules: _Rules, point: str, workload: str, scenario: str
+) -> TimedLadder:
     own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
     by_arm = {arm.index: [t for t in own if t.arm == arm.index] for arm in record.arms}
     done = [trial.result for trial in own if trial.result and trial.result.times]
@@ -287,6 +311,7 @@ def _ladder(record: RunRecord, rules: _Rules, workload: str, scenario: str) -> T
     return TimedLadder(
         workload=workload,
         scenario=scenario,
+        point=point,
         operation=operation,
         replicate=rules.replicate,
         grade=grade,
@@ -294,6 +319,7 @@ def _ladder(record: RunRecord, rules: _Rules, workload: str, scenario: str) -> T
         cautions=tuple(dict.fromkeys(noticed)),
         doubts=_doubts(done),
         machine=_machine(rules, done),
+        published=kernbench.lines(workload, record.arms, by_arm),
     )
 
 
@@ -406,10 +432,10 @@ def _phases(done: Sequence[TrialResult]) -> tuple[list[str], str]:
 
 
 def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
-    """The audited facts of an arm; one that differs between its trials is unknown."""
+    """The audited facts of an arm that bind; one that differs between its trials is unknown."""
     seen: dict[str, str] = {}
     for result in results:
-        for field in result.state:
+        for field in filter(lambda each: each.binding, result.state):
             name = f"{field.name} {field.when}"
             seen[name] = field.value if seen.get(name, field.value) == field.value else "unknown"
     return tuple(seen.items())

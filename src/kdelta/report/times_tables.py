@@ -16,6 +16,7 @@ _HEAD = (
     "run",
     "workload",
     "scenario",
+    "point",
     "arm",
     "control",
     "release",
@@ -58,7 +59,7 @@ def show_csv(report: TimedReport) -> str:
                 found = arm.comparison if name == "total" else None
                 writer.writerow(
                     [
-                        *(report.run_id, ladder.workload, ladder.scenario),
+                        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
                         *(_text(arm.arm), int(arm.control), _text(arm.release), name),
                         *(f"ns/{ladder.operation}", summary.median, summary.mean, summary.sd),
                         *(summary.cv, summary.mad, summary.minimum, summary.maximum),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdelta.metric import Grade
+from kdelta.report import metrics_text
 from kdelta.report.page import (
     ABSENT,
     VERDICT_TONES,
@@ -17,6 +18,7 @@ from kdelta.report.page import (
     short,
     table_lines,
 )
+from kdelta.report.text import limits_of
 from kdelta.report.times import TimedArm, TimedLadder, TimedReport
 from kdelta.stats.summary import Summary
 from kdelta.stats.verdict import Verdict
@@ -43,11 +45,12 @@ def show(report: TimedReport) -> list[Line]:
         )
     for ladder in report.ladders:
         lines += [(), *_ladder(report, ladder)]
-    return lines
+    return [*lines, *metrics_text.show(report.metrics), *limits_of(report.limits)]
 
 
 def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
-    yield from paragraph(f"{ladder.workload}:{ladder.scenario}", Tone.BOLD)
+    at = f", {ladder.point}" if ladder.point else ""
+    yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
     if ladder.machine:
         yield from paragraph(ladder.machine)
     yield from paragraph(
@@ -64,6 +67,10 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
         Tone.FAINT,
     )
     yield from _reasons(ladder)
+    if ladder.published:
+        yield ()
+        yield from paragraph("in seconds, as mmtests prints it; its star is not our verdict:")
+        yield from ((Span(line),) for line in ladder.published)
     yield ()
     for arm in ladder.arms:
         yield from paragraph(_sentence(ladder, arm), Tone.BOLD)

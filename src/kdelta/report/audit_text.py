@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An audit as a table for people, and as KTAP for programs (docs.kernel.org, dev-tools/ktap)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kdelta.report.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
+from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.report.printable import printable
+from kdelta.sample import Outcome
+
+_TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
+_FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}
+_OUTCOMES = {Outcome.OK: Tone.PLAIN, Outcome.SKIP: Tone.FAINT}
+_LISTED = 3  # arms that are named beside a value
+
+
+def show(audit: Audit, *, every: bool) -> list[Line]:
+    """What `kdelta audit` prints.  every: also the facts that do not bind."""
+    lines = list(paragraph(f"audit of run {audit.run_id}", Tone.BOLD))
+    for each in audit.scenarios:
+        lines += [(), *_scenario(each, every=every)]
+    return [*lines, (), *_summary(audit)]
+
+
+def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
+    yield from paragraph(each.reference, Tone.BOLD)
+    yield from table_lines(_machine_columns(each.machines))
+    for check in each.machines:
+        if check.reason:
+            yield from paragraph(f"trial {check.trial} ({check.arm}): {check.reason}", Tone.WARN)
+    facts = [fact for fact in each.facts if every or fact.want != "free"]
+    yield ()
+    if not each.facts:
+        yield from paragraph("no trial came as far as the audit of the page state", Tone.WARN)
+        return
+    yield from table_lines(_fact_columns(facts))
+    hidden = len(each.facts) - len(facts)
+    if hidden:
+        told = f"{hidden} facts that do not bind are told with --all"
+        yield from paragraph(told, Tone.FAINT)
+
+
+def _machine_columns(checks: Sequence[MachineCheck]) -> list[Column]:
+    def answers(head: str, name: str) -> Column:
+        found = [getattr(check, name) for check in checks]
+        return Column(head, tuple(Span(answer, _TONES[answer]) for answer in found))
+
+    def words(head: str, name: str) -> Column:
+        found = [getattr(check, name) for check in checks]
+        return Column(head, tuple(Span(short(word, 12) or ABSENT) for word in found))
+
+    return [
+        Column("trial", tuple(Span(str(check.trial)) for check in checks), right=True),
+        Column("kernel", tuple(Span(short(check.arm, 20), Tone.BOLD) for check in checks)),
+        Column("ended", tuple(_ended(check) for check in checks)),
+        answers("cpus", "cpus"),
+        answers("memory", "memory"),
+        answers("cmdline", "cmdline"),
+        words("thp", "thp"),
+        words("preempt", "preempt"),
+        words("clock", "clocksource"),
+        words("exit", "workload_exit"),
+        answers("state", "semantic"),
+    ]
+
+
+def _ended(check: MachineCheck) -> Span:
+    if check.outcome is None:
+        return Span("not run", Tone.WARN)
+    return Span(check.outcome, _OUTCOMES.get(check.outcome, Tone.BAD))
+
+
+def _fact_columns(facts: Sequence[FactCheck]) -> list[Column]:
+    alike: dict[tuple[str, str, object], list[FactCheck]] = {}
+    for fact in facts:
+        alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
+    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
+    return [
+        Column("page state", tuple(Span(short(fact.name, 24)) for fact, _ in rows)),
+        Column("when", tuple(Span(when) for _, when in rows)),
+        Column(
+            "wanted",
+            tuple(Span(ABSENT if f.want == "free" else short(f.want, 16)) for f, _ in rows),
+        ),
+        Column("", tuple(_fact_verdict(fact) for fact, _ in rows)),
+        Column("seen", tuple(Span(short(_seen(fact), 34)) for fact, _ in rows)),
+    ]
+
+
+def _fact_verdict(fact: FactCheck) -> Span:
+    return Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
+
+
+def _seen(fact: FactCheck) -> str:
+    if not fact.differs:
+        value, arms = fact.values[0]
+        return f"{value} in {'all ' if len(arms) > 1 else ''}{len(arms)}"
+    return "; ".join(f"{value}: {_arms(arms)}" for value, arms in fact.values)
+
+
+def _arms(arms: Sequence[str]) -> str:
+    more = len(arms) - _LISTED
+    return ", ".join(arms[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _summary(audit: Audit) -> Iterator[Line]:
+    flags = (
+        ("all_cpu_match", audit.all_cpu_match, Answer.YES),
+        ("any_noapic", audit.any_noapic, Answer.NO),
+        ("all_init_exit0", audit.all_init_exit0, Answer.YES),
+        ("all_semantic_ok", audit.all_semantic_ok, Answer.YES),
+    )
+    spans = [
+        Span(f"{name} {answer}  ", Tone.GOOD if answer is good else Tone.BAD)
+        for name, answer, good in flags
+    ]
+    whole = audit.completed == audit.planned
+    skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
+    done = Span(f"completed {audit.completed}/{audit.planned}", Tone.GOOD if whole else Tone.BAD)
+    yield (*spans, done, Span(skipped))
+
+
+def ktap(audit: Audit) -> str:
+    """KTAP, version 1: one test for each trial, one subtest for each fact that binds."""
+    lines = ["KTAP version 1", f"1..{audit.planned}"]
+    number = 0
+    for each in audit.scenarios:
+        for check in each.machines:
+            number += 1
+            lines += _trial_ktap(number, each, check)
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _trial_ktap(number: int, each: ScenarioAudit, check: MachineCheck) -> list[str]:
+    name = f"{each.reference} on {check.arm}, round {check.round}".replace("#", "")
+    if check.outcome is Outcome.SKIP:
+        return [f"ok {number} {name} # SKIP {_reason(check)}"]
+    if check.outcome is None:
+        return [f"not ok {number} {name} # SKIP not run yet"]
+    tests = [*_machine_tests(check), *_fact_tests(each.facts, check.arm)]
+    inner = [f"1..{len(tests)}"] if tests else []
+    inner += [
+        f"{'ok' if passed else 'not ok'} {at} {text}"
+        for at, (passed, text) in enumerate(tests, start=1)
+    ]
+    good = check.outcome is Outcome.OK and all(passed for passed, _ in tests)
+    said = [] if good else [f"# {check.outcome}: {_reason(check)}"]
+    head = ["  KTAP version 1"] if tests else []
+    outer = f"{'ok' if good else 'not ok'} {number} {name}"
+    return [*head, *(f"  {line}" for line in inner), *said, outer]
+
+
+def _reason(check: MachineCheck) -> str:
+    return (check.reason or "no reason was recorded").replace("#", "")
+
+
+def _machine_tests(check: MachineCheck) -> list[tuple[bool, str]]:
+    asked = (("cpus", check.cpus), ("memory", check.memory), ("cmdline", check.cmdline))
+    tests = [
+        (answer is Answer.YES, f"{name} as requested")
+        for name, answer in asked
+        if answer is not Answer.UNKNOWN
+    ]
+    if check.noapic is not Answer.UNKNOWN:
+        tests.append((check.noapic is Answer.NO, "no noapic"))
+    return tests
+
+
+def _fact_tests(facts: Sequence[FactCheck], arm: str) -> list[tuple[bool, str]]:
+    found = []
+    for fact in facts:
+        values = [value for value, arms in fact.values if arm in arms]
+        if fact.want == "free" or not values:
+            continue
+        passed = fact.verdict == "ok" or (
+            fact.want != "same" and all(value == fact.want for value in values)
+        )
+        wanted = "the same in all" if fact.want == "same" else fact.want
+        found.append((passed, f"{fact.name} {fact.when}: {' '.join(values)}, wanted {wanted}"))
+    return found

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Many scenarios over many kernels in one table: which path changed where, by which functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdelta.report.evidence import TOTAL, points
+from kdelta.report.explanation import Explanation, explain
+from kdelta.report.findings import Ladder, Report, Rung, report
+from kdelta.sample import RunRecord
+from kdelta.stats.verdict import Verdict
+
+STEP_PERCENT = 5.0  # a change of less is not listed: a survey looks for what matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
+
+    ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
+    or because it is the first count.
+    """
+
+    per_operation: float | None
+    ratio: float | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One scenario: a cell for each kernel, in the run's order.  inexact: counts hardly repeat."""
+
+    reference: str
+    point: str
+    operation: str
+    inexact: bool
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A step between two neighbouring kernels of a scenario, with its functions."""
+
+    reference: str
+    point: str
+    explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A whole run as a table.  changes: the largest first, each beyond step_percent."""
+
+    report: Report
+    step_percent: float
+    kernels: tuple[str, ...]
+    rows: tuple[Row, ...]
+    changes: tuple[Change, ...]
+
+
+def survey(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
+    """Analyse a stored exact run of many scenarios."""
+    found = report(record, step_percent=step_percent)
+    kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
+    parts = dict(points(record))
+    changes = [
+        Change(
+            reference=f"{ladder.workload}:{ladder.scenario}",
+            point=ladder.point,
+            explanation=explain(
+                parts[ladder.point],
+                step.old,
+                step.new,
+                scenario=f"{ladder.workload}:{ladder.scenario}",
+                step_percent=step_percent,
+            ),
+        )
+        for ladder in found.ladders
+        for step in ladder.steps
+    ]
+    return Survey(
+        report=found,
+        step_percent=step_percent,
+        kernels=kernels,
+        rows=tuple(_row(ladder, kernels) for ladder in found.ladders),
+        changes=tuple(sorted(changes, key=_size, reverse=True)),
+    )
+
+
+def _size(change: Change) -> float:
+    ratio = change.explanation.comparison.ratio or 1.0
+    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+
+
+def _row(ladder: Ladder, kernels: tuple[str, ...]) -> Row:
+    rungs = {rung.arm: rung for rung in ladder.rungs}
+    inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
+    return Row(
+        reference=f"{ladder.workload}:{ladder.scenario}",
+        point=ladder.point,
+        operation=ladder.operation or "",
+        inexact=inexact,
+        cells=tuple(_cell(rungs.get(kernel)) for kernel in kernels),
+    )
+
+
+def _cell(rung: Rung | None) -> Cell:
+    if rung is None or not rung.done:
+        return Cell(per_operation=None, ratio=None, note="not run")
+    if rung.total is None:
+        return Cell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
+    invalid = rung.comparison is not None and rung.comparison.verdict is Verdict.INVALID
+    return Cell(
+        per_operation=rung.total.per_operation,
+        ratio=rung.ratio(TOTAL).previous,
+        note="invalid" if invalid else "",
+    )
+
+
+def quiet(found: Survey) -> int:
+    """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
+    changed = {(change.reference, change.point) for change in found.changes}
+    return sum(
+        (row.reference, row.point) not in changed and not any(cell.note for cell in row.cells)
+        for row in found.rows
+    )

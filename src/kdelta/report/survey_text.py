@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A survey as text: the table of all scenarios, then each step with its functions."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Final
+
+from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.report.survey import Cell, Change, Row, Survey, quiet
+from kdelta.report.text import limits_of, number, sentence
+
+_NAME_WIDTH: Final = 34
+_NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
+_SAME = "."
+
+
+def show(found: Survey) -> list[Line]:
+    """What `kdelta survey` prints."""
+    report = found.report
+    lines = list(paragraph(report.title, Tone.BOLD))
+    lines += paragraph(
+        f"run {report.run_id}, {report.created}, {len(found.rows)} scenarios over"
+        f" {len(found.kernels)} kernels, {report.done}/{report.planned} trials done"
+    )
+    if report.done < report.planned:
+        lines += paragraph(f"resume with: kdelta resume {report.run_id}", Tone.WARN)
+    lines += [(), *_table(found), *_legend(found), (), *_changes(found)]
+    return [*lines, *limits_of(report.limits)]
+
+
+def _table(found: Survey) -> Iterator[Line]:
+    """As many kernels a table as fit; the first column tells counts, the others changes."""
+    rows = found.rows
+    names = Column("scenario", tuple(Span(short(_name(row), _NAME_WIDTH)) for row in rows))
+    columns = [
+        Column(
+            short(kernel, 12),
+            tuple(
+                _span(row.cells[at], found.step_percent, first=_is_first(row, at)) for row in rows
+            ),
+            right=True,
+        )
+        for at, kernel in enumerate(found.kernels)
+    ]
+    yield from table_lines([names, *columns])
+
+
+def _name(row: Row) -> str:
+    mark = "~" if row.inexact else ""
+    return f"{mark}{row.reference} {row.point}".strip()
+
+
+def _is_first(row: Row, at: int) -> bool:
+    return all(cell.per_operation is None for cell in row.cells[:at])
+
+
+def _span(cell: Cell, step_percent: float, *, first: bool) -> Span:
+    if cell.per_operation is None:
+        return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
+    if first:
+        return Span(number(cell.per_operation), Tone.BOLD)
+    if cell.ratio is None:
+        return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
+    percent = 100 * (cell.ratio - 1)
+    if abs(percent) <= step_percent:
+        return Span(_SAME, Tone.FAINT)
+    return Span(_percent(cell.ratio), Tone.BAD if percent > 0 else Tone.GOOD)
+
+
+def _percent(ratio: float) -> str:
+    return f"x{ratio:.2f}" if ratio >= 2 else f"{100 * (ratio - 1):+.0f}%"
+
+
+def _legend(found: Survey) -> Iterator[Line]:
+    text = (
+        "instructions per operation (page, call) in the first kernel with a count, then the"
+        f" change from the kernel before; {_SAME}: at most {found.step_percent:g} %;"
+        " skip: not supported there; invalid: page state or environment differ;"
+        " ~: a median, the counts hardly repeat"
+    )
+    yield from paragraph(text, Tone.FAINT)
+
+
+def _changes(found: Survey) -> Iterator[Line]:
+    if not found.changes:
+        yield from paragraph(f"No step above {found.step_percent:g} %.", Tone.BOLD)
+    else:
+        count = len(found.changes)
+        head = f"{count} step{'s' * (count != 1)} above {found.step_percent:g} %, the largest first"
+        yield from paragraph(f"{head}:", Tone.BOLD)
+    for change in found.changes:
+        yield from _change(change)
+    yield from paragraph(
+        f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
+    )
+
+
+def _change(change: Change) -> Iterator[Line]:
+    explanation = change.explanation
+    ratio = explanation.comparison.ratio
+    tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD
+    name = f"{change.reference} {change.point}".strip()
+    head = f"{name}: {explanation.old} -> {explanation.new}"
+    head += f", x{ratio:.3f}" if ratio else ""
+    yield from paragraph(head, tone)
+    yield from paragraph(sentence(explanation), indent="  ")
+
+
+def table_csv(found: Survey) -> str:
+    """One row for each scenario and kernel (RFC 4180)."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(
+        ["scenario", "point", "operation", "kernel", "per_operation", "ratio_previous", "note"]
+    )
+    for row in found.rows:
+        for kernel, cell in zip(found.kernels, row.cells, strict=True):
+            writer.writerow(
+                [
+                    row.reference,
+                    row.point,
+                    row.operation,
+                    kernel,
+                    "" if cell.per_operation is None else cell.per_operation,
+                    "" if cell.ratio is None else cell.ratio,
+                    cell.note,
+                ]
+            )
+    return out.getvalue()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Variants of one source: what each is compared with, what it wins, and where it loses."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from kdelta.sample import KernelIdentity, RunRecord
+from kdelta.stats.verdict import Comparison, Verdict
+
+
+class _Rung(Protocol):
+    @property
+    def arm(self) -> str: ...
+    @property
+    def comparison(self) -> Comparison | None: ...
+
+
+class _Ladder(Protocol):
+    @property
+    def workload(self) -> str: ...
+    @property
+    def scenario(self) -> str: ...
+    @property
+    def point(self) -> str: ...
+    @property
+    def rungs(self) -> Sequence[_Rung]: ...
+    @property
+    def baseline(self) -> str: ...
+
+
+def gap(record: RunRecord) -> tuple[str, str] | None:
+    """References of the good and the regressed kernel that the study names, None without."""
+    try:
+        found = tomllib.loads(record.study_toml).get("gap", [])
+    except tomllib.TOMLDecodeError:
+        return None
+    return (str(found[0]), str(found[1])) if isinstance(found, list) and len(found) == 2 else None
+
+
+def baseline(record: RunRecord) -> str:
+    """The arm that all others are compared with: "" for a ladder of releases.
+
+    It is the regressed kernel of the study's gap, or the first of several kernels that are all
+    built from one source.
+    """
+    arms = [arm for arm in record.arms if not arm.control]
+    named = gap(record)
+    if named:
+        return next((arm.label for arm in arms if arm.kernel.reference == named[1]), "")
+    if len(arms) > 1 and all(arm.kernel.source for arm in arms):
+        return arms[0].label if len({_source(arm.kernel) for arm in arms}) == 1 else ""
+    return ""
+
+
+def _source(kernel: KernelIdentity) -> str:
+    """ "6.17.8" of "6.17.8+mincore-present-first,min"."""
+    return re.split(r"[+,]", kernel.name, maxsplit=1)[0]
+
+
+def closed(good: float | None, bad: float | None, value: float | None) -> float | None:
+    """The share of the gap good -> bad that a value closes: 1 all, 0 nothing; None: no gap."""
+    if good is None or bad is None or value is None or good == bad:
+        return None
+    return (bad - value) / (bad - good)
+
+
+def conclusions(ladders: Sequence[_Ladder]) -> Iterator[str]:
+    """For each variant of several scenarios: where its path is shorter, and where longer."""
+    changed: dict[str, dict[Verdict, list[str]]] = {}
+    for ladder in ladders:
+        if not ladder.baseline:
+            continue
+        for rung in ladder.rungs:
+            if rung.comparison and rung.comparison.verdict.is_step:
+                name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+                own = changed.setdefault(rung.arm, {})
+                own.setdefault(rung.comparison.verdict, []).append(name)
+    for arm, verdicts in changed.items():
+        shorter = ", ".join(verdicts.get(Verdict.IMPROVEMENT, []))
+        longer = ", ".join(verdicts.get(Verdict.REGRESSION, []))
+        if shorter and longer:
+            yield f"{arm} does not pass: shorter in {shorter}, but longer in {longer}"
+        elif longer:
+            yield f"{arm}: longer in {longer}, shorter nowhere"
+        else:
+            yield f"{arm}: shorter in {shorter}, longer in none of {len(ladders)} scenarios"

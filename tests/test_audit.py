@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The audit of a run: asked for and seen, wanted and found, as table and as KTAP."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import ladder_records as records
+from kdelta.report import audit_text, page, tables
+from kdelta.report.audit import Answer, Audit, audit
+from kdelta.sample import Outcome, RunRecord, StateField, TrialResult
+
+FACTS = {
+    "requested_cpus": "2",
+    "cpus": "2",
+    "requested_memory_mib": "1024",
+    "memory_mib": "983",
+    "requested_cmdline": "quiet",
+    "cmdline": "quiet",
+    "thp": "always",
+    "preempt": "lazy",
+    "clocksource": "tsc",
+    "workload_exit": "0",
+}
+
+
+def result(*state: StateField, **facts: str) -> TrialResult:
+    good = records.result(records.trial_of("6.17.13"))
+    return replace(good, facts={**FACTS, **facts}, state=state or good.state)
+
+
+def fact(name: str, value: str, want: str, when: str = "before") -> StateField:
+    return StateField(when=when, name=name, value=value, want=want)
+
+
+def text(found: Audit, *, every: bool = False) -> str:
+    return page.plain(audit_text.show(found, every=every))
+
+
+def run(**arms: TrialResult | None) -> RunRecord:
+    return records.run({f"6.{label[1:]}": [one] for label, one in arms.items()})
+
+
+def test_a_clean_run_passes() -> None:
+    found = audit(run(k16=result(), k17=result()))
+    assert found.passed
+    assert (found.all_cpu_match, found.any_noapic) == (Answer.YES, Answer.NO)
+    assert (found.all_init_exit0, found.all_semantic_ok) == (Answer.YES, Answer.YES)
+    assert (found.completed, found.planned) == (2, 2)
+    assert "completed 2/2" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("broken", "flag"),
+    [
+        (result(cpus="1"), "all_cpu_match no"),
+        (result(cmdline="quiet noapic", requested_cmdline="quiet noapic"), "any_noapic yes"),
+        (result(fact("thp_pages", "512", "0")), "all_semantic_ok no"),
+        (result(fact("thp_pages", "unknown", "0")), "all_semantic_ok no"),
+        (records.failed(Outcome.GUEST_ERROR, "panic"), "all_init_exit0 no"),
+        (None, "completed 1/2"),
+    ],
+)
+def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None:
+    found = audit(run(k16=result(), k17=broken))
+    assert not found.passed
+    assert flag in text(found)
+
+
+def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:
+    bare = replace(result(), facts={})
+    found = audit(run(k16=bare))
+    assert found.all_cpu_match is Answer.UNKNOWN
+    assert found.any_noapic is Answer.UNKNOWN
+
+
+def test_kernels_that_differ_in_a_binding_fact_fail_and_are_named() -> None:
+    old = result(fact("anon_huge_kb", "0", "same"), fact("soft_dirty_pages", "7", "free"))
+    new = result(fact("anon_huge_kb", "16384", "same"), fact("soft_dirty_pages", "9", "free"))
+    found = audit(run(k12=old, k19=new))
+    assert not found.passed
+    shown = text(found)
+    assert "DIFFERS  0: 6.12; 16384: 6.19" in shown
+    assert "soft_dirty_pages" not in shown
+    assert "soft_dirty_pages  before  -" in text(found, every=True)
+
+
+def test_a_skipped_trial_is_no_failure() -> None:
+    found = audit(run(k16=records.failed(Outcome.SKIP, "no mseal() before 6.10"), k17=result()))
+    assert found.passed
+    assert "(1 skipped)" in text(found)
+    assert "no mseal() before 6.10" in text(found)
+
+
+def test_ktap_is_as_the_kernel_documents_it() -> None:
+    found = audit(
+        run(
+            k12=result(fact("anon_huge_kb", "0", "same"), fact("vmas", "2", "1")),
+            k16=records.failed(Outcome.SKIP, "no # here"),
+            k17=result(fact("anon_huge_kb", "4", "same"), fact("vmas", "1", "1")),
+            k18=None,
+        )
+    )
+    name = f"{records.WORKLOAD}:{records.SCENARIO}"
+    lines = audit_text.ktap(found).splitlines()
+    assert lines[:3] == ["KTAP version 1", "1..4", "  KTAP version 1"]
+    assert "  1..6" in lines
+    assert "  not ok 6 vmas before: 2, wanted 1" in lines
+    assert "  not ok 5 anon_huge_kb before: 4, wanted the same in all" in lines
+    assert f"not ok 1 {name} on 6.12, round 0" in lines
+    assert f"ok 2 {name} on 6.16, round 0 # SKIP no  here" in lines
+    assert f"not ok 4 {name} on 6.18, round 0 # SKIP not run yet" in lines
+    outer = [line for line in lines if not line.startswith((" ", "#"))]
+    assert len(outer) == 2 + 4
+
+
+def test_json_holds_everything() -> None:
+    found = json.loads(tables.audit_json(audit(run(k16=result()))))
+    assert found["kind"] == "audit"
+    assert found["scenarios"][0]["machines"][0]["cpus"] == "yes"
+
+
+def test_no_line_is_wider_than_a_page() -> None:
+    long = "x" * 60
+    found = audit(run(k16=result(fact("f" * 30, long, long), fact("g", "1", "same"))))
+    assert max(map(len, text(found).splitlines())) <= page.WIDTH

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The figures that workloads tell: by arm, as text, JSON and CSV, and in the layout of mails."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta.cli import show as cli
+from kdelta.metric import Better
+from kdelta.report import metrics, metrics_text, tables
+from kdelta.report.bundle import write_answers
+from kdelta.report.compat import hot_cold_hot, kernbench
+from kdelta.report.findings import report
+from kdelta.report.metrics import MetricTable
+from kdelta.report.page import WIDTH, plain
+from kdelta.report.text import show
+from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TrialResult
+from ladder_records import failed, result, run, trial_of
+
+NO_PMU = "no PMU for us: No such file or directory"
+Figures = Mapping[str, float | str]  # a text: why it is absent
+
+UNITS = {"total_access_time": "s", "throughput": "M/s", "cycles_per_access": "cycles"}
+
+
+def told(figures: Figures) -> TrialResult:
+    """An ok trial of which the workload told figures."""
+    found = tuple(
+        MetricValue(
+            name=name,
+            unit=UNITS.get(name, "1"),
+            better=Better.HIGHER if name == "throughput" else Better.LOWER,
+            value=None if isinstance(value, str) else value,
+            absent=value if isinstance(value, str) else "",
+        )
+        for name, value in figures.items()
+    )
+    return replace(result(trial_of("6.16.12")), metrics=found)
+
+
+def record(arms: Mapping[str, Sequence[TrialResult]], scenario: str = "") -> RunRecord:
+    """A run of one scenario, "khugepaged:hot_cold_hot_16m" unless another is named."""
+    workload, _, name = (scenario or "khugepaged:hot_cold_hot_16m").partition(":")
+    made = run({label: list(results) for label, results in arms.items()})
+    trials = tuple(replace(trial, workload=workload, scenario=name) for trial in made.trials)
+    return replace(made, trials=trials)
+
+
+def table(arms: Mapping[str, Sequence[TrialResult]]) -> MetricTable:
+    (found,) = metrics.tables(record(arms))
+    return found
+
+
+STEPPED = {
+    "7.0.13": [told({"passes.hot1": 8, "passes.hot2": 24, "idle_passes": 25})] * 3,
+    "7.1.13": [told({"passes.hot1": 8, "passes.hot2": 16, "idle_passes": 1})] * 3,
+}
+TIMED = {
+    "without patch": [
+        told(
+            {
+                "total_access_time": 3.14,
+                "throughput": 104.38,
+                "cycles_per_access": 4.96,
+                "dtlb_load_misses": 284814532,
+            }
+        )
+    ],
+    "with patch": [
+        told(
+            {
+                "total_access_time": 2.93,
+                "throughput": 111.89,
+                "cycles_per_access": 2.21,
+                "dtlb_load_misses": 69597236,
+            }
+        )
+    ],
+}
+
+
+def test_median_range_and_ratio_are_of_the_ok_trials() -> None:
+    values = [told({"passes.hot2": value}) for value in (24, 30, 25)]
+    invalid = replace(told({"passes.hot2": 1}), outcome=Outcome.INVALID)
+    found = table({"old": [*values, invalid], "new": [told({"passes.hot2": 16})]})
+    (row,) = found.rows
+    assert (row.name, row.unit, row.better) == ("passes.hot2", "1", Better.LOWER)
+    old, new = row.cells
+    assert (old.arm, old.median, old.minimum, old.maximum, old.n) == ("old", 25, 24, 30, 3)
+    assert (new.median, new.n, new.ratio) == (16, 1, 16 / 25)
+
+
+def test_absent_is_never_zero() -> None:
+    found = table({"old": [told({"cycles": NO_PMU})] * 2, "new": [told({"cycles": 4.0})]})
+    old, new = found.rows[0].cells
+    assert (old.median, old.n, old.ratio, old.absent) == (None, 0, None, (NO_PMU,))
+    assert new.ratio is None
+    text = plain(metrics_text.show([found]))
+    assert f"absent: cycles (old): {NO_PMU}" in text
+    assert "absent" in next(line for line in text.splitlines() if line.startswith("cycles"))
+
+
+def test_a_zero_is_a_value() -> None:
+    found = table({"old": [told({"full_scans": 0})], "new": [told({"full_scans": 2})]})
+    old, new = found.rows[0].cells
+    assert (old.median, new.median, new.ratio) == (0, 2, None)
+
+
+def test_what_no_trial_told_is_neither_a_value_nor_absent() -> None:
+    found = table({"old": [told({"a": 1})], "new": [told({"b": 2})]})
+    assert [row.name for row in found.rows] == ["a", "b"]
+    assert (found.rows[1].cells[0].median, found.rows[1].cells[0].absent) == (None, ())
+    lines = plain(metrics_text.show([found])).splitlines()
+    assert next(line for line in lines if line.startswith("b ")).split() == ["b", "-", "2", "-"]
+
+
+def test_a_family_stays_together() -> None:
+    found = table(
+        {
+            "old": [told({"status.a": 1, "progress": 5})],
+            "new": [told({"status.b": 2, "progress": 5, "status.c": 3})],
+        }
+    )
+    assert [row.name for row in found.rows] == ["status.a", "status.b", "status.c", "progress"]
+
+
+def test_a_run_without_metrics_has_no_table() -> None:
+    plain_run = run({"6.16": [result(trial_of("6.16.12"))], "6.17": [failed(Outcome.SKIP, "no")]})
+    assert metrics.tables(plain_run) == ()
+    assert metrics_text.show(metrics.tables(plain_run)) == []
+
+
+def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:
+    many = {f"first_status.name_of_a_status_{at}": at for at in range(9)}
+    lines = plain(metrics_text.show([table({f"6.{at}": [told(many)] for at in range(4)})]))
+    assert max(map(len, lines.splitlines())) <= WIDTH
+    assert lines.count("\nkernel ") >= 3
+    assert lines.count("\n6.3 ") == lines.count("\nkernel ")
+
+
+def test_ranges_are_shown_where_trials_differ() -> None:
+    arms = {label: [told({"a": 1.0}), told({"a": 3.0})] for label in ("6.1", "6.2", "6.3")}
+    text = plain(metrics_text.show([table(arms)]))
+    assert "6.1     2 [1-3]" in text
+
+
+def test_the_table_of_the_mail_has_its_own_figures() -> None:
+    assert hot_cold_hot.lines(table(TIMED)) == [
+        "| task hot2           | without patch | with patch   | delta   |",
+        "|---------------------|---------------|--------------|---------|",
+        "| total accesses time | 3.14 sec      | 2.93 sec     | -6.69%  |",
+        "| cycles per access   | 4.96          | 2.21         | -55.44% |",
+        "| Throughput          | 104.38 M/sec  | 111.89 M/sec | +7.19%  |",
+        "| dTLB-load-misses    | 284814532     | 69597236     | -75.56% |",
+    ]
+
+
+def test_the_table_of_a_stepped_run_says_why_times_are_absent() -> None:
+    found = table(STEPPED)
+    text = "\n".join(hot_cold_hot.lines(found))
+    assert "| passes until huge      | 24     | 16     | -33.33% |" in text
+    assert "| passes of an idle scan | 25     | 1      | -96.00% |" in text
+    assert "| total accesses time    | absent | absent | -       |" in text
+    assert "khugepaged is stepped and emulated here" in hot_cold_hot.missing(found)
+    assert hot_cold_hot.missing(table(TIMED)) == ""
+
+
+def test_the_mails_table_compares_the_first_and_the_last_that_have_figures() -> None:
+    arms = {"6.1": [failed(Outcome.SKIP, "no")], **STEPPED, "7.2": [failed(Outcome.SKIP, "no")]}
+    assert "| task hot2              | 7.0.13 | 7.1.13 |" in hot_cold_hot.lines(table(arms))[0]
+
+
+def test_other_workloads_have_no_such_table() -> None:
+    (found,) = metrics.tables(record(STEPPED, "mprotect:single_protect"))
+    assert hot_cold_hot.lines(found) == []
+
+
+def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
+    stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
+    text = plain(show(report(stored)))
+    assert "khugepaged:hot_cold_hot_16m: what it tells" in text
+    (held,) = json.loads(tables.show_json(report(stored)))["metrics"]
+    assert held["rows"][0]["cells"][0]["median"] == 3.0
+    assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]
+    write_answers(stored, tmp_path)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "metrics.csv").read_text())))
+    assert [(row["metric"], row["arm"], row["median"], row["absent"]) for row in rows] == [
+        ("a.x", "old", "3.0", ""),
+        ("a.x", "new", "", NO_PMU),
+    ]
+
+
+def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "one_record", lambda *_: record(STEPPED))
+    ask = CliRunner().invoke
+    text = ask(cli.show, ["latest", "--metrics"]).output
+    assert "| task hot2 " in text
+    assert "instructions retired" not in text
+    assert ask(cli.show, ["latest", "--metrics", "--csv"]).output.startswith("workload,scenario,")
+    refused = ask(cli.show, ["latest", "--metrics", "--json"])
+    assert refused.exit_code == 2
+    assert "the JSON of a run holds its metrics" in refused.output
+
+
+def built(user: Sequence[float]) -> TrialResult:
+    """A kernbench trial: syst takes a tenth, elsp a half of the user seconds."""
+    jobs = MetricValue(name="jobs", unit="1", better=Better.NONE, value=32)
+    shares = {"user": 1.0, "syst": 0.1, "elsp": 0.5}
+    times = tuple(
+        PhaseTimes(
+            phase=phase,
+            operations=1,
+            operation="build",
+            nanoseconds=tuple(round(each * share * 1e9) for each in user),
+        )
+        for phase, share in shares.items()
+    )
+    return TrialResult(outcome=Outcome.OK, times=times, metrics=(jobs,))
+
+
+def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
+    made = record(arms, "kernbench:bundled")
+    by_arm = {arm.index: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
+    return kernbench.lines("kernbench", made.arms, by_arm)
+
+
+def test_kernbench_is_laid_out_as_mmtests_does() -> None:
+    lines = kernbench_lines(
+        {"old": [built([100, 102]), built([104])], "new": [built([90, 92, 94])]}
+    )
+    assert [line.split()[:2] for line in lines[1:]] == [
+        [mean, f"{phase}-32"]
+        for mean in ("Amean", "BAmean-95", "BAmean-99")
+        for phase in ("user", "syst", "elsp")
+    ]
+    assert lines[0].split() == ["old", "new"]
+    assert lines[1] == "Amean     user-32      102.00 (   0.00%)       92.00 *   9.80%*"
+    assert lines[5] == "BAmean-95 syst-32       10.10 (   0.00%)        9.10 (   9.90%)"
+
+
+def test_kernbench_leaves_out_arms_without_samples() -> None:
+    lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
+    assert lines[0].split() == ["old"]
+    assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
+    assert kernbench.lines("mprotect", (), {}) == ()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The survey: many scenarios in one table, its steps with their functions, what is left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import ladder_records as records
+from kdelta import workload
+from kdelta.cli.survey import survey as command
+from kdelta.errors import SpecError
+from kdelta.report import page, survey_text
+from kdelta.report.survey import Survey, quiet, survey
+from kdelta.sample import Outcome, RunRecord, TrialResult
+
+
+def two_scenarios(other: TrialResult | None) -> RunRecord:
+    """The published ladder, and beside it a scenario whose last kernel is `other`."""
+    one = records.ladder(1)
+    labels = [arm.label for arm in one.arms]
+    flat = [records.result(replace(records.trial_of("6.16.12"))) for _ in labels[:-1]]
+    trials = tuple(
+        replace(trial, index=len(one.trials) + at, scenario="flat", result=result)
+        for at, (trial, result) in enumerate(zip(one.trials, [*flat, other], strict=True))
+    )
+    return replace(one, trials=(*one.trials, *trials))
+
+
+def text(found: Survey) -> str:
+    return page.plain(survey_text.show(found))
+
+
+def test_steps_are_named_with_pair_and_functions() -> None:
+    found = survey(two_scenarios(records.result(records.trial_of("6.16.12"))))
+    shown = text(found)
+    step = next(c for c in found.changes if c.explanation.new.startswith("6.17"))
+    assert step.explanation.old.startswith("6.16")
+    assert "prot_commit_flush_ptes" in shown
+    assert found.changes[0] is step, "the largest comes first"
+    assert quiet(found) == 1
+    assert "1 of 2 scenarios: no step" in shown
+
+
+def test_small_changes_are_not_listed_and_can_be() -> None:
+    record = two_scenarios(records.result(records.trial_of("6.16.12")))
+    assert len(survey(record, step_percent=0.5).changes) > len(survey(record).changes)
+
+
+@pytest.mark.parametrize(
+    ("other", "note"),
+    [
+        (records.failed(Outcome.SKIP, "no mseal"), "skip"),
+        (records.failed(Outcome.GUEST_ERROR, "panic"), "failed"),
+        (None, "not run"),
+    ],
+)
+def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str) -> None:
+    found = survey(two_scenarios(other))
+    flat = next(row for row in found.rows if row.reference.endswith(":flat"))
+    assert (flat.cells[-1].per_operation, flat.cells[-1].note) == (None, note)
+    assert quiet(found) == 0
+    assert f" {note}\n" in text(found)
+
+
+def test_csv_has_a_row_for_each_scenario_and_kernel() -> None:
+    found = survey(two_scenarios(None))
+    rows = list(csv.reader(io.StringIO(survey_text.table_csv(found))))
+    assert len(rows) == 1 + 2 * len(found.kernels)
+    assert [row[4:] for row in rows if row[0].endswith(":flat")][-1] == ["", "", "not run"]
+
+
+def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:
+    meant = [
+        scenario
+        for name in workload.names()
+        for scenario in workload.load(name).scenarios
+        if scenario.survey
+    ]
+    assert len(meant) >= 30
+    assert all("exact" in scenario.instruments for scenario in meant)
+    listed = (
+        CliRunner()
+        .invoke(command, ["--list", "--only", "unmap:*", "--kernels", "6.12,6.17"])
+        .output
+    )
+    assert "unmap:munmap\n" in listed
+    assert "fault:" not in listed
+    refused = CliRunner().invoke(command, ["--list", "--only", "nothing:*", "--kernels", "6.12"])
+    assert isinstance(refused.exception, SpecError)

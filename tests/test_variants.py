@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Variants: compared with their original, told by how much of a gap they close, gated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ladder_records as records
+from kdelta import workload
+from kdelta.cli import run as command
+from kdelta.errors import SpecError
+from kdelta.report import findings, page, text, variants
+from kdelta.sample import RunRecord
+from kdelta.study import spec
+
+
+def built(*names: str, study: str = records.STUDY) -> RunRecord:
+    """A run of kernels from one source; the published ladder's counts in their order."""
+    labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
+    made = records.run({label: [records.result(records.trial_of(label))] for label in labels})
+    arms = tuple(
+        replace(
+            arm,
+            label=name,
+            kernel=replace(arm.kernel, reference=f"tree:{name}", name=name, source="tree 12ab"),
+        )
+        for arm, name in zip(made.arms, names, strict=True)
+    )
+    return replace(made, arms=arms, study_toml=study)
+
+
+def test_every_variant_is_compared_with_the_original() -> None:
+    (ladder,) = findings.report(built("6.17.8", "6.17.8+fast", "6.17.8+slow")).ladders
+    assert ladder.baseline == "6.17.8"
+    assert [rung.previous for rung in ladder.rungs] == [None, "6.17.8", "6.17.8"]
+    assert {step.old for step in ladder.steps} == {"6.17.8"}
+
+
+def test_kernels_of_several_sources_are_a_ladder() -> None:
+    (ladder,) = findings.report(built("6.16", "6.17.8+fast", "6.17.8")).ladders
+    assert ladder.baseline == ""
+    assert ladder.rungs[2].previous == "6.17.8+fast"
+
+
+def test_the_gap_is_told_against_the_regressed_kernel() -> None:
+    study = records.STUDY.replace("[thresholds]", 'gap = ["tree:a", "tree:b"]\n[thresholds]')
+    report = findings.report(built("a", "b", "c", "d", study=study))
+    (ladder,) = report.ladders
+    assert ladder.baseline == "b"
+    good, bad, worse, fixed = ladder.rungs
+    assert (good.gap_closed, bad.gap_closed) == (None, None)
+    assert worse.gap_closed is not None
+    assert worse.gap_closed < 0
+    assert fixed.gap_closed is not None
+    assert fixed.gap_closed > 1, "it executes less than before the regression"
+    shown = page.plain(text.show(report))
+    assert "gap closed" in shown
+    assert f"{fixed.gap_closed:.0%}" in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        ((100.0, 200.0, 150.0), 0.5),
+        ((100.0, 200.0, 200.0), 0.0),
+        ((100.0, 200.0, 100.0), 1.0),
+        ((100.0, 100.0, 90.0), None),
+        ((None, 200.0, 150.0), None),
+    ],
+)
+def test_the_share_of_a_gap(
+    values: tuple[float | None, float | None, float | None], share: float | None
+) -> None:
+    assert variants.closed(*values) == share
+
+
+def test_a_fix_that_makes_a_gate_longer_does_not_pass() -> None:
+    one = built("6.17.8", "6.17.8+fast")
+    faster = records.result(records.trial_of("6.16.12"))
+    slower = records.result(records.trial_of("6.17.13"))
+    first = tuple(
+        replace(trial, result=result)
+        for trial, result in zip(one.trials, (slower, faster), strict=True)
+    )
+    gate = tuple(
+        replace(trial, index=trial.index + 2, scenario="huge", result=result)
+        for trial, result in zip(one.trials, (faster, slower), strict=True)
+    )
+    shown = page.plain(text.show(findings.report(replace(one, trials=(*first, *gate)))))
+    shown = " ".join(shown.split())
+    assert "6.17.8+fast does not pass: shorter in mprotect:" in shown
+    assert "but longer in mprotect:huge" in shown
+
+
+def test_gates_are_added_for_variants_only(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = "mprotect:shared_dirty_full_toggle_16m"
+    variant = spec.from_arguments([scenario], ["tree:a", "tree:a+fix.patch"])
+    gated = command._gated(variant)
+    assert gated.scenarios == (
+        scenario,
+        *(f"mprotect:{name}" for name in workload.load("mprotect").gates),
+    )
+    assert "reverse gates, measured too: mprotect:pte_mapped_thp" in capsys.readouterr().err
+    released = spec.from_arguments([scenario], ["6.16", "6.17"])
+    assert command._gated(released) is released
+    alone = spec.with_settings(variant, gates=False)
+    assert command._gated(alone) is alone
+
+
+def test_a_gap_names_two_kernels_of_the_study() -> None:
+    head = 'name = "m"\ntitle = "m"\nscenarios = ["a:b"]\nkernels = ["6.16", "6.17"]\n'
+    assert spec.from_text(head + 'gap = ["6.16", "6.17"]\n', "m").gap == ("6.16", "6.17")
+    for wrong in ('["6.16"]', '["6.16", "6.18"]'):
+        with pytest.raises(SpecError, match="gap"):
+            spec.from_text(f"{head}gap = {wrong}\n", "m")
