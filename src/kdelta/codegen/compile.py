@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One object of a kernel, compiled again as kbuild did it: for a variant, with dumps, no boot.
+
+kbuild saves the command line of every object (.NAME.o.cmd).  It is repeated here with another
+output; files that a variant changes come from a folder that is searched before the source.  What
+kbuild does to the object afterwards (objtool) is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from kdelta import process
+from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.toolchains import Family, Toolchain
+
+_COMPILE_S = 300.0
+_MAX_COMMAND = 64 << 10
+_OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
+_SAVED = re.compile(r"(?:saved)?cmd_\S+ := (.+)")
+_ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
+_MAX_DEPENDENCIES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFolder:
+    """A build directory of kbuild (O=) in which an object was already made, and its source."""
+
+    source: Path
+    out: Path
+    toolchain: Toolchain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An object, and beside it what was asked for: the compiler's dumps, its remarks."""
+
+    path: Path
+    dumps: Mapping[str, Path]  # "optimized", "expand": GCC's
+    remarks: str
+
+
+def check_object(name: str) -> str:
+    """An object's path in a tree ("mm/mincore.o").  Raises SpecError for anything else."""
+    if not _OBJECT.fullmatch(name) or ".." in PurePosixPath(name).parts:
+        raise SpecError(
+            f"{name[:80]!r} is not an object of a kernel", action="name one: mm/mincore.o"
+        )
+    return name
+
+
+def compile_object(
+    folder: BuildFolder, name: str, target: Path, changed: Mapping[str, bytes], *, dumps: bool
+) -> Made:
+    """Compile an object into the folder `target`, with other content of some source files.
+
+    changed: path in the source -> content.  dumps: also GCC's optimized and RTL-expand dumps and
+    the compiler's remarks on inlining.  Raises BuildError with the compiler's first error.
+    """
+    shadow = target / "shadow"
+    for path, content in changed.items():
+        file = shadow / _within(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    for place in {_within(path).parent for path in changed}:
+        _neighbours(shadow / place, folder.source / place)
+    made = target / PurePosixPath(name).name
+    gcc = folder.toolchain.family is Family.GCC
+    asked = _asked(target, gcc=gcc) if dumps else []
+    argv = command(folder, name, shadow if changed else None)
+    listed = target / "depends"
+    done = process.run(
+        [*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)],
+        timeout=_COMPILE_S,
+        cwd=folder.out,
+        env={"LC_ALL": "C"},
+        check=False,
+    )
+    if done.returncode or not made.exists():
+        error = _ERROR.search(done.stderr)
+        raise BuildError(
+            f"{name} does not compile with {folder.toolchain.name}: "
+            f"{error[1][:300] if error else done.last_words}",
+            action="see all of it with --verbose",
+        )
+    _check_shadowed(listed, folder, changed)
+    found = {kind: target / f"dump.{kind}" for kind in ("optimized", "expand")}
+    remarks = target / "remarks"
+    return Made(
+        path=made,
+        dumps={kind: path for kind, path in found.items() if path.exists()},
+        remarks=_bounded(remarks) if remarks.exists() else done.stderr if dumps else "",
+    )
+
+
+def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
+    """kbuild's saved command line for an object without its output; raises InfraError."""
+    path = PurePosixPath(name)
+    saved = folder.out / path.parent / f".{path.name}.cmd"
+    try:
+        with saved.open() as stream:
+            line = stream.readline(_MAX_COMMAND)
+    except OSError as error:
+        raise InfraError(f"{name} was not built there", place=str(saved)) from error
+    match = _SAVED.fullmatch(line.strip())
+    if match is None:
+        raise InfraError("kbuild's saved command is not understood", place=str(saved))
+    # Written for make: $ is doubled and # escaped; what follows ";" handles the finished object.
+    text = match[1].replace("$(pound)", "#").replace("$$", "$").split(" ; ")[0]
+    words = shlex.split(text)
+    if words[:1] == ["ccache"]:
+        words = words[1:]
+    if len(words) < 4 or words[-2] != name or words[-3] != "-o" or "-c" not in words:
+        raise InfraError("kbuild's saved command is not understood", place=str(saved))
+    unit = words[-1]
+    words = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
+    if shadow is None:
+        return [*words, unit]
+    return _shadowed(words, unit, folder, shadow)
+
+
+def _shadowed(words: Sequence[str], unit: str, folder: BuildFolder, shadow: Path) -> list[str]:
+    """The command with the variant's files before the source's.  Paths may be relative to out."""
+    result = []
+    for word in words:
+        inside = _below(word.removeprefix("-I"), folder) if word.startswith("-I") else None
+        if inside is not None:
+            result.append(f"-I{shadow / inside}")
+        result.append(word)
+    place = _below(unit, folder)
+    if place is None:
+        raise InfraError(f"{unit} is not in the source", place=str(folder.source))
+    # A file's own folder is searched first for #include "...": now that is the shadow's.
+    for top in (shadow, folder.source):
+        result += ["-iquote", str(top / place.parent)]
+    result.append(f"-fmacro-prefix-map={shadow}/=")
+    return [*result, str(shadow / place) if (shadow / place).exists() else unit]
+
+
+def _below(path: str, folder: BuildFolder) -> Path | None:
+    """A path as seen from the source; None when it is elsewhere, or made in the build folder."""
+    whole = Path(os.path.normpath(folder.out / path))
+    if whole.is_relative_to(folder.out) or not whole.is_relative_to(folder.source):
+        return None
+    return whole.relative_to(folder.source)
+
+
+def _within(path: str) -> Path:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise SpecError(f"a variant changes {path!r}, which is not in the source")
+    return Path(pure)
+
+
+def _neighbours(shadow: Path, source: Path) -> None:
+    """Link the other files of a folder: they shall include the variant's by #include "..."."""
+    if not source.is_dir():
+        return
+    for file in source.iterdir():
+        if file.is_file() and not (shadow / file.name).exists():
+            (shadow / file.name).symlink_to(file)
+
+
+def _asked(target: Path, *, gcc: bool) -> list[str]:
+    if gcc:
+        return [
+            f"-fdump-tree-optimized={target / 'dump.optimized'}",
+            f"-fdump-rtl-expand={target / 'dump.expand'}",
+            f"-fopt-info-inline-all={target / 'remarks'}",
+        ]
+    return ["-Rpass=inline", "-Rpass-missed=inline"]
+
+
+def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:
+    """Raise when the compiler read a file of the source that the variant changes."""
+    words = _bounded(listed).replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
+    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
+    for path in sorted(read & set(changed)):
+        raise SpecError(
+            f"{path} is included by its place beside another file, so that a change of it needs a "
+            "full build",
+            action="build both trees and compare their images: kdelta codegen FUNCTION --kernels",
+        )
+
+
+def _bounded(path: Path) -> str:
+    with path.open(errors="replace") as stream:
+        return stream.read(64 << 20)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How often an exact run executed each instruction of a function, per operation.
+
+A trial of an exact run keeps its counts per address (counts.bin.gz).  The run's own image says
+which instruction an address is; a listing from elsewhere may be marked with these counts only
+when its code is the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta.attribution import insns
+from kdelta.attribution.insns import CountedWindow
+from kdelta.disassembly.code import Code
+from kdelta.disassembly.image import Image
+from kdelta.errors import InfraError, SpecError
+from kdelta.runfolder import trial_folder
+from kdelta.sample import Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
+
+HOT = 0.5  # executed at least so often per operation
+_COUNTS = "counts.bin.gz"
+_MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hot:
+    """Counts of a function in one window.
+
+    counts: executions of each instruction, by its index.  elsewhere: executions in the function
+    at addresses where the image has no instruction: code that the kernel patched at boot.
+    """
+
+    source: str  # run, kernel and phase, for people
+    operation: str  # "page"
+    operations: int
+    counts: tuple[int, ...]
+    elsewhere: int
+
+    @property
+    def per_operation(self) -> float:
+        """Instructions of the function per operation, all of them."""
+        return (sum(self.counts) + self.elsewhere) / self.operations
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """Indices of the instructions executed at least HOT times per operation."""
+        return tuple(i for i, n in enumerate(self.counts) if n >= HOT * self.operations)
+
+    def rate(self, index: int) -> float:
+        """Executions of an instruction per operation."""
+        return self.counts[index] / self.operations
+
+
+def read(
+    folder: Path, record: RunRecord, trial: TrialRecord, phase: str, image: Image, code: Code
+) -> Hot:
+    """Counts of a function in the window that stands for a phase of a trial.
+
+    folder: of the run.  image, code: of the kernel that the trial ran.  Raises SpecError when the
+    trial has no such phase or kept no counts.
+    """
+    result = trial.result
+    if result is None or result.outcome is not Outcome.OK:
+        raise SpecError(f"trial {trial.index} of {record.run_id} has no result")
+    place = trial_folder(folder, trial.index)
+    label = f"{record.run_id}, {record.arms[trial.arm].label}"
+    return of_result(place, result, phase, image.start(code.name), code, label)
+
+
+def of_result(
+    place: Path, result: TrialResult, phase: str, start: int, code: Code, label: str
+) -> Hot:
+    """Counts of a function that starts at an address, in a phase of a trial.
+
+    place: the trial's own folder; label: of run and kernel, for people.  Raises SpecError.
+    """
+    found = next((row for row in result.phases if row.phase == phase), None)
+    if found is None:
+        known = ", ".join(row.phase for row in result.phases)
+        raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
+    window = _window(place / _COUNTS, found)
+    return of_window(window, start, code, found, f"{label}, phase {phase}")
+
+
+def hottest(
+    place: Path, result: TrialResult, phase: str, start: int, code: Code, label: str
+) -> Hot:
+    """As of_result; without a phase, in the one that executed most of the function.
+
+    Raises SpecError when the function was not executed.
+    """
+    names = [row.phase for row in result.phases]
+    if phase and phase not in names:
+        raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {', '.join(names)}")
+    counts = [
+        of_result(place, result, name, start, code, label) for name in names if phase in ("", name)
+    ]
+    best = max(counts, key=lambda row: row.per_operation, default=None)
+    if best is None or best.per_operation == 0:
+        raise SpecError(f"it did not execute {code.name}")
+    return best
+
+
+def of_window(
+    window: CountedWindow, start: int, code: Code, phase: PhaseCounts, source: str
+) -> Hot:
+    """Counts of a function that starts at an address, in one window."""
+    at = {instruction.offset: i for i, instruction in enumerate(code.instructions)}
+    counts = [0] * len(code.instructions)
+    elsewhere = 0
+    for address, count in window.addresses():
+        offset = address - start
+        if 0 <= offset < code.size:
+            index = at.get(offset)
+            if index is None:
+                elsewhere += count
+            else:
+                counts[index] += count
+    return Hot(
+        source=source,
+        operation=phase.operation,
+        operations=phase.operations,
+        counts=tuple(counts),
+        elsewhere=elsewhere,
+    )
+
+
+def _window(path: Path, phase: PhaseCounts) -> CountedWindow:
+    """The plugin's window that stands for a phase.
+
+    The plugin knows phases by number; the phase whose totals are these, window by window, is it.
+    """
+    expected = list(zip(phase.user, phase.kernel, strict=True))
+    windows = _read(path).windows
+    for number in dict.fromkeys(window.phase for window in windows):
+        mine = [window for window in windows if window.phase == number]
+        if [(window.user, window.kernel) for window in mine] == expected:
+            return insns.typical(mine)
+    raise SpecError(
+        f"the counts of phase {phase.phase} are not those of the run's result", place=str(path)
+    )
+
+
+def _read(path: Path) -> insns.Counts:
+    try:
+        with gzip.open(path) as stream:
+            content = stream.read(_MAX_BYTES)
+    except FileNotFoundError as error:
+        raise SpecError("the trial kept no counts per address", place=str(path)) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InfraError(f"the counts cannot be read: {error}", place=str(path)) from error
+    with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as plain:
+        plain.write(content)
+        plain.flush()
+        return insns.read(Path(plain.name))
+
+
+def trace(hot: Hot, code: Code) -> tuple[int, ...]:
+    """The hot instructions in the order in which they run, from the head of the hot loop.
+
+    Where a branch may go both ways the more frequent one is followed.  Without a loop: by address.
+    """
+    path = hot.path
+    if not path:
+        return ()
+    most = max(hot.counts[i] for i in path)
+    inside = set(path)
+    for head in (i for i in path if hot.counts[i] * 2 >= most):
+        found = _loop(head, inside, hot.counts, code)
+        if found:
+            return found
+    return path
+
+
+def _loop(head: int, inside: set[int], counts: Sequence[int], code: Code) -> tuple[int, ...]:
+    """Instructions from a head back to it; empty when the way leaves the hot ones."""
+    at, way, seen = head, [head], {head}
+    while True:
+        instruction = code.instructions[at]
+        onwards = [] if instruction.raw.split()[0] in ("jmp", "b") else [at + 1]
+        if instruction.to is not None:
+            onwards.append(instruction.to)
+        nexts = [i for i in onwards if i in inside]
+        if not nexts:
+            return ()
+        at = max(nexts, key=lambda i: (counts[i], i == head))
+        if at == head:
+            return tuple(way)
+        if at in seen:
+            return ()
+        seen.add(at)
+        way.append(at)

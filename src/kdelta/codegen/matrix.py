@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The table of one function's code: variants of a source by compilers, or released kernels.
+
+Everything that is shown is decided here; `text`, `page` and `tables` only lay it out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kdelta import arch, cache
+from kdelta.archive.apt import Progress
+from kdelta.codegen import compile as compiling
+from kdelta.codegen import inlining, predict
+from kdelta.codegen.compare import SetChange, changed_names
+from kdelta.codegen.hot import Hot, trace
+from kdelta.codegen.predict import Prediction
+from kdelta.disassembly import objects
+from kdelta.disassembly.code import Code
+from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.source import build, git
+from kdelta.source.kconfig import Config
+from kdelta.source.tree import SourceTree
+from kdelta.toolchains import Toolchain
+
+DUMPS = ("optimized", "expand")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One variant with one compiler; or, in a table of kernels, one kernel.
+
+    code is None when there is none, and problem says why.  dumps: lines of GCC's dumps of the
+    function, without those it did not write.  inlined: None when the compiler did not say.
+    """
+
+    row: str  # the variant or kernel
+    column: str  # the compiler; "" in a table of kernels
+    code: Code | None = None
+    cold: Code | None = None
+    dumps: Mapping[str, int] = field(default_factory=dict)
+    inlined: tuple[str, ...] | None = None
+    hot: Hot | None = None
+    predictions: tuple[Prediction, ...] = ()
+    problem: str = ""
+
+    @property
+    def normal(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """What makes two cells have the same code: the normal form, with its cold part."""
+        if self.code is None:
+            return None
+        return self.code.normal, self.cold.normal if self.cold is not None else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """All cells, row by row; the first row is what the others are compared with."""
+
+    function: str
+    place: str  # "mm/mincore.o", "released images"
+    title: str  # of the source, or ""
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    banners: Mapping[str, str]  # of the compilers, or of what the kernels say of theirs
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...] = ()
+
+    def cell(self, row: str, column: str) -> Cell:
+        """The cell of a row and column."""
+        return next(cell for cell in self.cells if (cell.row, cell.column) == (row, column))
+
+    def column_of(self, column: str) -> tuple[Cell, ...]:
+        """The cells of one column, in the order of the rows."""
+        return tuple(self.cell(row, column) for row in self.rows)
+
+    def groups(self, column: str) -> dict[str, str]:
+        """Row -> letter: rows of a column with the same letter have the same code."""
+        letters: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        found = {}
+        for cell in self.column_of(column):
+            if cell.normal is not None:
+                letter = _letter(len(letters))
+                found[cell.row] = letters.setdefault(cell.normal, letter)
+        return found
+
+    def calls_changed(self, row: str, column: str) -> SetChange | None:
+        """Calls and jumps out of the function, against the first row's."""
+        return self._changed(row, column, lambda cell: _all(cell, "calls"))
+
+    def data_changed(self, row: str, column: str) -> SetChange | None:
+        """Other references, against the first row's."""
+        return self._changed(row, column, lambda cell: _all(cell, "data"))
+
+    def inlining_changed(self, row: str, column: str) -> SetChange | None:
+        """What is inlined, against the first row's; None when a compiler did not say."""
+        return self._changed(row, column, lambda cell: cell.inlined)
+
+    def _changed(
+        self, row: str, column: str, names: Callable[[Cell], Sequence[str] | None]
+    ) -> SetChange | None:
+        first, this = self.cell(self.rows[0], column), self.cell(row, column)
+        before, after = names(first), names(this)
+        return None if before is None or after is None else changed_names(before, after)
+
+
+def _letter(number: int) -> str:
+    letter = chr(ord("A") + number % 26)
+    return letter if number < 26 else f"{letter}{number // 26}"
+
+
+def _all(cell: Cell, kind: str) -> tuple[str, ...] | None:
+    if cell.code is None:
+        return None
+    cold = getattr(cell.cold, kind) if cell.cold is not None else ()
+    return (*getattr(cell.code, kind), *cold)
+
+
+def of_sources(
+    trees: Sequence[SourceTree],
+    names: Sequence[str],
+    target: str,
+    function: str,
+    *,
+    config: Config,
+    chains: Sequence[Toolchain],
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> Matrix:
+    """Compile one object of a source and its variants with several compilers.
+
+    trees: the source first, then variants of it; names: of the rows; keep: a folder that gets the
+    objects (`kept` says which is whose).  Nothing is linked or booted.  A variant that does not
+    compile is a cell with its problem.
+    """
+    target = compiling.check_object(target)
+    changes = [_changes(trees[0], tree) for tree in trees]
+    cells: dict[tuple[str, str], Cell] = {}
+    lost: dict[str, None] = {}
+    for chain in chains:
+        with build.prepared(trees[0], config, chain, targets=[target], progress=progress) as ready:
+            folder = compiling.BuildFolder(source=ready.source, out=ready.output, toolchain=chain)
+            given = (ready.output / ".config").read_text(errors="replace")
+            lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
+            for name, changed in zip(names, changes, strict=True):
+                to = kept(keep, name, chain.name) if keep is not None else None
+                cells[name, chain.name] = _compiled(folder, target, function, name, changed, to)
+    columns = tuple(chain.name for chain in chains)
+    matrix = Matrix(
+        function=function,
+        place=target,
+        title=f"{trees[0].title}, configuration {config.name}",
+        rows=tuple(names),
+        columns=columns,
+        banners={chain.name: chain.banner for chain in chains},
+        cells=tuple(cells[row, column] for row in names for column in columns),
+    )
+    return replace(matrix, notes=(*_notes(matrix), *lost))
+
+
+def kept(folder: Path, row: str, column: str) -> Path:
+    """The object of a cell in the folder that `of_sources` was given."""
+    return folder / f"{cache.digest(row, column)[:32]}.o"
+
+
+def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
+    """Files of a variant that differ from the base, with their content.
+
+    Raises SpecError for a variant that removes a file, or changes how files are built.
+    """
+    if base.tree == tree.tree:
+        return {}
+    listed = git.run(
+        "diff-tree", "-r", "--no-renames", "--name-status", "-z", base.tree, tree.tree,
+        borrowed=tree.objects,
+    ).stdout.split("\0")  # fmt: skip
+    found = {}
+    for status, path in zip(listed[::2], listed[1::2], strict=False):
+        content = tree.read(path) if status in ("A", "M") else None
+        if content is None or Path(path).name.startswith(("Kconfig", "Makefile", "Kbuild")):
+            raise SpecError(
+                f"the variant {tree.title} removes {path} or changes how it is built",
+                action="build both trees and compare images: kdelta codegen FUNCTION --kernels",
+            )
+        found[path] = content
+    return found
+
+
+def _compiled(
+    folder: compiling.BuildFolder,
+    target: str,
+    function: str,
+    name: str,
+    changed: Mapping[str, bytes],
+    keep: Path | None,
+) -> Cell:
+    empty = Cell(row=name, column=folder.toolchain.name)
+    with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
+        try:
+            made = compiling.compile_object(folder, target, Path(scratch), changed, dumps=True)
+            found = objects.read(made.path, function)
+            if keep is not None:
+                shutil.copyfile(made.path, keep)
+        except (BuildError, SpecError) as error:
+            return replace(empty, problem=error.cause)
+        lines = {
+            kind: count
+            for kind, path in made.dumps.items()
+            if (count := inlining.dump_lines(path, found.symbol)) is not None
+        }
+        return replace(
+            empty,
+            code=found.code,
+            cold=found.cold,
+            dumps=lines,
+            inlined=inlining.inlined(made.remarks, function) if made.remarks else None,
+        )
+
+
+def _notes(matrix: Matrix) -> Iterable[str]:
+    clones = {cell.code.name for cell in matrix.cells if cell.code} - {matrix.function}
+    if clones:
+        yield f"some compilers made a clone of the function: {', '.join(sorted(clones))}"
+    if len(matrix.rows) > 1:
+        for column in matrix.columns:
+            letters = matrix.groups(column)
+            first = letters.get(matrix.rows[0])
+            same = [r for r in matrix.rows[1:] if letters.get(r) == first and first is not None]
+            if same:
+                yield f"{column} makes the code of {matrix.rows[0]} of {' and of '.join(same)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """A function of a kernel that an exact run executed, with its counts."""
+
+    code: Code
+    hot: Hot
+
+
+def references(matrix: Matrix) -> frozenset[str]:
+    """Every name that a listing of the matrix has; an image may know the same by another one."""
+    return frozenset(
+        name.partition("+")[0]
+        for cell in matrix.cells
+        for code in (cell.code, cell.cold)
+        if code is not None
+        for instruction in code.instructions
+        for name in instruction.references
+    )
+
+
+def marked(matrix: Matrix, executed: Iterable[Executed]) -> Matrix:
+    """The matrix with counts in each cell whose code is, instruction by instruction, what ran."""
+    known = list(executed)
+    cells = []
+    for cell in matrix.cells:
+        fitting = [
+            entry.hot
+            for entry in known
+            if cell.code is not None and entry.code.normal == cell.code.normal
+        ]
+        cells.append(replace(cell, hot=fitting[0]) if fitting else cell)
+    return replace(matrix, cells=tuple(cells))
+
+
+def predicted(matrix: Matrix, program: Path, cpus: Sequence[str]) -> Matrix:
+    """The matrix with llvm-mca's predictions for every cell whose hot path is known."""
+    cells = []
+    notes = list(matrix.notes)
+    for cell in matrix.cells:
+        if cell.code is None or cell.hot is None:
+            cells.append(cell)
+            continue
+        try:
+            way = trace(cell.hot, cell.code)
+            found = predict.predict(program, cell.code, way, arch.of(cell.code.arch), cpus)
+        except InfraError as error:
+            notes.append(f"no prediction for {cell.row} {cell.column}: {error.cause}")
+            found = ()
+        cells.append(replace(cell, predictions=found))
+    return replace(matrix, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))

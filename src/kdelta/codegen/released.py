@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One function in kernel images, without source; and which images a run's trials executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kdelta import arch
+from kdelta.codegen import hot
+from kdelta.codegen.matrix import Cell, Executed, Matrix, references
+from kdelta.disassembly import image
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.kernels.kernel import Kernel
+from kdelta.runfolder import trial_folder
+from kdelta.sample import Outcome, RunRecord, TrialRecord
+
+COLUMN = "image"
+PATCHED = (
+    "Code as in the images' files: what a kernel patches while it boots (alternatives, static "
+    "keys, static calls) is shown as it was built"
+)
+
+Resolve = Callable[[str, str, str], Kernel]  # reference, architecture, flavour
+
+
+def of_kernels(kernels: Sequence[Kernel], function: str) -> Matrix:
+    """The function in each image; one without it is a cell with its problem."""
+    rows = tuple(dict.fromkeys(kernel.reference for kernel in kernels))
+    by_reference = {kernel.reference: kernel for kernel in kernels}
+    cells = tuple(_cell(by_reference[row], function) for row in rows)
+    if all(cell.code is None for cell in cells):
+        raise SpecError(cells[0].problem if cells else "no kernels are given")
+    notes = [PATCHED]
+    if len({kernel.arch for kernel in kernels}) > 1:
+        notes.append("the kernels are of several architectures")
+    for reference, kernel in by_reference.items():
+        if reference != kernel.release:
+            notes.append(f"{reference} is {kernel.release}")
+    return Matrix(
+        function=function,
+        place="in kernel images",
+        title="",
+        rows=rows,
+        columns=(COLUMN,),
+        banners={},
+        cells=cells,
+        notes=tuple(notes),
+    )
+
+
+def _cell(kernel: Kernel, function: str) -> Cell:
+    try:
+        opened = image.opened(kernel.image, kernel.release)
+        code = opened.function(function)
+        cold = f"{function}.cold"
+        return Cell(
+            row=kernel.reference,
+            column=COLUMN,
+            code=code,
+            cold=opened.function(cold) if cold in opened else None,
+        )
+    except KdeltaError as error:
+        return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
+
+
+def executed(
+    folder: Path, record: RunRecord, matrix: Matrix, phase: str, resolve: Resolve
+) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
+    """The function in each kernel of an exact run, with its counts; and what stood in the way.
+
+    phase: its name, or "" for the one that executed most of the function.  resolve: gives a
+    kernel's image again; it is used only when it is, byte for byte, the one that ran.
+    """
+    found, problems = [], []
+    for trial in _first_trials(record):
+        label = record.arms[trial.arm].label
+        try:
+            found.append(_executed(folder, record, trial, matrix, phase, resolve))
+        except KdeltaError as error:
+            problems.append(f"no counts of {label}: {error.cause}")
+    return tuple(found), tuple(problems)
+
+
+def _first_trials(record: RunRecord) -> Iterator[TrialRecord]:
+    """One good trial of each arm: exact counts of the others are the same."""
+    if record.instrument != "exact":
+        raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
+    seen = set()
+    for trial in record.trials:
+        good = trial.result is not None and trial.result.outcome is Outcome.OK
+        key = (trial.arm, trial.workload, trial.scenario)
+        if good and key not in seen and not record.arms[trial.arm].control:
+            seen.add(key)
+            yield trial
+
+
+def _executed(
+    folder: Path,
+    record: RunRecord,
+    trial: TrialRecord,
+    matrix: Matrix,
+    phase: str,
+    resolve: Resolve,
+) -> Executed:
+    identity = record.arms[trial.arm].kernel
+    kernel = resolve(identity.reference, identity.arch, identity.flavour or "cloud")
+    if kernel.image_sha256 != identity.image_sha256:
+        raise SpecError(f"{identity.reference} is now another image than the run's")
+    if trial.result is None:
+        raise SpecError(f"trial {trial.index} has no result")
+    opened = image.opened(kernel.image, kernel.release)
+    code = opened.function(matrix.function, references(matrix))
+    label = f"{record.run_id}, {record.arms[trial.arm].label}"
+    place = trial_folder(folder, trial.index)
+    start = opened.start(matrix.function)
+    return Executed(code=code, hot=hot.hottest(place, trial.result, phase, start, code, label))
+
+
+def architecture(matrix: Matrix) -> arch.Arch:
+    """Of the code in a matrix."""
+    return arch.of(next(cell.code.arch for cell in matrix.cells if cell.code))

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A matrix, its differences side by side, and marked listings as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdelta.codegen.compare import Change, compare
+from kdelta.codegen.hot import HOT
+from kdelta.codegen.matrix import DUMPS, Cell, Matrix
+from kdelta.codegen.predict import LIMITS
+from kdelta.codegen.references import told
+from kdelta.disassembly.code import Code
+from kdelta.report.page import (
+    ABSENT,
+    WIDTH,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    table_lines,
+    table_width,
+)
+
+_NAME = 34
+_TOLD = 0.01  # executions per operation outside the listing that are worth a line
+_SIDE = 47
+_MARKS = {
+    Change.EQUAL: " ",
+    Change.TARGET: "~",
+    Change.CHANGED: "!",
+    Change.LEFT: "<",
+    Change.RIGHT: ">",
+}
+
+
+def show(matrix: Matrix) -> Iterator[Line]:
+    """The tables: sizes and equal code, hot paths, dumps, references, inlining, predictions."""
+    yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
+    if matrix.title:
+        yield (Span(matrix.title, Tone.FAINT),)
+    for column in matrix.columns:
+        if matrix.banners.get(column):
+            yield (Span(f"{column}: {matrix.banners[column]}", Tone.FAINT),)
+    yield ()
+    yield from _block(
+        matrix,
+        "Bytes/instructions; the same letter in a column is the same code, normalised",
+        {(c.row, c.column): _size(matrix, c) for c in matrix.cells},
+    )
+    if any(cell.hot for cell in matrix.cells):
+        operation = next(cell.hot.operation for cell in matrix.cells if cell.hot)
+        yield from _block(
+            matrix,
+            f"Executed per {operation}, exactly: instructions of the function "
+            f"(those at least {HOT:g} times)",
+            {(c.row, c.column): _hot(c) for c in matrix.cells},
+        )
+    yield from _dumps(matrix)
+    yield from _references(matrix)
+    yield from _predictions(matrix)
+    for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
+        yield from paragraph(f"Counts: {source}", Tone.FAINT)
+    for cell in matrix.cells:
+        share = cell.hot.elsewhere / cell.hot.operations if cell.hot else 0.0
+        if cell.hot and share >= _TOLD:
+            yield from paragraph(
+                f"{cell.row} {cell.column}: of these {share:.2f} per {cell.hot.operation} ran "
+                "where the listing has no instruction: the kernel patched its code at boot",
+                Tone.WARN,
+            )
+        if cell.problem:
+            where = f"{cell.row} {cell.column}".strip()
+            yield from paragraph(f"{where}: {cell.problem}", Tone.WARN)
+    for note in matrix.notes:
+        yield from paragraph(note, Tone.FAINT)
+
+
+def _block(matrix: Matrix, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
+    yield from paragraph(title, Tone.BOLD)
+    rows = Column("", tuple(Span(short(row, _NAME)) for row in matrix.rows))
+    part = [rows]
+    for name in matrix.columns:
+        spans = tuple(Span(cells.get((row, name), ABSENT)) for row in matrix.rows)
+        column = Column(name, spans, right=True)
+        if len(part) > 1 and table_width([*part, column]) > WIDTH:
+            yield from table_lines(part)
+            yield ()
+            part = [rows]
+        part.append(column)
+    yield from table_lines(part)
+    yield ()
+
+
+def _size(matrix: Matrix, cell: Cell) -> str:
+    if cell.code is None:
+        return ABSENT
+    cold = f"+{cell.cold.size}" if cell.cold else ""
+    letter = matrix.groups(cell.column)[cell.row]
+    return f"{cell.code.size}{cold}/{len(cell.code.instructions)} {letter}"
+
+
+def _hot(cell: Cell) -> str:
+    if cell.hot is None:
+        return ABSENT
+    return f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})"
+
+
+def _dumps(matrix: Matrix) -> Iterator[Line]:
+    if not any(cell.dumps for cell in matrix.cells):
+        return
+    cells = {}
+    for cell in matrix.cells:
+        if cell.dumps:
+            shown = (str(cell.dumps.get(kind, ABSENT)) for kind in DUMPS)
+            cells[cell.row, cell.column] = "/".join(shown)
+    yield from _block(
+        matrix, "GCC's dumps of the function, non-empty lines: optimized/RTL expand", cells
+    )
+
+
+def _references(matrix: Matrix) -> Iterator[Line]:
+    """What the function calls and refers to, and how the rows differ in it."""
+    found = told(matrix)
+    if found:
+        yield from paragraph("Calls, data and inlining", Tone.BOLD)
+    for same in found:
+        calls = ", ".join(same.calls) or "nothing"
+        yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
+        for row, words in same.others:
+            yield from paragraph(f"{row}: {words}", indent="  ")
+    yield ()
+
+
+def _predictions(matrix: Matrix) -> Iterator[Line]:
+    found = [cell for cell in matrix.cells if cell.predictions]
+    if not found:
+        return
+    yield from paragraph("PREDICTED cycles per pass of the hot loop, by llvm-mca", Tone.BOLD)
+    names = tuple(Span(short(f"{cell.row} {cell.column}", 60)) for cell in found)
+    columns = [Column("", names)]
+    for cpu in dict.fromkeys(p.cpu for cell in found for p in cell.predictions):
+        by_cell = [{p.cpu: f"{p.cycles:.2f}" for p in cell.predictions} for cell in found]
+        spans = tuple(Span(values.get(cpu, ABSENT)) for values in by_cell)
+        columns.append(Column(cpu, spans, right=True))
+    yield from table_lines(columns)
+    yield from paragraph(f"{found[0].predictions[0].tool}. {LIMITS}", Tone.WARN)
+    yield ()
+
+
+def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
+    """Two cells side by side where they differ.  ~: the same branch to another place."""
+    if left.code is None or right.code is None:
+        return
+    heads = [f"{cell.row} {cell.column}".strip() for cell in (left, right)]
+    found = compare(left.code, right.code)
+    counts = found.counts
+    yield (Span(f"{heads[0]}  |  {heads[1]}", Tone.BOLD),)
+    if found.equal:
+        yield (Span("the same code"),)
+        return
+    yield (
+        Span(
+            f"{counts[Change.EQUAL]} rows equal, {counts[Change.CHANGED]} changed (!), "
+            f"{counts[Change.TARGET]} with another target (~), "
+            f"{counts[Change.LEFT]} only left (<), {counts[Change.RIGHT]} only right (>)"
+        ),
+    )
+    for hunk in found.hunks(context):
+        for row in hunk:
+            tone = Tone.FAINT if row.change is Change.EQUAL else Tone.PLAIN
+            yield (
+                Span(_side(left, row.left), tone),
+                Span(f" {_MARKS[row.change]} ", Tone.WARN),
+                Span(_side(right, row.right), tone),
+            )
+        yield (Span("..", Tone.FAINT),)
+
+
+def _side(cell: Cell, index: int | None) -> str:
+    if index is None or cell.code is None:
+        return " " * _SIDE
+    rate = f"{cell.hot.rate(index):5.2f}" if cell.hot and cell.hot.counts[index] else "     "
+    text = f"{rate} {index:4d} {cell.code.instructions[index].shown}"
+    return short(text, _SIDE).ljust(_SIDE)
+
+
+def listing(cell: Cell) -> Iterator[Line]:
+    """All instructions of a cell; with an exact run's counts, how often each ran per operation."""
+    if cell.code is None:
+        return
+    title = f"{cell.code.name}: {cell.row} {cell.column}".strip()
+    unit = f"  executed per {cell.hot.operation}" if cell.hot else "  not known to have run"
+    yield (Span(title, Tone.BOLD), Span(unit, Tone.FAINT))
+    yield from _listed(cell.code, cell)
+    if cell.cold is not None:
+        yield (Span(f"{cell.cold.name}:", Tone.BOLD),)
+        yield from _listed(cell.cold, None)
+
+
+def _listed(code: Code, cell: Cell | None) -> Iterator[Line]:
+    hot = cell.hot if cell is not None else None
+    path = set(hot.path) if hot else set()
+    for index, instruction in enumerate(code.instructions):
+        rate = f"{hot.rate(index):8.3f}" if hot and hot.counts[index] else " " * 8
+        mark = "#" if index in path else " "
+        tone = Tone.GOOD if index in path else Tone.PLAIN
+        yield (
+            Span(f"{rate} {mark}", tone),
+            Span(f"{instruction.offset:6x} {index:4d}  ", Tone.FAINT),
+            Span(instruction.shown, tone),
+        )

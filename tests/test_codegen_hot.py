@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which instructions an exact run executed, in which order, and what llvm-mca is asked about it."""
+
+from __future__ import annotations
+
+import gzip
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import counts_stream
+import run_records
+from kdelta import arch, sample
+from kdelta.attribution.insns import CountedWindow
+from kdelta.codegen import hot, predict
+from kdelta.codegen.hot import Hot, trace
+from kdelta.codegen.matrix import Cell, Executed, Matrix, marked, predicted
+from kdelta.disassembly.code import Code, Function, disassemble
+from kdelta.disassembly.image import Image
+from kdelta.errors import InfraError, SpecError
+
+START = counts_stream.KERNEL + 0x40
+X86 = arch.of("amd64")
+# xor %eax,%eax; L: add $1,%rax; test $8,%al; je M; inc %ecx; M: cmp %rdi,%rax; jne L; ret
+BYTES = bytes.fromhex("31c0 4883c001 a808 7402 ffc1 4839f8 75f1 c3".replace(" ", ""))
+OFFSETS = (0, 2, 6, 8, 10, 12, 15, 17)
+PAGES = 1000
+
+
+@pytest.fixture
+def code() -> Code:
+    found = disassemble(Function(name="f", code=BYTES, start=START), X86)
+    assert [instruction.offset for instruction in found.instructions] == list(OFFSETS)
+    return found
+
+
+def phase(*counts: int, name: str = "scan") -> sample.PhaseCounts:
+    return sample.PhaseCounts(
+        phase=name,
+        operations=PAGES,
+        operation="page",
+        user=tuple(0 for _ in counts),
+        kernel=counts,
+    )
+
+
+def addresses(inc: int = 3) -> dict[int, int]:
+    once, often = 1, PAGES
+    values = (once, often, often, often, inc, often, often, once)
+    return {START + at: count for at, count in zip(OFFSETS, values, strict=True)}
+
+
+class OneFunction:
+    """An image in which f starts at START."""
+
+    def start(self, name: str) -> int:
+        assert name == "f"
+        return START
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> tuple[Path, sample.RunRecord]:
+    """A run folder whose trial 0 kept two windows of phase 5, and what its result says."""
+    record = run_records.new_run()
+    trial = tmp_path / "trials" / "0000"
+    trial.mkdir(parents=True)
+    raw = counts_stream.write(
+        tmp_path / "counts.bin",
+        counts_stream.HEADER,
+        counts_stream.ARMED,
+        counts_stream.window({START: 5}, phase=1),
+        counts_stream.window(addresses(), phase=5),
+        counts_stream.window(addresses() | {START + 0x200: 40}, phase=5),
+        counts_stream.window(addresses(), phase=5),
+        counts_stream.END,
+    )
+    (trial / "counts.bin.gz").write_bytes(gzip.compress(raw.read_bytes()))
+    total = sum(addresses().values())
+    result = replace(
+        run_records.result_of(0),
+        phases=(phase(5, name="open"), phase(total, total + 40, total)),
+        artifacts={},
+    )
+    trials = (replace(record.trials[0], result=result), *record.trials[1:])
+    return tmp_path, replace(record, trials=trials)
+
+
+def read(run: tuple[Path, sample.RunRecord], code: Code, name: str = "scan") -> Hot:
+    image: Image = OneFunction()  # type: ignore[assignment]
+    return hot.read(run[0], run[1], run[1].trials[0], name, image, code)
+
+
+def test_counts_per_instruction_are_those_of_the_modal_window(
+    run: tuple[Path, sample.RunRecord], code: Code
+) -> None:
+    found = read(run, code)
+    assert found.counts == (1, PAGES, PAGES, PAGES, 3, PAGES, PAGES, 1)
+    assert found.elsewhere == 0
+    assert found.per_operation == pytest.approx(5.005)
+    assert found.path == (1, 2, 3, 5, 6)
+    assert found.rate(4) == pytest.approx(0.003)
+
+
+def test_a_phase_is_known_by_its_totals(run: tuple[Path, sample.RunRecord], code: Code) -> None:
+    assert read(run, code, "open").counts == (5, 0, 0, 0, 0, 0, 0, 0)
+    with pytest.raises(SpecError, match="no phase 'other'") as caught:
+        read(run, code, "other")
+    assert "open, scan" in caught.value.action
+    folder, record = run
+    result = record.trials[0].result
+    assert result is not None
+    wrong = replace(result, phases=(phase(7, 7, 7),))
+    changed = replace(record, trials=(replace(record.trials[0], result=wrong),))
+    with pytest.raises(SpecError, match="not those of the run's result"):
+        read((folder, changed), code)
+
+
+def test_counts_between_instructions_are_kept_apart(code: Code) -> None:
+    counts = hot.of_window(_window(addresses() | {START + 3: 9}), START, code, phase(1), "")
+    assert counts.elsewhere == 9
+    assert sum(counts.counts) == sum(addresses().values())
+
+
+def _window(counts: dict[int, int]) -> CountedWindow:
+    pairs = array("Q", [word for pair in counts.items() for word in pair])
+    return CountedWindow(
+        vcpu=0, phase=0, user=0, kernel=sum(counts.values()), interrupts=0, switched=False,
+        pairs=pairs,
+    )  # fmt: skip
+
+
+def test_damaged_or_missing_counts_are_errors(
+    run: tuple[Path, sample.RunRecord], code: Code
+) -> None:
+    kept = run[0] / "trials" / "0000" / "counts.bin.gz"
+    kept.write_bytes(kept.read_bytes()[:-20])
+    with pytest.raises(InfraError, match="cannot be read"):
+        read(run, code)
+    kept.unlink()
+    with pytest.raises(SpecError, match="kept no counts"):
+        read(run, code)
+
+
+def counted(code: Code, inc: int = 3) -> Hot:
+    return hot.of_window(_window(addresses(inc)), START, code, phase(1), "run")
+
+
+def test_the_trace_is_the_loop_from_its_head(code: Code) -> None:
+    assert trace(counted(code), code) == (1, 2, 3, 5, 6)
+    assert trace(counted(code, inc=PAGES), code) in ((1, 2, 3, 4, 5, 6), (1, 2, 3, 5, 6))
+    straight = disassemble(Function(name="f", code=BYTES[:2] + b"\xc3", start=START), X86)
+    once = hot.of_window(_window({START: PAGES, START + 2: PAGES}), START, straight, phase(1), "")
+    assert trace(once, straight) == (0, 1)
+    assert trace(hot.of_window(_window({}), START, code, phase(1), ""), code) == ()
+
+
+def test_llvm_mca_gets_the_loop_with_one_label(code: Code) -> None:
+    assert predict.assembly(code, (1, 2, 3, 5, 6)).splitlines() == [
+        ".Lelsewhere:",
+        "\tadd $0x1,%rax",
+        "\ttest $0x8,%al",
+        "\tje .Lelsewhere",
+        "\tcmp %rdi,%rax",
+        "\tjne .Lelsewhere",
+    ]
+
+
+def tool(tmp_path: Path, body: str) -> Path:
+    program = tmp_path / "llvm-mca"
+    program.write_text(
+        f"#!/bin/sh\n[ $1 = --version ] && echo 'Debian LLVM version 19.1.7' && exit\n{body}\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_predictions_are_cycles_per_pass(tmp_path: Path, code: Code) -> None:
+    answer = (
+        '{"CodeRegions": [{"Instructions": [], "SummaryView": {"IPC": 2.4, "Instructions": 5000,'
+        ' "Iterations": 1000, "TotalCycles": 2183, "TotaluOps": 5000}}]}'
+    )
+    program = tool(tmp_path, f"cat <<'E'\n{answer}\nE")
+    (found,) = predict.predict(program, code, (1, 2, 3, 5, 6), X86, ["znver4"])
+    assert found.cycles == pytest.approx(2.183)
+    assert (found.cpu, found.instructions, found.tool) == ("znver4", 5000, "LLVM version 19.1.7")
+    assert predict.predict(program, code, (), X86, ["znver4"]) == ()
+
+
+@pytest.mark.parametrize(
+    "body", ["echo 'error: unknown target CPU' >&2; exit 1", "echo {}", "true"]
+)
+def test_a_tool_that_fails_is_an_error_and_then_a_note(
+    tmp_path: Path, code: Code, body: str
+) -> None:
+    program = tool(tmp_path, body)
+    with pytest.raises(InfraError, match="llvm-mca"):
+        predict.predict(program, code, (1,), X86, ["znver4"])
+    cell = Cell(row="original", column="gcc-12", code=code, hot=counted(code))
+    matrix = predicted(matrix_of(cell), program, ["znver4"])
+    assert matrix.cells[0].predictions == ()
+    assert any("no prediction for original gcc-12" in note for note in matrix.notes)
+
+
+def matrix_of(*cells: Cell) -> Matrix:
+    return Matrix(
+        function="f",
+        place="mm/f.o",
+        title="",
+        rows=tuple(dict.fromkeys(cell.row for cell in cells)),
+        columns=tuple(dict.fromkeys(cell.column for cell in cells)),
+        banners={},
+        cells=cells,
+    )
+
+
+def test_only_cells_with_the_code_that_ran_are_marked(code: Code) -> None:
+    elsewhere = disassemble(Function(name="f", code=BYTES, start=START + 0x1230), X86)
+    other = disassemble(
+        Function(name="f", code=BYTES[:2] + BYTES[6:12] + b"\xc3", start=START), X86
+    )
+    matrix = matrix_of(
+        Cell(row="original", column="gcc-12", code=elsewhere),
+        Cell(row="variant", column="gcc-12", code=other),
+        Cell(row="broken", column="gcc-12", problem="it does not compile"),
+    )
+    found = marked(matrix, [Executed(code=code, hot=counted(code))])
+    assert [cell.hot is not None for cell in found.cells] == [True, False, False]
