@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One kernel, one scenario, one trial: the only place where bisection meets the instruments."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from kdelta import runfolder
+from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.kernels.kernel import Kernel
+from kdelta.machines import qemu
+from kdelta.run import exact, slots, timed
+from kdelta.run.runner import Trials
+from kdelta.sample import TrialRecord, TrialResult
+from kdelta.study.spec import Instrument, Study, TimeMachine
+
+
+class Measure(Protocol):
+    """Measures a scenario on a kernel, once."""
+
+    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
+        """The result of trial number `trial` of the run folder; its artifacts are in there.
+
+        A fault of the kernel is a result that says so.  Raises InfraError when this machine is at
+        fault, Cancelled when the work was ended.
+        """
+
+
+class TrialMeasure:
+    """Measures with the Trials of any instrument."""
+
+    def __init__(
+        self, study: Study, trials: Trials, kernels: list[Kernel], environment: str = ""
+    ) -> None:
+        """study: of one scenario.  kernels: of the arms of `trials`, to which we add.
+
+        environment: what measures here; results of different ones cannot be compared.
+        """
+        self.environment = environment
+        self._workload, _, self._scenario = study.scenarios[0].partition(":")
+        self._attempts = study.plan.max_attempts
+        self._jobs = slots.limit(*exact.largest(study))
+        self._trials = trials
+        self._kernels = kernels
+
+    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
+        """See Measure.  This machine's faults are tried again within the study's budget."""
+        if kernel not in self._kernels:
+            self._kernels.append(kernel)
+        record = TrialRecord(
+            index=trial,
+            round=0,
+            arm=self._kernels.index(kernel),
+            workload=self._workload,
+            scenario=self._scenario,
+        )
+        place = runfolder.trial_folder(folder, trial)
+        with self._trials.slot(self._jobs):
+            self._trials.ready(record)
+            for left in reversed(range(self._attempts)):
+                try:
+                    with runfolder.disk_errors(folder):
+                        return self._trials.measure(record, place)
+                except StoreError:
+                    raise
+                except InfraError:
+                    if not left:
+                        raise
+        raise AssertionError("a study allows at least one attempt")
+
+
+def exact_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+    """Counts instructions.  Raises SpecError or InfraError before anything is measured."""
+    bench = exact.bench_of(study, wanted_qemu, cancelled)
+    kernels: list[Kernel] = []
+    environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
+    return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
+
+
+def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+    """Times in KVM guests; every trial boots.
+
+    Raises SpecError for a study that times on the host, where every kernel needs a boot of the
+    machine itself, and InfraError when KVM boots no kernel here.
+    """
+    if study.time.machine is not TimeMachine.KVM:
+        raise SpecError(
+            "a bisection cannot boot this machine itself into kernel after kernel",
+            place="time.machine",
+            action='time guests with machine = "kvm", or bisect by hand with: git bisect',
+        )
+    timing = timed.Timing(
+        iterations=study.time.iterations,
+        warmup=study.time.warmup,
+        timeout_s=study.plan.timeout_s,
+        cancelled=cancelled,
+        hugepages=study.time.hugepages,
+    )
+    kernels: list[Kernel] = []
+    settings = exact.settings_of(study.machine)
+    emulator = qemu.choose(settings.arch, wanted_qemu)
+    trials = timed.KvmTrials(timing, settings, wanted_qemu, kernels)
+    return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
+
+
+def measure_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+    """What measures the study's instrument; raises as the two above."""
+    chosen = timed_measure if study.instrument is Instrument.TIME else exact_measure
+    return chosen(study, wanted_qemu, cancelled)

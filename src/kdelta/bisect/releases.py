@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The releases between a good and a bad one: which they are, in order, and where changes enter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kdelta.archive import version
+from kdelta.bisect.journal import Point
+from kdelta.errors import SpecError
+from kdelta.kernels import debian
+from kdelta.kernels.debian import Offer
+from kdelta.kernels.kernel import Flavour
+
+# Beside a whole release of mainline, how likely a stable point release brings the change.
+_POINT_RELEASE = 0.02
+_NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})")
+
+
+def between(
+    offers: Sequence[Offer],
+    good: str,
+    bad: str,
+    *,
+    arch: str,
+    flavour: Flavour,
+    every_package: bool = False,
+) -> tuple[Point, ...]:
+    """The releases from good to bad, both included; backwards when bad is the older one.
+
+    good, bad: references, as `kdelta run` takes them.  Of several packages of one upstream version
+    only the newest, unless every_package.  Raises SpecError for references that are not in the
+    archive, or are one kernel.
+    """
+    first, last = (
+        debian.choose(reference, tuple(offers), arch, flavour) for reference in (good, bad)
+    )
+    if first == last:
+        raise SpecError(
+            f"{good} and {bad} are the same kernel, {first.version}",
+            action="name a good and a bad one; see what there is with: kdelta kernels list",
+        )
+    low, high = sorted((first, last), key=_order)
+    inside = [offer for offer in offers if _order(low) < _order(offer) < _order(high)]
+    if not every_package:
+        inside = _newest_of_each(inside, {low.upstream, high.upstream})
+    chosen = [low, *sorted(inside, key=_order), high]
+    releases = _released(chosen)
+    return releases if first == low else releases[::-1]
+
+
+def without(
+    points: Sequence[Point],
+    offers: Sequence[Offer],
+    skip: Sequence[str],
+    *,
+    arch: str,
+    flavour: Flavour,
+) -> tuple[Point, ...]:
+    """The points but for those that a reference in `skip` means.  Raises SpecError for an end."""
+    named = {
+        offer.version: reference
+        for reference in skip
+        for offer in (debian.choose(reference, tuple(offers), arch, flavour),)
+    }
+    for end in (points[0], points[-1]):
+        if package_version(end) in named:
+            raise SpecError(
+                f"{named[package_version(end)]} is an end, which must be measured",
+                place="--skip",
+                action="name another --good or --bad",
+            )
+    return tuple(point for point in points if package_version(point) not in named)
+
+
+def package_version(point: Point) -> str:
+    """Version of a point's package."""
+    return point.key.removeprefix("deb:")
+
+
+def tags(good: Point, bad: Point) -> tuple[str, str]:
+    """Tags between which a history of commits runs through the change.
+
+    Point releases of one series follow each other; those of two series are on branches of their
+    own, and the change is on mainline between the releases that these began with.
+    """
+    first, second = (debian.upstream_of(package_version(point)) for point in (good, bad))
+    if _series(good) != _series(bad):
+        first, second = (
+            name if "-rc" in name else f"{series[0]}.{series[1]}"
+            for name, series in ((first, _series(good)), (second, _series(bad)))
+        )
+    return f"v{first}", f"v{second}"
+
+
+def weights(points: Sequence[Point]) -> list[float]:
+    """How likely the change is between each release and the next, for search.next_step.
+
+    A release of mainline has some 13000 commits and a point release some hundred, so where a
+    series begins is where to look first.
+    """
+    return [
+        float(_mainline_releases(one, other)) or _POINT_RELEASE
+        for one, other in pairwise(_series(point) for point in points)
+    ]
+
+
+def _order(offer: Offer) -> tuple[object, object]:
+    """Upstream version first: a package of an older upstream may have been made later."""
+    upstream = version.split(offer.version)[1]
+    return version.key(upstream), version.key(offer.version)
+
+
+def _newest_of_each(offers: Sequence[Offer], without: set[str]) -> list[Offer]:
+    newest: dict[str, Offer] = {}
+    for offer in sorted(offers, key=_order):
+        if offer.upstream not in without:
+            newest[offer.upstream] = offer
+    return list(newest.values())
+
+
+def _released(chosen: Sequence[Offer]) -> tuple[Point, ...]:
+    names = [offer.upstream for offer in chosen]
+    return tuple(
+        Point(
+            key=f"deb:{offer.version}",
+            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
+        )
+        for offer in chosen
+    )
+
+
+def _series(point: Point) -> tuple[int, int]:
+    """(6, 17) of 6.17.8; (0, 0) when a version has no such form."""
+    match = _NUMBERS.match(debian.upstream_of(package_version(point)))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _mainline_releases(one: tuple[int, int], other: tuple[int, int]) -> int:
+    """Releases of mainline from one series to the other: 6.12 to 6.16 are 4, 6.19 to 7.0 is 1."""
+    low, high = sorted((one, other))
+    if low[0] == high[0]:
+        return high[1] - low[1]
+    return 1 + high[1]  # the number of the last minor release is not in the version

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which point to measure next between a good and a bad end: pure, no I/O, no clock.
+
+Points are numbered 0 (the good end) to count - 1 (the bad end).  Marks say what is known.  The
+same marks always give the same answer, so a search is resumed by its marks alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, pairwise
+
+
+class Mark(StrEnum):
+    """What is known of a point."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIP = "skip"  # it cannot be measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Measure this point next; left: how many measurements it takes at most, this one included.
+
+    left holds as long as none of them is marked SKIP.
+    """
+
+    point: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The change is between good and bad: neighbours, but for skipped points in between.
+
+    reversals: (bad, good) pairs of decided neighbours in the wrong order: the history goes back
+    and forth, and (good, bad) is only one of its changes.
+    """
+
+    good: int
+    bad: int
+    skipped: tuple[int, ...]
+    reversals: tuple[tuple[int, int], ...]
+
+
+def next_step(
+    count: int, marks: Mapping[int, Mark], *, weights: Sequence[float] | None = None
+) -> Ask | Found:
+    """What to measure next, or the result.  The ends are asked for first.
+
+    weights: how likely the change is between each point and the next (count - 1 of them, not
+    negative; None: all alike).  They steer, but never cost a measurement: without SKIP at most
+    ceil(log2(count - 1)) points are asked for after the ends.  Raises ValueError for marks that
+    are no search: an end that is marked otherwise than good and bad, points outside.
+    """
+    _check(count, marks, weights)
+    for end in (0, count - 1):
+        if end not in marks:
+            return Ask(point=end, left=_halvings(count - 1) + 2 - bool(end))
+    decided = sorted(point for point, mark in marks.items() if mark is not Mark.SKIP)
+    changes = [pair for pair in pairwise(decided) if marks[pair[0]] is not marks[pair[1]]]
+    good, bad = min(
+        (pair for pair in changes if marks[pair[0]] is Mark.GOOD),
+        key=lambda pair: (_unmarked(pair, marks), pair),
+    )
+    left = max(_halvings(bad - good), _halvings(count - 1) - (len(decided) - 2))
+    if _unmarked((good, bad), marks):
+        prior = [1.0] * (count - 1) if weights is None else list(weights)
+        point = _choose((good, bad), marks, prior, left)
+        return Ask(point=point, left=left)
+    return Found(
+        good=good,
+        bad=bad,
+        skipped=tuple(range(good + 1, bad)),
+        reversals=tuple(pair for pair in changes if marks[pair[0]] is Mark.BAD),
+    )
+
+
+def audit_point(count: int, marks: Mapping[int, Mark]) -> int | None:
+    """The middle of the longest stretch that nothing is known of; None: everything is marked.
+
+    Measured after a result, it can show that the history goes back and forth.
+    """
+    known = [-1, *sorted(marks), count]
+    low, high = max(pairwise(known), key=lambda pair: (pair[1] - pair[0], -pair[0]))
+    return (low + high) // 2 if high - low > 1 else None
+
+
+def _check(count: int, marks: Mapping[int, Mark], weights: Sequence[float] | None) -> None:
+    if count < 2 or any(not 0 <= point < count for point in marks):
+        raise ValueError("a search is between two ends, and marks are of points between them")
+    if marks.get(0, Mark.GOOD) is not Mark.GOOD or marks.get(count - 1, Mark.BAD) is not Mark.BAD:
+        raise ValueError("the first point must be good and the last one bad")
+    if weights is not None and (
+        len(weights) != count - 1 or any(not 0 <= weight < math.inf for weight in weights)
+    ):
+        raise ValueError("there is one weight, not negative, for each two neighbours")
+
+
+def _halvings(gaps: int) -> int:
+    """Measurements that tell one of so many gaps: ceil(log2(gaps))."""
+    return (gaps - 1).bit_length()
+
+
+def _unmarked(pair: tuple[int, int], marks: Mapping[int, Mark]) -> int:
+    return sum(point not in marks for point in range(pair[0] + 1, pair[1]))
+
+
+def _choose(
+    ends: tuple[int, int], marks: Mapping[int, Mark], weights: Sequence[float], left: int
+) -> int:
+    """The unmarked point between ends that is expected to tell most.
+
+    Only points are taken that leave at most 2 ** (left - 1) gaps on either side, if there are any:
+    so the worst case is never worse than halving.
+    """
+    good, bad = ends
+    skipped = [point for point in range(good + 1, bad) if point in marks]
+    free = [point for point in range(good + 1, bad) if point not in marks]
+    most = 2 ** (left - 1)
+    fitting = [p for p in free if p - good <= most and bad - p <= most] or free
+    # What cannot be measured comes in runs; each one met makes the run look twice as long.
+    reach = min(math.ldexp(0.5, len(skipped)), max(1.0, (bad - good) / 8))
+    before = [0.0, *accumulate(weights[good:bad])]
+    whole = before[-1]
+
+    def gain(point: int) -> float:
+        share = before[point - good] / whole if whole else (point - good) / (bad - good)
+        near = min((abs(point - other) for other in skipped), default=math.inf)
+        chance = 1 - math.exp2(-near / reach)
+        return round(chance * _bits(share), 12)
+
+    return max(fitting, key=lambda point: (gain(point), -abs(2 * point - good - bad), -point))
+
+
+def _bits(share: float) -> float:
+    """What an answer tells, in bits, when it is "bad" with this chance (binary entropy)."""
+    if not 0 < share < 1:
+        return 0.0
+    return -share * math.log2(share) - (1 - share) * math.log2(1 - share)

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The time instrument: points are timed in blocks with both ends until their side is sure.
+
+A block is one boot each of the good end, the point and the bad end, so that what moves the whole
+machine moves all three (stats.side).  A point that stays undecided is skipped, and told.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.judging import Change
+from kdelta.bisect.measuring import Measure
+from kdelta.bisect.place import Standing, place
+from kdelta.bisect.search import Mark
+from kdelta.errors import InfraError
+from kdelta.kernels.kernel import Kernel
+from kdelta.metric import Grade
+from kdelta.report.evidence import ITERATION, TOTAL
+from kdelta.sample import Outcome, TrialResult
+from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.side import (
+    Block,
+    Contrast,
+    Scatter,
+    Side,
+    contrast_of_blocks,
+    contrast_of_places,
+    levels,
+    weigh,
+)
+from kdelta.stats.verdict import Comparison, Verdict
+
+BUDGET = 20  # blocks for one point
+_MOST_LOST = 3  # blocks of a point that may fail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is a difference: as in a study's [time]; alpha is that of the whole bisection."""
+
+    tolerance: float
+    alpha: float
+    points: int  # there are to search
+    grade: Grade = Grade.GUEST_TIME
+
+    @property
+    def alpha_of_point(self) -> float:
+        """What one point may spend: any of those on the way could be taken for the wrong side."""
+        return self.alpha / max(1, (self.points - 1).bit_length())
+
+
+class Timing:
+    """The time instrument; see judging.Instrument."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        measure: Measure,
+        kernel_of: Callable[[Point], Kernel],
+        rules: Rules,
+        *,
+        budget: int = BUDGET,
+    ) -> None:
+        """kernel_of: an end's kernel, fetched or built."""
+        self._journal = journal
+        self._measure = measure
+        self._kernel_of = kernel_of
+        self._rules = rules
+        self._budget = budget
+        self._ends: dict[str, Kernel] = {}
+
+    def findings(self) -> Times:
+        """See judging.Instrument."""
+        return Times(self._journal, self._rules)
+
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
+        """See judging.Instrument."""
+        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        step = Step(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
+        if point == good:
+            self._ends[good.key] = kernel
+            return self._first(step, kernel)
+        if point == bad:
+            self._ends[bad.key] = kernel
+            return self._blocks(step, kernel, self._ends_decided)
+        done = self._blocks(step, kernel, self._side_decided)
+        return done if done.why else self._judged(done)
+
+    def _first(self, step: Step, kernel: Kernel) -> Step:
+        """The good end alone: whether it can be timed at all; its times come with the blocks."""
+        trial = self._journal.new_trial()
+        result = self._timed(kernel, trial)
+        why = _failure(result, self._phase())
+        return replace(step, trials=(trial,), mark=Mark.SKIP if why else Mark.GOOD, why=why)
+
+    def _blocks(self, step: Step, kernel: Kernel, decided: Callable[[list[Block]], bool]) -> Step:
+        """Time blocks until it is decided, or the budget is spent."""
+        good, bad = (self._end(at) for at in (0, -1))
+        is_end = step.key == self._journal.state.points[-1].key
+        blocks: list[Block] = []
+        lost = 0
+        number = self._journal.new_trial()
+        while len(blocks) < self._budget and not decided(blocks):
+            kernels = (good, kernel) if is_end else (good, kernel, bad)
+            trials = tuple(range(number, number + len(kernels)))
+            number += len(kernels)
+            results = [self._timed(one, trial) for one, trial in zip(kernels, trials, strict=True)]
+            step = replace(
+                step,
+                trials=(*step.trials, trials[1]),
+                blocks=(*step.blocks, (trials[0], trials[1], trials[-1])),
+            )
+            why = _failure(results[1], self._phase())
+            if why:
+                return replace(step, why=why)
+            block = _block(results, self._phase())
+            if block:
+                blocks.append(block)
+            elif (lost := lost + 1) >= _MOST_LOST:
+                raise InfraError(
+                    f"an end failed in {lost} blocks that were to be timed beside {step.key}",
+                    action="look at the consoles in the folder, then give the same command",
+                )
+        return replace(step, mark=Mark.BAD if is_end else Mark.SKIP)
+
+    def _judged(self, step: Step) -> Step:
+        """The step with its side, when that is sure."""
+        times = self.findings()
+        own = times.blocks(step)
+        found = weigh(
+            own, budget=self._budget, alpha=self._rules.alpha_of_point, scatter=times.scatter()
+        )
+        position = found.position if found.position is not None else math.nan
+        if found.side is Side.UNDECIDED:
+            where = (
+                f"{100 * position:.0f} % of the way, give or take {100 * (found.error or 0):.0f}"
+            )
+            why = f"undecided after {found.blocks} blocks: {where}"
+            return replace(step, standing=Standing.UNKNOWN, position=round(position, 4), why=why)
+        seen = place(math.exp(position), good=1.0, bad=math.e)
+        return replace(
+            step,
+            mark=Mark.GOOD if found.side is Side.GOOD else Mark.BAD,
+            standing=seen.standing,
+            beyond=seen.beyond,
+            position=round(position, 4),
+        )
+
+    def _side_decided(self, blocks: list[Block]) -> bool:
+        scatter = self.findings().scatter()
+        budget, alpha = self._budget, self._rules.alpha_of_point
+        return not weigh(blocks, budget=budget, alpha=alpha, scatter=scatter).more
+
+    def _ends_decided(self, blocks: list[Block]) -> bool:
+        count = len(blocks)
+        if count < MIN_REPLICATES:
+            return False
+        alpha = levels(self._budget, self._rules.alpha)[count - MIN_REPLICATES]
+        widths = [block.width for block in blocks]
+        found = contrast_of_blocks(widths, tolerance=self._rules.tolerance, alpha=alpha)
+        return found is not None and (found.same or found.differs)
+
+    def _end(self, at: int) -> Kernel:
+        point = self._journal.state.points[at]
+        if point.key not in self._ends:
+            self._ends[point.key] = self._kernel_of(point)
+        return self._ends[point.key]
+
+    def _timed(self, kernel: Kernel, trial: int) -> TrialResult:
+        result = self._measure(kernel, trial, self._journal.folder)
+        self._journal.keep(trial, result)
+        return result
+
+    def _phase(self) -> str:
+        return self._journal.state.question.phase
+
+
+class Times:
+    """Everything that a bisection has timed so far; see judging.Findings."""
+
+    def __init__(self, journal: Journal, rules: Rules) -> None:
+        self._journal = journal
+        self._rules = rules
+        self._phase = journal.state.question.phase
+        self._points = {point.key: point for point in journal.state.points}
+
+    def booted(self, point: Point) -> Point:
+        """See judging.Findings."""
+        step = self._journal.steps.get(point.key)
+        return self._points[step.same_as] if step and step.same_as else point
+
+    def value(self, point: Point) -> float | None:
+        """Nanoseconds per operation: the median over its boots."""
+        point = self.booted(point)
+        step = self._journal.steps.get(point.key)
+        if step is None or (step.standing is None and step.mark is Mark.SKIP):
+            return None
+        trials = list(step.trials)
+        if point == self._journal.state.points[0]:
+            trials += [block[0] for each in self._journal.state.steps for block in each.blocks]
+        read = (_reading(self._journal.result(trial), self._phase) for trial in trials)
+        return statistics.median([value for value in read if value is not None] or [math.nan])
+
+    def unit(self) -> str:
+        """See judging.Findings."""
+        for step in self._journal.state.steps:
+            for trial in step.trials:
+                times = self._journal.result(trial).times
+                if times:
+                    words = {
+                        phase.operation for phase in times if self._phase in (TOTAL, phase.phase)
+                    }
+                    return f"ns per {words.pop() if len(words) == 1 else ITERATION}"
+        return "ns"
+
+    def compare(self, old: Point, new: Point) -> Comparison:
+        """See judging.Findings: by the blocks in which both were, else by their places."""
+        tolerance, alpha = self._rules.tolerance, self._rules.alpha
+        was, now = self.booted(old), self.booted(new)
+        pairs = self._pairs(was, now)
+        if pairs is not None:
+            found = contrast_of_blocks(pairs, tolerance=tolerance, alpha=alpha)
+        else:
+            places = [[block.place for block in self._of(point)] for point in (was, now)]
+            found = contrast_of_places(*places, tolerance=tolerance, alpha=alpha)
+        return _comparison(found, self._rules)
+
+    def changes(self) -> list[Change]:
+        """See judging.Findings."""
+        every = list(enumerate(self._journal.state.points))
+        timed = [(at, point) for at, point in every if self.value(point) is not None]
+        found = []
+        for (first, old), (second, new) in pairwise(timed):
+            comparison = self.compare(old, new)
+            if comparison.verdict.is_step:
+                found.append(
+                    Change(
+                        old=old,
+                        new=new,
+                        old_value=self.value(old) or 0.0,
+                        new_value=self.value(new) or 0.0,
+                        between=second - first - 1,
+                        comparison=comparison,
+                    )
+                )
+        return found
+
+    def blocks(self, step: Step) -> list[Block]:
+        """The blocks of a step that were measured whole."""
+        found = (
+            _block([self._journal.result(trial) for trial in trials], self._phase)
+            for trials in step.blocks
+        )
+        return [block for block in found if block is not None]
+
+    def scatter(self) -> Scatter:
+        """What all points but the ends say of the scatter."""
+        total = Scatter()
+        for step in self._journal.state.steps:
+            if step.key != self._journal.state.points[-1].key:
+                total = total.plus(self.blocks(step))
+        return total
+
+    def _of(self, point: Point) -> list[Block]:
+        step = self._journal.steps.get(point.key)
+        return self.blocks(step) if step else []
+
+    def _pairs(self, old: Point, new: Point) -> list[float] | None:
+        """log(new) - log(old) in the blocks that had both; None: one of them is no end."""
+        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        if old == good:
+            return [math.log(block.point / block.good) for block in self._of(new)]
+        if new == bad:
+            return [math.log(block.bad / block.point) for block in self._of(old)]
+        return None
+
+
+def _comparison(found: Contrast | None, rules: Rules) -> Comparison:
+    grade = rules.grade
+    if found is None:
+        reasons = ("too few blocks were timed",)
+        return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=reasons)
+    percent = f"{100 * (found.ratio - 1):+.1f} % (p = {found.p:.2g})"
+    if found.same:
+        verdict, reason = Verdict.SAME, f"{percent}, within {100 * rules.tolerance:g} %"
+    elif found.differs:
+        verdict = Verdict.REGRESSION if found.ratio > 1 else Verdict.IMPROVEMENT
+        reason = percent
+    else:
+        verdict, reason = Verdict.UNDECIDED, f"{percent}: the boots scatter too much to say"
+    return Comparison(verdict=verdict, grade=grade, reasons=(reason,), ratio=found.ratio)
+
+
+def _block(results: list[TrialResult], phase: str) -> Block | None:
+    """A block of (good, point, bad) or (good, bad); None: a part of it has no times."""
+    values = [_reading(result, phase) for result in results]
+    known = [value for value in values if value is not None and value > 0]
+    if len(known) != len(results):
+        return None
+    return Block(good=known[0], point=known[1], bad=known[-1])
+
+
+def _reading(result: TrialResult, phase: str) -> float | None:
+    """Nanoseconds per operation of a trial, in one phase or all: of each the median sample."""
+    if result.outcome is not Outcome.OK:
+        return None
+    chosen = [times for times in result.times if phase in (TOTAL, times.phase)]
+    if not chosen or not all(times.nanoseconds for times in chosen):
+        return None
+    operations = {times.operations for times in chosen}
+    divisor = operations.pop() if len(operations) == 1 else 1
+    return sum(statistics.median(times.nanoseconds) for times in chosen) / divisor
+
+
+def _failure(result: TrialResult, phase: str) -> str:
+    """Why a trial says nothing, "" when it does."""
+    if result.outcome is not Outcome.OK:
+        return f"{result.outcome}: {result.reason}"
+    return "" if _reading(result, phase) is not None else f"it has no phase {phase}"

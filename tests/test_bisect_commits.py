@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bisection over commits of real repositories, whose "kernels" are what their files say."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bisect_bench import BOOT_FAILURE, counted, kernel, question
+from git_history import Repository
+from kdelta.bisect import journal as journals
+from kdelta.bisect import outcome_text
+from kdelta.bisect.building import Built, SourceError
+from kdelta.bisect.commits import Commits, Verdict, described
+from kdelta.bisect.history import History
+from kdelta.bisect.journal import Journal
+from kdelta.bisect.judging import Counting, Counts
+from kdelta.bisect.ladder import News
+from kdelta.bisect.outcome import Ending, boots, builds
+from kdelta.errors import InfraError
+from kdelta.kernels.kernel import Kernel
+from kdelta.report.page import plain
+from kdelta.sample import TrialResult
+
+SLOW = "mm/mprotect.c"
+BODY = "long change_pte_range(int nr)\n{{\n\treturn {cost};\n}}\n"
+
+
+@dataclass
+class Shop:
+    """Builds and measures: a commit's image is its files without comments; it costs what they say.
+
+    BROKEN does not build, PANIC does not boot; `fail_at`: the build of this number fails for a
+    fault of the machine.
+    """
+
+    history: History
+    built: list[str] = field(default_factory=list)
+    booted: list[str] = field(default_factory=list)
+    fail_at: int | None = None
+
+    def files(self, commit: str) -> str:
+        return self.history._git("grep", "-h", "-e", "", commit).stdout
+
+    def build(self, commit_id: str) -> Built:
+        if len(self.built) == self.fail_at:
+            self.fail_at = None
+            raise InfraError("no space")
+        self.built.append(commit_id)
+        text = self.files(commit_id)
+        if "BROKEN" in text:
+            raise SourceError(commit_id, first="mm/a.c:1: BROKEN undeclared", log=Path("log"))
+        code = re.sub(r"/\*.*?\*/", "", text)
+        return Built(kernel=kernel(commit_id, code), seconds=5.0)
+
+    def measure(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
+        del trial, folder
+        self.booted.append(kernel.reference)
+        text = self.files(kernel.reference)
+        if "PANIC" in text:
+            return BOOT_FAILURE
+        found = re.search(r"return (\d+);", text)
+        cost = float(found[1]) if found else 0.0
+        return counted(cost, {"change_pte_range": cost - 150})
+
+
+class Line:
+    """A line of commits over a few files; `made` writes them into a repository."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.repository = Repository(tmp_path / "linux")
+        self._files = {SLOW: BODY.format(cost=264)} | {f"mm/f{n}.c": "int x;\n" for n in range(6)}
+        self._changes: list[tuple[str, dict[str, str]]] = [("base", dict(self._files))]
+        self.commits: list[str] = []
+
+    def add(self, subject: str, name: str, old: str, new: str) -> int:
+        """Replace the first `old` of a file, or append to it; the number of that commit."""
+        text = self._files[name]
+        self._files[name] = text.replace(old, new, 1) if old else text + new
+        self._changes.append((subject, {name: self._files[name]}))
+        return len(self._changes) - 1
+
+    def note(self, name: str = "") -> int:
+        at = len(self._changes)
+        return self.add(f"note {at}", name or f"mm/f{at % 6}.c", "", f"int note_{at};\n")
+
+    def made(self) -> list[str]:
+        """The commits, written when they are first asked for."""
+        self.commits = self.commits or self.repository.line(self._changes)
+        return self.commits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A bisection with all its parts."""
+
+    journal: Journal
+    shop: Shop
+    verdict: Verdict
+    news: list[News]
+
+
+def search(
+    tmp_path: Path,
+    line: Line,
+    *,
+    shop: Shop | None = None,
+    own: Journal | None = None,
+    paths: Sequence[str] = (),
+    pick: Sequence[str] = (),
+) -> Search:
+    history = History(line.repository.folder, line.made()[0], "main")
+    journal = own or journals.create(tmp_path / "runs", "bisect-test", question("tree"), ())
+    history.open(journal.folder / "git")
+    originals = history.pick(pick) if pick else {}
+    if not journal.state.points:
+        ends = (history.good, history.bad)
+        journal.arrange(tuple(described(history.commit(originals.get(e, e)), e) for e in ends))
+    maker = shop or Shop(history)
+    maker.history = history
+    news: list[News] = []
+    commits = Commits(
+        journal,
+        history,
+        maker.build,
+        Counting(journal, maker.measure, step_percent=1.0),
+        news.append,
+        paths=paths,
+        originals=originals,
+    )
+    return Search(journal=journal, shop=maker, verdict=commits.run(), news=news)
+
+
+def culprit(found: Search, line: Line) -> int:
+    assert found.verdict.culprit is not None, found.verdict.outcome
+    return line.commits.index(found.verdict.culprit.id)
+
+
+def slow(line: Line) -> int:
+    return line.add("the slow way", SLOW, "return 264;", "return 405;")
+
+
+def test_the_culprit_of_a_plain_line(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for _ in range(20):
+        line.note()
+    wanted = slow(line)
+    for _ in range(11):
+        line.note()
+    line.made()
+    before = line.repository.state()
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    assert found.verdict.outcome.ending is Ending.STEP
+    assert found.verdict.outcome.good.key == line.commits[20]
+    assert (found.verdict.outcome.good_value, found.verdict.outcome.bad_value) == (264, 405)
+    assert line.repository.state() == before
+
+
+def test_what_is_suspected_is_searched_first(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for at in range(64):
+        if at == 37:
+            slow(line)
+        else:
+            line.note(SLOW if at % 16 == 3 else "")
+    found = search(tmp_path, line)
+    assert found.verdict.culprit is not None
+    assert found.verdict.culprit.subject == "the slow way"
+    (note,) = [news.note for news in found.news if news.note]
+    assert (
+        note
+        == "suspected: change_pte_range in mm/mprotect.c; first the 5 commits of 64 that touch it"
+    )
+    assert builds(found.journal) <= 6  # two ends, of five suspects at most three, a parent
+
+
+def test_a_wrong_suspicion_costs_little_and_finds_the_culprit(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for at in range(64):
+        if at == 21:
+            wanted = line.add("through a header", "mm/f0.c", "int x;", "return 405;")
+        else:
+            line.note(SLOW if at in (10, 40) else "mm/f1.c")
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    assert builds(found.journal) <= 2 + 6 + 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_64_commits_with_all_that_goes_wrong(tmp_path: Path, seed: int) -> None:
+    line = Line(tmp_path)
+    wanted = hard_history(line, seed)
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    assert builds(found.journal) <= 8
+    assert len(set(found.shop.built)) == len(found.shop.built) == builds(found.journal)
+    assert len(found.shop.booted) == boots(found.journal)
+
+
+def hard_history(line: Line, seed: int) -> int:
+    """One culprit, one broken build, one boot failure (each mended by the next), one no-op."""
+    chance = random.Random(seed)  # noqa: S311
+    while True:
+        bad, broken, panic, no_op = chance.sample(range(1, 64), 4)
+        if len({bad, broken, broken + 1, panic, panic + 1, no_op}) == 6:
+            break
+    wanted = 0
+    for at in range(1, 65):
+        if at == bad:
+            wanted = slow(line)
+        elif at in (broken, broken + 1):
+            words = ("", "BROKEN\n") if at == broken else ("BROKEN\n", "")
+            line.add("build", SLOW, *words)
+        elif at in (panic, panic + 1):
+            line.add("boot", "mm/f2.c", *(("", "PANIC\n") if at == panic else ("PANIC\n", "")))
+        elif at == no_op:
+            line.add("words", SLOW, "\n{", "\n/* now */{")
+        else:
+            line.note(SLOW if chance.random() < 0.1 else "")
+    return wanted
+
+
+def test_a_commit_that_does_not_build_is_skipped_and_told(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for _ in range(3):
+        line.note()
+    line.add("broken", "mm/f0.c", "", "BROKEN\n")
+    line.add("mended", "mm/f0.c", "BROKEN\n", "")
+    wanted = slow(line)
+    line.note()
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    skipped = [step for step in found.journal.state.steps if step.why]
+    assert all(step.why == "it does not build: mm/a.c:1: BROKEN undeclared" for step in skipped)
+
+
+def test_a_culprit_among_broken_commits_is_a_range(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.note()
+    last = line.note()
+    line.add("broken", "mm/f0.c", "", "BROKEN\n")
+    slow(line)
+    line.add("mended", "mm/f0.c", "BROKEN\n", "")
+    line.note()
+    found = search(tmp_path, line)
+    assert found.verdict.culprit is None
+    assert found.verdict.outcome.ending is Ending.RANGE
+    assert found.verdict.outcome.good.key == line.commits[last]
+    assert [one.subject for one in found.verdict.candidates] == ["broken", "the slow way", "mended"]
+
+
+def test_a_commit_with_the_same_image_is_not_booted(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for at in range(7):
+        line.add(f"words {at}", SLOW, "\n{", "\n/* w */{")
+    wanted = slow(line)
+    for at in range(8):
+        line.add(f"words after {at}", SLOW, "\n{", "\n/* w */{")
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    assert boots(found.journal) == 2
+    assert builds(found.journal) >= 5
+    twins = [step for step in found.journal.state.steps if step.same_as]
+    assert len(twins) == builds(found.journal) - 2
+
+
+def test_ends_with_the_same_image_have_nothing_to_find(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.add("words", SLOW, "\n{", "\n/* w */{")
+    found = search(tmp_path, line)
+    assert found.verdict.outcome.ending is Ending.SAME
+    assert boots(found.journal) == 1
+
+
+def test_an_end_that_does_not_build_is_invalid(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.note()
+    line.add("broken", "mm/f0.c", "", "BROKEN\n")
+    found = search(tmp_path, line)
+    assert found.verdict.outcome.ending is Ending.INVALID
+    assert "the bad end" in found.verdict.outcome.reasons[0]
+    assert "does not build" in found.verdict.outcome.reasons[0]
+
+
+def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
+    whole, line = Line(tmp_path / "a"), Line(tmp_path / "b")
+    for one in (whole, line):
+        hard_history(one, 3)
+    first = search(tmp_path / "a", whole)
+    history = History(line.repository.folder, line.made()[0], "main")
+    shop = Shop(history, fail_at=4)
+    own = journals.create(tmp_path / "b" / "runs", "bisect-test", question("tree"), ())
+    with pytest.raises(InfraError, match="no space"):
+        search(tmp_path / "b", line, shop=shop, own=own)
+    found = journals.find(tmp_path / "b" / "runs", question("tree"))
+    assert found is not None
+    again = search(tmp_path / "b", line, shop=shop, own=found)
+    assert culprit(again, line) == culprit(first, whole)
+    assert len(shop.built) == len(set(shop.built)) == builds(first.journal)
+
+
+def test_only_commits_of_a_path(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for at in range(30):
+        if at == 12:
+            wanted = slow(line)
+        line.note(SLOW if at % 5 == 0 else "")
+    found = search(tmp_path, line, paths=[SLOW])
+    assert culprit(found, line) == wanted
+
+
+def test_picked_changes_name_the_real_commit(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    for at in range(30):
+        if at == 12:
+            wanted = slow(line)
+        if at == 3:
+            line.add("broken for ever", "mm/f0.c", "", "BROKEN\n")
+        line.note(SLOW if at % 5 == 0 else "mm/f1.c")
+    line.add("last", "mm/f0.c", "BROKEN\n", "")
+    found = search(tmp_path, line, pick=[SLOW])
+    assert culprit(found, line) == wanted
+    assert all("does not build" not in step.why for step in found.journal.state.steps)
+    assert found.verdict.outcome.bad.label == line.commits[wanted][:12]
+
+
+def test_a_branch_that_was_merged(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    repository = line.repository
+    base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side", {"mm/a.c": "int a;\n"})
+    wanted = repository.commit("the slow way", {SLOW: BODY.format(cost=405)})
+    repository.git("checkout", "-q", "main")
+    repository.commit("main", {"mm/f.c": "int y;\n"})
+    repository.git("merge", "-q", "--no-ff", "side", "-m", "merge side")
+    line.commits = [base, wanted]
+    found = search(tmp_path, line)
+    assert culprit(found, line) == 1
+
+
+def test_a_side_branch_from_before_the_good_end(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    repository = line.repository
+    repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    wanted = repository.commit("the slow way", {SLOW: BODY.format(cost=405)})
+    repository.git("checkout", "-q", "main")
+    good = repository.commit("good", {"mm/f.c": "int y;\n"})
+    repository.git("merge", "-q", "--no-ff", "side", "-m", "merge side")
+    line.commits = [good, wanted]
+    found = search(tmp_path, line)
+    assert culprit(found, line) == 1
+    assert found.verdict.outcome.good.title == "base"
+
+
+def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.add("small", SLOW, "return 264;", "return 300;")
+    for _ in range(6):
+        line.note()
+    wanted = line.add("large", SLOW, "return 300;", "return 600;")
+    line.note()
+    found = search(tmp_path, line)
+    assert culprit(found, line) == wanted
+    text = " ".join(
+        plain(
+            outcome_text.show(
+                found.journal,
+                Counts(found.journal, step_percent=1.0),
+                found.verdict.outcome,
+                points="9 commits",
+            )
+        ).split()
+    )
+    assert "Also seen:" in text
+    assert "264.0 -> 300.0" in text
+    assert "9 commits, " in text
+
+
+def test_the_lines_for_a_fix_and_for_regzbot(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    wanted = slow(line)
+    line.note()
+    found = search(tmp_path, line)
+    assert found.verdict.culprit is not None
+    text = plain(outcome_text.culprit(found.verdict.culprit))
+    assert f'Fixes: {line.commits[wanted][:12]} ("the slow way")\n' in text
+    assert f"#regzbot introduced: {line.commits[wanted][:12]}\n" in text
+    assert f"Culprit: {line.commits[wanted]}\n" in text
+    assert "A U Thor <author@example.org>, 2023-11-14T22:" in text
+
+
+def test_control_characters_of_a_subject_stay_out(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.add("\x1b[31mred\x07", SLOW, "return 264;", "return 405;")
+    found = search(tmp_path, line)
+    assert found.verdict.culprit is not None
+    assert "\x1b" not in plain(outcome_text.culprit(found.verdict.culprit))

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bisection over points in a row: what is measured, kept, gone on with, and said in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, journal, question
+from kdelta.bisect import journal as journals
+from kdelta.bisect import outcome_text
+from kdelta.bisect.journal import Journal
+from kdelta.bisect.judging import Counting, Counts, record
+from kdelta.bisect.ladder import Ladder
+from kdelta.bisect.outcome import Ending, Outcome, boots
+from kdelta.bisect.place import Standing
+from kdelta.bisect.search import Mark
+from kdelta.errors import InfraError, StoreError
+from kdelta.kernels.kernel import Kernel
+from kdelta.report.page import plain
+from kdelta.sample import TrialResult
+
+GOOD, BAD = 301.7, 669.8
+Values = Mapping[str, float | TrialResult | Exception]
+
+
+def named(values: Sequence[float | TrialResult | Exception]) -> Values:
+    return {f"k{at}": value for at, value in enumerate(values)}
+
+
+def searched(root: Path, values: Values, *, audits: int = 0) -> tuple[Outcome, Journal, Bench]:
+    own, bench = journal(root, list(values)), Bench(values)
+    ladder = Ladder(
+        own,
+        Counting(own, bench.measure, step_percent=1.0),
+        bench.resolve,
+        bench.tell,
+        audits=audits,
+    )
+    return ladder.run(), own, bench
+
+
+def pair(found: Outcome) -> tuple[str, str]:
+    return found.good.key, found.bad.key
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_single_step_is_found_anywhere(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    count = data.draw(st.integers(2, 20))
+    bad = data.draw(st.integers(1, count - 1))
+    values = named([GOOD if at < bad else BAD for at in range(count)])
+    found, own, _ = searched(tmp_path_factory.mktemp("runs"), values)
+    assert pair(found) == (f"k{bad - 1}", f"k{bad}")
+    assert found.ending is Ending.STEP
+    assert found.share == pytest.approx(1)
+    assert boots(own) <= 2 + (count - 2).bit_length()
+
+
+def test_values_near_an_end_are_like_it(tmp_path: Path) -> None:
+    values = named([293.4, 301.3, 301.3, 301.3, 669.4, 692.2, 696.0, 695.9, 700.5])
+    found, own, _ = searched(tmp_path, values)
+    assert pair(found) == ("k3", "k4")
+    assert found.comparison is not None
+    assert found.comparison.ratio == pytest.approx(669.4 / 301.3, rel=1e-4)
+    assert {step.standing for step in own.state.steps[2:]} <= {Standing.SAME, Standing.DIFFERENT}
+    seen = {(change.old.key, change.new.key): change.between for change in found.others}
+    assert all(between >= 0 for between in seen.values())
+    assert ("k3", "k4") not in seen
+
+
+def test_what_does_not_boot_is_left_out(tmp_path: Path) -> None:
+    values = named([GOOD] * 4 + [BOOT_FAILURE, BOOT_FAILURE] + [BAD] * 3)
+    found, own, _ = searched(tmp_path, values)
+    assert found.ending is Ending.RANGE
+    assert pair(found) == ("k3", "k6")
+    assert [point.key for point in found.skipped] == ["k4", "k5"]
+    assert own.steps["k4"].why == "boot-error: it panicked"
+    assert "k4, k5 between them could not be measured" in outcome_text.sentence(found)
+
+
+def test_a_second_step_is_told_and_the_larger_one_found(tmp_path: Path) -> None:
+    values = named([100.0] * 4 + [170.0] * 4 + [400.0] * 9)
+    found, own, _ = searched(tmp_path, values)
+    assert pair(found) == ("k7", "k8")
+    assert found.share == pytest.approx(0.617, abs=0.001)
+    assert [(c.old.key, c.new.key) for c in found.others] == [("k0", "k4")]
+    standings = {key: step.standing for key, step in own.steps.items() if key in ("k4", "k6", "k7")}
+    assert set(standings.values()) == {Standing.UNKNOWN}
+    assert "like neither end" in own.steps["k4"].why
+
+
+def test_equal_steps_do_not_end_at_the_smallest(tmp_path: Path) -> None:
+    values = named([100.0, 100.0, 195.0, 205.0, 400.0, 400.0])
+    found, _, _ = searched(tmp_path, values)
+    assert found.share is not None
+    assert found.share > 0.4
+
+
+def test_many_small_changes_are_no_step(tmp_path: Path) -> None:
+    values = named([100 * 1.009**at for at in range(17)])
+    found, _, _ = searched(tmp_path, values)
+    assert found.ending is Ending.GRADUAL
+    assert "no single change" in outcome_text.sentence(found)
+
+
+def test_ends_that_do_not_differ_are_an_answer(tmp_path: Path) -> None:
+    found, own, _ = searched(tmp_path, named([GOOD, BAD, GOOD * 1.001]))
+    assert found.ending is Ending.SAME
+    assert boots(own) == 2
+    assert "do not differ" in outcome_text.sentence(found)
+
+
+@pytest.mark.parametrize(("at", "side", "boots_used"), [(0, "good", 1), (2, "bad", 2)])
+def test_an_end_that_does_not_boot_is_invalid(
+    tmp_path: Path, at: int, side: str, boots_used: int
+) -> None:
+    values: list[float | TrialResult | Exception] = [GOOD, GOOD, BAD]
+    values[at] = BOOT_FAILURE
+    found, own, _ = searched(tmp_path, named(values))
+    assert found.ending is Ending.INVALID
+    assert boots(own) == boots_used
+    assert f"the {side} end k{at} cannot be measured: boot-error" in outcome_text.sentence(found)
+
+
+def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> None:
+    values = dict(named([GOOD, GOOD, GOOD, BAD, BAD]))
+    values["k2"] = InfraError("the mirror no longer has it")
+    found, own, bench = searched(tmp_path, values)
+    assert found.ending is Ending.RANGE
+    assert pair(found) == ("k1", "k3")
+    assert own.steps["k2"].temporary
+    before = len(bench.asked)
+    bench.values = {**values, "k2": GOOD}
+    again = Ladder(
+        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    ).run()
+    assert pair(again) == ("k2", "k3")
+    assert bench.asked[before:] == ["k2"]
+
+
+def test_two_in_a_row_that_cannot_be_had_mean_that_the_mirror_is_away(tmp_path: Path) -> None:
+    away = InfraError("no route")
+    with pytest.raises(InfraError, match="no route"):
+        searched(tmp_path, named([GOOD, away, away, away, BAD]))
+
+
+def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    values = dict(named([GOOD] * 8 + [BAD] * 9))
+    own, bench = (
+        journal(tmp_path, list(values)),
+        Bench({**values, "k4": MachineFaultError("no memory")}),
+    )
+    ladder = Ladder(own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell)
+    with pytest.raises(InfraError):
+        ladder.run()
+    found = journals.find(tmp_path, question())
+    assert found is not None
+    assert found.state == own.state
+    fresh = Bench(values)
+    result = Ladder(
+        found, Counting(found, fresh.measure, step_percent=1.0), fresh.resolve, fresh.tell
+    ).run()
+    assert pair(result) == ("k7", "k8")
+    assert fresh.asked[0] == "k4"
+    assert not set(fresh.asked[1:]) & set(bench.asked)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing after it runs."""
+
+
+@pytest.mark.parametrize("survived", range(1, 6))
+def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int) -> None:
+    values = named([GOOD] * 5 + [BAD] * 12)
+    _, _, whole = searched(tmp_path / "whole", values)
+    own, bench = journal(tmp_path / "killed", list(values)), Bench(values)
+
+    def measure(kernel: Kernel, trial: int, folder: Path) -> TrialResult:
+        if len(bench.asked) == survived:
+            raise Killed
+        return bench.measure(kernel, trial, folder)
+
+    with pytest.raises(Killed):
+        Ladder(own, Counting(own, measure, step_percent=1.0), bench.resolve, bench.tell).run()
+    again = journals.find(tmp_path / "killed", question())
+    assert again is not None
+    result = Ladder(
+        again, Counting(again, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    ).run()
+    assert pair(result) == ("k4", "k5")
+    assert bench.asked == whole.asked
+
+
+def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
+    first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
+    count = len(bench.asked)
+    again = Ladder(
+        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    ).run()
+    assert again == first
+    assert len(bench.asked) == count
+
+
+def test_audits_show_a_history_that_goes_back_and_forth(tmp_path: Path) -> None:
+    values = named([GOOD] * 3 + [BAD] * 8 + [GOOD] * 4 + [BAD] * 2)
+    plain_one, _, _ = searched(tmp_path / "a", values)
+    assert plain_one.back == ()
+    audited, own, _ = searched(tmp_path / "b", values, audits=15)
+    assert [(first.key, second.key) for first, second in audited.back] == [("k10", "k11")]
+    assert len(own.state.steps) == 17
+    assert "goes back and forth" in shown(own, audited)
+
+
+def test_an_audit_measures_no_more_than_asked(tmp_path: Path) -> None:
+    values = named([GOOD] * 8 + [BAD] * 9)
+    _, own, _ = searched(tmp_path / "a", values)
+    _, more, _ = searched(tmp_path / "b", values, audits=2)
+    assert boots(more) == boots(own) + 2
+
+
+def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
+    values = named([GOOD, GOOD, BAD])
+    own = journal(tmp_path, list(values), question(phase="touch"))
+    bench = Bench(values)
+    found = Ladder(
+        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    ).run()
+    assert found.ending is Ending.SAME
+    assert found.good_value == 100
+
+
+def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
+    own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
+    bench = Bench(named([GOOD, BAD]))
+    found = Ladder(
+        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    ).run()
+    assert found.ending is Ending.INVALID
+    assert "no phase nonsense" in found.reasons[0]
+
+
+def test_the_page_and_the_data(tmp_path: Path) -> None:
+    values = named([GOOD, GOOD, BOOT_FAILURE, GOOD, BAD, BAD])
+    found, own, _ = searched(tmp_path, values)
+    text = shown(own, found)
+    assert (
+        "The change is between k3 and k4: 301.7 -> 669.8 instructions per page (+122.0 %)" in text
+    )
+    assert "6 kernels" in text
+    counts = Counts(own, step_percent=1.0)
+    data = outcome_text.data(own, counts, found)
+    assert data["good"] == {"key": "k3", "label": "k3", "value": pytest.approx(301.7, rel=1e-3)}
+    assert data["boots"] == boots(own)
+    assert [step["key"] for step in data["steps"]] == [step.key for step in own.state.steps]
+
+
+def shown(own: Journal, found: Outcome) -> str:
+    counts = Counts(own, step_percent=1.0)
+    lines = outcome_text.show(own, counts, found, points=f"{len(own.state.points)} kernels")
+    return " ".join(plain(lines).split())
+
+
+def test_the_record_is_a_run_of_the_booted_points_in_order(tmp_path: Path) -> None:
+    _, own, _ = searched(tmp_path, named([GOOD] * 6 + [BAD] * 3))
+    run = record(own)
+    labels = [arm.label for arm in run.arms]
+    assert labels == sorted(labels)
+    assert len(run.trials) == len(run.arms) == boots(own)
+    assert all(trial.result for trial in run.trials)
+
+
+def test_a_bisection_is_found_by_what_it_asks(tmp_path: Path) -> None:
+    own = journal(tmp_path, ["a", "b"])
+    found = journals.find(tmp_path, question())
+    assert found is not None
+    assert found.folder == own.folder
+    assert journals.find(tmp_path, question(phase="other")) is None
+    assert journals.find(tmp_path / "nowhere", question()) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"format": 1', b"\xff", b"[" * 100_000])
+def test_a_damaged_journal_is_left_out(tmp_path: Path, content: bytes) -> None:
+    own = journal(tmp_path, ["a", "b"])
+    (own.folder / journals.FILE).write_bytes(content)
+    assert journals.find(tmp_path, question()) is None
+
+
+def test_a_journal_that_was_tampered_with_is_left_out(tmp_path: Path) -> None:
+    own = journal(tmp_path, ["a", "b"])
+    path = own.folder / journals.FILE
+    path.write_bytes(path.read_bytes().replace(b'"phase":"total"', b'"phase":"touch"'))
+    assert journals.find(tmp_path, question()) is None
+    assert journals.find(tmp_path, question(phase="touch")) is None
+
+
+def test_only_one_process_bisects(tmp_path: Path) -> None:
+    own = journal(tmp_path, ["a", "b"])
+    with (
+        journals.held(own),
+        pytest.raises(StoreError, match="another process"),
+        journals.held(own),
+    ):
+        pass
+    with journals.held(own):
+        pass
+
+
+def test_a_result_that_is_gone_is_said(tmp_path: Path) -> None:
+    _, own, _ = searched(tmp_path, named([GOOD, BAD]))
+    (own.folder / "trials" / "0000" / "result.json").unlink()
+    with pytest.raises(StoreError, match=r"trial 0 is gone.*--new"):
+        record(own)
+
+
+def test_news_come_before_and_after_each_point(tmp_path: Path) -> None:
+    _, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
+    assert [news.step is None for news in bench.told] == [True, False] * 3
+    assert bench.told[-1].value == pytest.approx(GOOD, rel=1e-3)
+    assert own.steps["k1"].mark is Mark.GOOD

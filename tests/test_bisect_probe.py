@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta probe`: exit statuses that `git bisect run` reads, and never a wrong "bad"."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import ladder_records as records
+from bisect_bench import BOOT_FAILURE, counted
+from git_history import Repository
+from kdelta.bisect.probe import Answer, Rule, answer, rule_of, rule_of_run
+from kdelta.cli.probe import EXIT_STOP, probe
+from kdelta.errors import SpecError
+from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
+
+SCENARIO = f"{records.WORKLOAD}:{records.SCENARIO}"
+KERNEL = KernelIdentity(
+    reference="file:bzImage", release="6.17.0-g1a2b", version="", arch="amd64", flavour="",
+    image_sha256="ab" * 32,
+)  # fmt: skip
+
+
+def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[Answer, str]:
+    result = value if isinstance(value, TrialResult) else counted(value)
+    found = answer(result, KERNEL, SCENARIO, phase, rule)
+    return found.answer, found.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (264.0, Answer.GOOD),
+        (270.0, Answer.GOOD),
+        (150.0, Answer.GOOD),
+        (405.0, Answer.BAD),
+        (700.0, Answer.BAD),
+        (327.0, Answer.SKIP),
+    ],
+)
+def test_between_two_values(value: float, wanted: Answer) -> None:
+    found, sentence = said(value, rule_of(good=264, bad=405))
+    assert found is wanted
+    assert sentence.startswith(f"6.17.0-g1a2b: {value:.1f} instructions per page, total: ")
+    assert wanted.name.lower() in sentence
+
+
+def test_good_may_be_the_larger_value() -> None:
+    rule = rule_of(good=405, bad=264)
+    assert said(264.0, rule)[0] is Answer.BAD
+    assert said(405.0, rule)[0] is Answer.GOOD
+
+
+def test_a_limit() -> None:
+    assert said(264.0, rule_of(below=300))[0] is Answer.GOOD
+    assert said(405.0, rule_of(below=300))[0] is Answer.BAD
+    assert said(405.0, rule_of(above=300))[0] is Answer.GOOD
+    assert said(264.0, rule_of(above=300))[0] is Answer.BAD
+
+
+def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
+    shape = counted(300.0)
+    wide = PhaseCounts(
+        phase="protect",
+        operations=1,
+        operation="page",
+        user=(0,) * 8,
+        kernel=tuple(range(290, 298)),
+    )
+    found, sentence = said(replace(shape, phases=(wide,), functions=()), rule_of(below=294))
+    assert found is Answer.SKIP
+    assert "scatter" in sentence
+
+
+def test_one_phase() -> None:
+    assert said(405.0, rule_of(good=100, bad=200), phase="touch")[0] is Answer.GOOD
+    with pytest.raises(SpecError, match="no phase nonsense"):
+        said(405.0, rule_of(good=100, bad=200), phase="nonsense")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        BOOT_FAILURE,
+        TrialResult(outcome=Outcome.SKIP, reason="no such system call"),
+        replace(counted(264.0), outcome=Outcome.INVALID, reason="thp is always"),
+    ],
+)
+def test_what_cannot_be_compared_is_skipped_with_the_reason(result: TrialResult) -> None:
+    found, sentence = said(result, rule_of(below=300))
+    assert found is Answer.SKIP
+    assert result.reason in sentence
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"good": 1.0},
+        {"bad": 1.0},
+        {"good": 1.0, "bad": 1.0},
+        {"good": 0.0, "bad": 1.0},
+        {"below": -1.0},
+        {"below": 1.0, "above": 1.0},
+        {"good": 1.0, "bad": 2.0, "below": 1.0},
+    ],
+)
+def test_what_is_no_rule(values: dict[str, float]) -> None:
+    with pytest.raises(SpecError):
+        rule_of(**values)
+
+
+def stored() -> RunRecord:
+    trials = tuple(
+        TrialRecord(
+            index=at, round=0, arm=at, workload=records.WORKLOAD, scenario=records.SCENARIO,
+            attempts=1, result=counted(value),
+        )
+        for at, value in enumerate((264.0, 330.0, 405.0))
+    )  # fmt: skip
+    return RunRecord(
+        run_id="run", name="run", title="", seed=0, rounds=1, created="", kdelta_version="",
+        study_toml=records.STUDY, trials=trials,
+        arms=tuple(records.arm(at, f"6.{at}") for at in range(3)),
+    )  # fmt: skip
+
+
+def test_like_a_stored_run() -> None:
+    rule = rule_of_run(stored(), SCENARIO, "total", "", "")
+    assert rule.good == pytest.approx(264, abs=0.1)
+    assert rule.bad == pytest.approx(405, abs=0.1)
+    assert said(264.0, rule)[0] is Answer.GOOD
+    named = rule_of_run(stored(), SCENARIO, "total", "6.1", "6.2")
+    assert named.good == pytest.approx(330, abs=0.1)
+
+
+def test_another_environment_stops_it() -> None:
+    rule = rule_of_run(stored(), SCENARIO, "total", "", "")
+    other = replace(records.ENVIRONMENT, qemu_version="7.2.22")
+    result = records.result(records.Trial(per_page=264.0, environment=other))
+    with pytest.raises(SpecError, match=r"must not be compared.*qemu_version"):
+        said(result, rule)
+
+
+def test_ends_of_a_run_that_do_not_differ_are_refused() -> None:
+    with pytest.raises(SpecError, match="same value"):
+        rule_of_run(stored(), SCENARIO, "touch", "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--nonsense"],
+        ["mprotect:shared_dirty_full_toggle_64m", "--below", "x"],
+        ["mprotect:shared_dirty_full_toggle_64m", "--kernel", "file:nowhere"],
+        ["mprotect:no_such", "--below", "3", "--kernel", "file:nowhere"],
+        ["mprotect:shared_dirty_full_toggle_64m", "--below", "3"],
+        ["mprotect:shared_dirty_full_toggle_64m", "--below", "3", "--like-run", "x"],
+    ],
+)
+def test_every_error_stops_git(tmp_path: Path, arguments: list[str]) -> None:
+    code = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
+    argv = [sys.executable, "-c", code, "probe", *arguments]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_STOP, done.stderr
+    assert done.stderr.strip()
+
+
+def test_a_bug_stops_git_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr("kdelta.cli.bisect.one_scenario", broken)
+    found = CliRunner().invoke(probe, ["a:b", "--kernel", "x", "--below", "3"])
+    assert getattr(found.exception, "exit_code", None) == EXIT_STOP
+
+
+def test_git_reads_the_statuses_as_meant(tmp_path: Path) -> None:
+    # Skips and answers lead git to the culprit; EXIT_STOP ends the bisection without one.
+    repository = Repository(tmp_path / "linux")
+    commits = repository.line([(f"c{at}", {"value": f"{at}\n"}) for at in range(12)])
+    repository.git("reset", "-q", "--hard", "main")
+    for code, found in (("125", True), (str(EXIT_STOP), False)):
+        script = f'v=$(cat value); [ "$v" = 5 ] && exit {code}; [ "$v" -ge 8 ]; exit $((! $?))'
+        repository.git("bisect", "start", "main", commits[0])
+        done = subprocess.run(
+            ["git", "bisect", "run", "sh", "-c", script],
+            cwd=repository.folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (f"{commits[8]} is the first bad commit" in done.stdout) is found
+        repository.git("bisect", "reset")

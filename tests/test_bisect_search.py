@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The search finds every step, in as few measurements as halving takes, whatever is skipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
+
+GOOD, BAD, SKIP = Mark.GOOD, Mark.BAD, Mark.SKIP
+
+
+def searched(
+    count: int,
+    truth: Callable[[int], Mark],
+    weights: Sequence[float] | None = None,
+) -> tuple[Found, list[int]]:
+    """The result over a history, and the points asked for between the ends."""
+    marks: dict[int, Mark] = {}
+    asked: list[int] = []
+    for _ in range(count + 1):
+        step = next_step(count, marks, weights=weights)
+        if isinstance(step, Found):
+            return step, [point for point in asked if point not in (0, count - 1)]
+        assert step.point not in marks, "asked twice"
+        if len(asked) < 2:
+            assert step.point == (0, count - 1)[len(asked)], "the ends come first"
+        asked.append(step.point)
+        marks[step.point] = truth(step.point)
+    raise AssertionError("it does not end")
+
+
+def most(count: int) -> int:
+    return math.ceil(math.log2(count - 1)) if count > 2 else 0
+
+
+@given(st.data(), st.integers(2, 300))
+def test_every_step_is_found_in_as_few_as_halving_takes(data: st.DataObject, count: int) -> None:
+    bad = data.draw(st.integers(1, count - 1))
+    found, asked = searched(count, lambda point: GOOD if point < bad else BAD)
+    assert (found.good, found.bad, found.skipped, found.reversals) == (bad - 1, bad, (), ())
+    assert len(asked) <= most(count)
+
+
+@given(st.data(), st.integers(2, 120))
+def test_weights_never_cost_a_measurement(data: st.DataObject, count: int) -> None:
+    bad = data.draw(st.integers(1, count - 1))
+    weight = st.one_of(st.just(0.0), st.floats(0, 1e6))
+    weights = data.draw(st.lists(weight, min_size=count - 1, max_size=count - 1))
+    found, asked = searched(count, lambda point: GOOD if point < bad else BAD, weights)
+    assert (found.good, found.bad) == (bad - 1, bad)
+    assert len(asked) <= most(count)
+
+
+@given(st.data(), st.integers(3, 120))
+def test_skips_leave_a_range_that_holds_the_step(data: st.DataObject, count: int) -> None:
+    bad = data.draw(st.integers(1, count - 1))
+    skips = data.draw(st.sets(st.integers(1, count - 2)))
+
+    def truth(point: int) -> Mark:
+        return SKIP if point in skips else GOOD if point < bad else BAD
+
+    found, asked = searched(count, truth)
+    assert found.good == max(point for point in range(bad) if point not in skips)
+    assert found.bad == min(point for point in range(bad, count) if point not in skips)
+    assert found.skipped == tuple(range(found.good + 1, found.bad))
+    assert set(found.skipped) <= skips
+    decided = [point for point in asked if point not in skips]
+    assert len(decided) <= len(asked) <= len(decided) + len(skips)
+
+
+def test_a_run_of_broken_points_is_left_quickly() -> None:
+    broken = range(100, 156)
+
+    def truth(point: int) -> Mark:
+        return SKIP if point in broken else GOOD if point < 30 else BAD
+
+    found, asked = searched(257, truth)
+    assert (found.good, found.bad) == (29, 30)
+    assert sum(point in broken for point in asked) <= 5
+
+
+@given(st.data(), st.integers(4, 60))
+def test_what_is_promised_at_each_ask_holds(data: st.DataObject, count: int) -> None:
+    bad = data.draw(st.integers(1, count - 1))
+    marks: dict[int, Mark] = {}
+    promised = []
+    while isinstance(step := next_step(count, marks), Ask):
+        promised.append(step.left)
+        marks[step.point] = GOOD if step.point < bad else BAD
+    assert all(left >= len(promised) - at for at, left in enumerate(promised))
+    assert promised == sorted(promised, reverse=True)
+
+
+@given(st.data(), st.integers(2, 60))
+def test_any_history_ends_in_one_of_its_changes(data: st.DataObject, count: int) -> None:
+    middle = st.lists(st.sampled_from([GOOD, BAD, SKIP]), min_size=count - 2, max_size=count - 2)
+    history = [GOOD, *data.draw(middle), BAD]
+    found, _ = searched(count, history.__getitem__)
+    assert history[found.good] is GOOD
+    assert history[found.bad] is BAD
+    assert all(history[point] is SKIP for point in found.skipped)
+
+
+@given(st.data(), st.integers(4, 80))
+def test_a_history_that_goes_back_is_seen_once_both_ways_are_measured(
+    data: st.DataObject, count: int
+) -> None:
+    middle = st.lists(st.sampled_from([GOOD, BAD]), min_size=count - 2, max_size=count - 2)
+    history = [GOOD, *data.draw(middle), BAD]
+    marks: dict[int, Mark] = {}
+    while isinstance(step := next_step(count, marks), Ask):
+        marks[step.point] = history[step.point]
+    assert not step.reversals, "a plain search cannot contradict itself"
+    while (point := audit_point(count, marks)) is not None:
+        assert point not in marks
+        marks[point] = history[point]
+    assert len(marks) == count
+    found = next_step(count, marks)
+    assert isinstance(found, Found)
+    back = [(at, at + 1) for at in range(count - 1) if history[at : at + 2] == [BAD, GOOD]]
+    assert list(found.reversals) == back
+
+
+@given(st.data(), st.integers(3, 60))
+def test_the_same_marks_give_the_same_answer(data: st.DataObject, count: int) -> None:
+    bad = data.draw(st.integers(1, count - 1))
+    known = data.draw(st.sets(st.integers(0, count - 1)))
+    marks = {point: GOOD if point < bad else BAD for point in sorted(known)}
+    again = {point: marks[point] for point in sorted(known, reverse=True)}
+    assert next_step(count, marks) == next_step(count, again)
+
+
+def test_weights_lead_to_the_likely_gap_first() -> None:
+    # Four likely gaps among 20 unlikely ones in front: within the 4 or 5 of halving, it takes 2.
+    weights = [0.01] * 6 + [1.0] * 4 + [0.01] * 6
+    _, asked = searched(17, lambda point: GOOD if point < 9 else BAD, weights)
+    assert asked[0] == 8
+    assert len(asked) <= 4
+
+
+def test_the_audit_goes_to_the_longest_unknown_stretch() -> None:
+    assert audit_point(10, {0: GOOD, 9: BAD, 3: BAD}) == 6
+    assert audit_point(3, {0: GOOD, 1: SKIP, 2: BAD}) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "marks", "weights"),
+    [
+        (1, {}, None),
+        (4, {0: BAD}, None),
+        (4, {0: GOOD, 3: GOOD}, None),
+        (4, {3: SKIP}, None),
+        (4, {4: BAD}, None),
+        (4, {-1: GOOD}, None),
+        (4, {}, [1.0, 1.0]),
+        (4, {}, [1.0, -1.0, 1.0]),
+        (4, {}, [1.0, math.nan, 1.0]),
+    ],
+)
+def test_what_is_no_search_is_refused(
+    count: int, marks: dict[int, Mark], weights: list[float] | None
+) -> None:
+    with pytest.raises(ValueError, match=r"must be|weight|ends"):
+        next_step(count, marks, weights=weights)
+
+
+def test_zero_weights_everywhere_still_search() -> None:
+    found, asked = searched(9, lambda point: GOOD if point < 5 else BAD, [0.0] * 8)
+    assert (found.good, found.bad) == (4, 5)
+    assert len(asked) <= 3
