@@ -4,11 +4,12 @@
 
 KDELTA := .venv/bin/kdelta
 
-.PHONY: help demo test bench check setup clean
+.PHONY: help demo test test-full bench check setup clean
 
 help:
 	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
+	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
 	@echo 'make bench  measure again every figure that README.md gives (a quarter of an hour)'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'
@@ -22,6 +23,11 @@ demo:
 test:
 	tools/prepare test
 	./check
+
+test-full:
+	tools/prepare test
+	./check
+	PYTHONPATH=tests .venv/bin/python tests/full_bisect.py
 
 bench:
 	tools/prepare run

@@ -177,10 +177,10 @@ def _quiet_again() -> object:
 
 
 def test_verbose_logs_the_commands_that_are_run(tmp_path: Path) -> None:
-    (tmp_path / "git").symlink_to("/bin/true")
+    (tmp_path / "ccache").symlink_to("/bin/true")
     done = kdelta("--verbose", "doctor", PATH=str(tmp_path))
-    assert "\n$ git --version\n" in done.stderr
-    assert "$ git" not in kdelta("doctor", PATH=str(tmp_path)).stderr
+    assert "\n$ ccache --version\n" in done.stderr
+    assert "$ ccache" not in kdelta("doctor", PATH=str(tmp_path)).stderr
 
 
 def test_closed_pipe_is_quiet() -> None:

@@ -17,8 +17,8 @@ from kdelta.store import Store
 
 GOOD = "mincore:no_thp_pte_scan_4m"
 WITHOUT_SCENARIOS = """
-from kdelta.cli import main, run
-run._check_scenarios = lambda study: None
+from kdelta.cli import execution, main
+execution.check_scenarios = lambda study: None
 main.main(["resume", "one"])
 """
 STUDY = f"""\
@@ -96,11 +96,11 @@ def test_no_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_that_another_process_executes(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kdelta.cli import run as command
+    from kdelta.cli import execution as command
 
     folder = runs / "one"
     store = Store.create(folder, run_records.new_run(run_id="one"))
-    monkeypatch.setattr(command, "_check_scenarios", lambda _study: None)
+    monkeypatch.setattr(command, "check_scenarios", lambda _study: None)
     monkeypatch.setattr(command, "_resolved", lambda _study, references: [None for _ in references])
     monkeypatch.setattr("kdelta.run.arms.check_same", lambda _record, _kernels: None)
     monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_arguments: None)

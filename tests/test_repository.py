@@ -24,10 +24,13 @@ RUNGS = (
     ("errors",),
     ("arch", "cache", "data", "files", "metric", "process"),
     ("archive", "build", "sample", "schema", "stats"),
+    ("toolchains",),
+    ("source",),
     ("kernels", "workload"),
-    ("study", "guest", "attribution", "runfolder"),
-    ("foreign", "store", "machines"),
+    ("study", "guest", "attribution", "output", "runfolder"),
+    ("disassembly", "foreign", "store", "machines"),
     ("run", "report"),
+    ("bisect", "codegen"),
     ("cli",),
 )
 RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}

@@ -13,13 +13,18 @@ from kdelta.errors import SpecError
 _MEANING = {
     "apt": "package lists and downloads of the private apt root",
     "build": "programs and plugins compiled on this machine",
+    "build-logs": "what make said of sources that do not build",
+    "builds": "kernels built from source",
+    "ccache": "compilers' results, of ccache",
     "checkpoints": "booted guests to restore trials from",
     "events": "where kernels enter interrupts, exceptions and other tasks",
     "images": "kernel images",
     "initramfs": "initramfs archives with PID 1",
     "packages": "which package an image came from",
     "qemu": "unpacked QEMU versions",
+    "sources": "source trees of kernels, as git objects",
     "symbols": "functions of kernels, by build id",
+    "trees": "checked-out sources with warm build directories",
 }
 
 

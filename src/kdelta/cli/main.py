@@ -26,16 +26,23 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 # name -> (where it is, what `kdelta --help` says): the help needs to import none of them.
 COMMANDS = {
     "run": ("kdelta.cli.run:run", "Measure a study, or one scenario over kernels."),
+    "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "rebuild": ("kdelta.cli.runs:rebuild", "Mend the damaged store of a run."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
+    "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
+    "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
+    "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),
     "import": ("kdelta.cli.foreign:import_command", "Store results that others published."),
     "judge": ("kdelta.cli.foreign:judge", "Judge imported results by kdelta's rules."),
     "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
+    "build": ("kdelta.cli.build:build", "Build kernels from source, and variants of them."),
     "workloads": ("kdelta.cli.workloads:workloads", "List workloads and their scenarios."),
     "export": ("kdelta.cli.workloads:export_command", "Write a workload as one C file."),
+    "codegen": ("kdelta.cli.codegen:codegen", "Compare what compilers made of a function."),
+    "toolchain": ("kdelta.cli.toolchain:toolchain", "List and fetch compilers."),
     "qemu": ("kdelta.cli.qemu:qemu", "List and fetch QEMU versions."),
     "cache": ("kdelta.cli.cache:cache", "Show and bound what kdelta keeps on disk."),
     "doctor": ("kdelta.cli.doctor:doctor", "Show what this machine can do, and what is missing."),
@@ -49,6 +56,8 @@ Exit codes:
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   70   a bug in kdelta
+  125  `kdelta probe`: this kernel cannot be judged, skip it
+  128  `kdelta probe`: the question or this machine is wrong, stop
   130  interrupted
 """
 

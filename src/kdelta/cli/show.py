@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kdelta.sample import RunRecord
 
 TOP = 15
+MANY = 8  # scenarios from which a run is shown as one table
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -58,6 +59,13 @@ def _run_options(command: _F) -> _F:
 @click.option(
     "--benchfmt", is_flag=True, help="Of a timed run: the Go benchmark format, for benchstat."
 )
+@click.option(
+    "--summary/--full",
+    "summary",
+    default=None,
+    help="One table of all scenarios, or each in full.  [default: by their number]",
+)
+@click.option("--metrics", is_flag=True, help="Only the figures that workloads told.")
 @_run_options
 def show(
     run: str,
@@ -67,6 +75,8 @@ def show(
     *,
     compat: bool,
     benchfmt: bool,
+    summary: bool | None,
+    metrics: bool,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -77,13 +87,15 @@ def show(
     from kdelta.report import findings, tables
 
     one_format(as_json=as_json, as_csv=as_csv)
-    record = _record(runs, run)
+    record = one_record(runs, run)
     if compat or benchfmt:
         _print_for_others(record, benchfmt=benchfmt)
+    elif metrics:
+        _print_metrics(record, as_json=as_json, as_csv=as_csv)
     elif beside is not None:
         if as_json or as_csv:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
-        _print_beside(record, _record(runs, beside))
+        _print_beside(record, one_record(runs, beside))
     elif record.instrument == "time" and (as_json or as_csv):
         from kdelta.report import times, times_tables
 
@@ -94,13 +106,14 @@ def show(
     elif as_csv:
         print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
     else:
-        print_report(record, step_percent=step_percent)
+        print_report(record, step_percent=step_percent, summary=summary)
 
 
 def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
     from kdelta.errors import SpecError
-    from kdelta.report import judgement, judgement_text, times
+    from kdelta.report import judgement, judgement_text, page, times
     from kdelta.report.compat import benchfmt as go
+    from kdelta.report.compat import perfbench
 
     if record.instrument != "time":
         raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
@@ -113,6 +126,22 @@ def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
     print_report(record)
     found = judgement.beside(own, report.ladders[0].grade, tolerance=report.tolerance)
     print_lines(judgement_text.others(found))
+    if rows := perfbench.rows(record):
+        print_lines(
+            [(), *((page.Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))]
+        )
+
+
+def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
+    from kdelta.report import metrics, metrics_text
+
+    if as_json:
+        raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
+    found = metrics.tables(record)
+    if as_csv:
+        print_raw(metrics_text.show_csv(found))
+    else:
+        print_lines(metrics_text.show(found))
 
 
 def _print_beside(one: RunRecord, other: RunRecord) -> None:
@@ -127,15 +156,22 @@ def _print_beside(one: RunRecord, other: RunRecord) -> None:
     print_lines(beside.show(findings.report(exact), times.report(timed)))
 
 
-def print_report(record: RunRecord, *, step_percent: float | None = None) -> None:
-    """Print the ladder of a run as text."""
+def print_report(
+    record: RunRecord, *, step_percent: float | None = None, summary: bool | None = None
+) -> None:
+    """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
     if record.instrument == "time":
         from kdelta.report import times, times_text
 
         print_lines(times_text.show(times.report(record)))
         return
-    from kdelta.report import findings, text
+    from kdelta.report import findings, survey, survey_text, text
 
+    many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
+    if many if summary is None else summary:
+        threshold = survey.STEP_PERCENT if step_percent is None else step_percent
+        print_lines(survey_text.show(survey.survey(record, step_percent=threshold)))
+        return
     print_lines(text.show(findings.report(record, step_percent=step_percent)))
 
 
@@ -144,6 +180,7 @@ def print_report(record: RunRecord, *, step_percent: float | None = None) -> Non
 @click.argument("old")
 @click.argument("new")
 @click.option("--scenario", metavar="NAME", help="Of which scenario, when RUN has several.")
+@click.option("--point", metavar="AXES", help="Of which point of the study's matrix: 'cpus=2'.")
 @click.option("--phase", metavar="NAME", help="Of one phase only, instead of all.")
 @click.option(
     "--top",
@@ -164,7 +201,9 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
     one_format(as_json=as_json, as_csv=as_csv)
     if choice["top"] is None and not (as_json or as_csv):
         choice["top"] = TOP
-    found = explanation.explain(_record(runs, run), choice.pop("old"), choice.pop("new"), **choice)
+    found = explanation.explain(
+        one_record(runs, run), choice.pop("old"), choice.pop("new"), **choice
+    )
     if as_json:
         print_raw(tables.explain_json(found))
     elif as_csv:
@@ -181,7 +220,8 @@ def one_format(*, as_json: bool, as_csv: bool) -> None:
         raise click.UsageError("--json and --csv exclude each other")
 
 
-def _record(runs: Path, run: str) -> RunRecord:
+def one_record(runs: Path, run: str) -> RunRecord:
+    """The stored run that `run` names.  Raises SpecError, StoreError."""
     from kdelta.runfolder import find_run
     from kdelta.store import Store
 

@@ -90,6 +90,9 @@ def _described(workload: Workload) -> str:
     )
 
 
+_WHEN = "before the first window and after the last"
+
+
 def _scenario_described(workload: Workload, scenario: Scenario) -> str:
     what = {phase.name: phase.what for phase in workload.phases}
     windows = [
@@ -98,8 +101,15 @@ def _scenario_described(workload: Workload, scenario: Scenario) -> str:
     ]
     facts = [
         ("pages", f"{scenario.pages} base pages resident"),
-        ("needs", ", ".join(scenario.features) or "nothing special"),
+        ("needs", ", ".join((*scenario.features, *scenario.needs.words())) or "nothing special"),
+        ("instruments", ", ".join(scenario.instruments)),
+        ("survey", "yes" if scenario.survey else "no"),
     ]
+    gates = [name for name in workload.gates if name != scenario.name]
+    facts += [("reverse gates", ", ".join(gates))] if gates else []
+    state = [(fact.name, fact.want) for fact in scenario.contract]
+    during = [(fact.name, fact.want) for fact in scenario.during]
+    told = [(metric.name, f"{metric.what} ({metric.unit})") for metric in scenario.metrics]
     return "\n".join(
         [
             f"{scenario.reference}: {scenario.summary}",
@@ -108,8 +118,8 @@ def _scenario_described(workload: Workload, scenario: Scenario) -> str:
             "",
             "one window of each phase",
             _columns(windows),
-            "",
-            "page state, before the first window and after the last",
-            _columns([(fact.name, fact.want) for fact in scenario.contract]),
+            *(["", f"page state, {_WHEN}", _columns(state)] if state else []),
+            *(["", "over all windows", _columns(during)] if during else []),
+            *(["", "what it tells", _columns(told)] if told else []),
         ]
     )

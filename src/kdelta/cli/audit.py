@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta audit`: the machine and the page state of every trial of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kdelta.cli.options import runs_directory
+
+EXIT_FAILED = 1
+
+
+@click.command()
+@click.argument("run")
+@click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
+@runs_directory
+def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
+    """Show what the machine and the pages of each trial of RUN were, and whether that holds.
+
+    Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
+    """
+    from kdelta.cli.show import one_record, print_lines, print_raw
+    from kdelta.report import audit as auditing
+    from kdelta.report import audit_text, tables
+
+    if ktap and as_json:
+        raise click.UsageError("--ktap and --json exclude each other")
+    found = auditing.audit(one_record(runs, run))
+    if ktap:
+        print_raw(audit_text.ktap(found))
+    elif as_json:
+        print_raw(tables.audit_json(found))
+    else:
+        print_lines(audit_text.show(found, every=every))
+    if not found.passed:
+        raise click.exceptions.Exit(EXIT_FAILED)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta bisect --tree`: the commit in which a count changed."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdelta.cli import bisecting
+from kdelta.cli.bisecting import Choice
+from kdelta.errors import SpecError
+
+if TYPE_CHECKING:
+    from kdelta.bisect.commits import Verdict
+    from kdelta.bisect.history import History
+    from kdelta.bisect.journal import Journal
+    from kdelta.bisect.measuring import TrialMeasure
+    from kdelta.bisect.outcome import Outcome
+    from kdelta.report.page import Line
+    from kdelta.study.spec import Study
+
+_CHOSEN = ("pick", "paths", "configs", "fragments")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Which commits are searched, and how they are built."""
+
+    tree: Path | None
+    pick: tuple[str, ...]
+    paths: tuple[str, ...]
+    configs: tuple[str, ...]
+    fragments: tuple[Path, ...]
+    compiler: str
+
+    def refuse_without_tree(self) -> None:
+        """Raise SpecError when something is asked for that only a tree has."""
+        given = {
+            "--pick": self.pick,
+            "--path": self.paths,
+            "--config": self.configs,
+            "--fragment": self.fragments,
+            "--cc": self.compiler,
+        }
+        if wrong := [name for name, value in given.items() if value]:
+            raise SpecError(f"{', '.join(wrong)} is for commits", action="add --tree PATH")
+
+
+def commits(study: Study, phase: str, choice: Choice, source: Source) -> None:
+    """Find the commit, print it, exit 1 when there is none."""
+    from kdelta.bisect.building import TreeBuilder
+    from kdelta.bisect.commits import Commits
+    from kdelta.bisect.history import History
+    from kdelta.bisect.measuring import measure_of
+    from kdelta.cli.download import reporting
+
+    if source.tree is None:
+        raise ValueError("commits are of a tree")
+    if study.machine.arch != "amd64":
+        raise SpecError(
+            f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
+        )
+    history = History(source.tree, *study.kernels)
+    measure = measure_of(study, choice.wanted_qemu, threading.Event())
+    journal, originals = _opened(study, phase, measure, choice, source, history)
+    verdicts: list[Verdict] = []
+    with reporting() as progress:
+        builder = TreeBuilder(
+            history,
+            source.tree,
+            configs=source.configs,
+            fragments=source.fragments,
+            compiler=source.compiler,
+            progress=progress,
+        )
+        count = len(history.commits())
+        instrument = bisecting.instrument_of(
+            journal, study, measure, lambda point: builder(point.key).kernel, count
+        )
+        search = Commits(
+            journal,
+            history,
+            builder,
+            instrument,
+            bisecting.tell,
+            paths=source.paths,
+            originals=originals,
+            suspect=study.instrument == "exact",
+        )
+
+        def run() -> Outcome:
+            verdicts.append(search.run())
+            return verdicts[-1].outcome
+
+        bisecting.carried_out(
+            journal,
+            study,
+            instrument,
+            run,
+            choice,
+            points=f"{count} commits",
+            more=lambda _found: _culprit(verdicts[-1]),
+        )
+
+
+def _opened(
+    study: Study,
+    phase: str,
+    measure: TrialMeasure,
+    choice: Choice,
+    source: Source,
+    history: History,
+) -> tuple[Journal, dict[str, str]]:
+    """The journal, with its repository opened; of a picked history, what its commits stand for."""
+    from kdelta.bisect.commits import described
+
+    options = {
+        "tree": str((source.tree or Path()).resolve()),
+        "good": history.good,
+        "bad": history.bad,
+        **{name: "\n".join(map(str, getattr(source, name))) for name in _CHOSEN},
+        "compiler": source.compiler,
+    }
+    asked = bisecting.question("tree", study, phase, measure, options)
+    journal = bisecting.opened(asked, choice, study, tuple)
+    try:
+        history.open(journal.folder / "git")
+        originals = history.pick(source.pick) if source.pick else {}
+    except SpecError:
+        if not journal.state.points:
+            shutil.rmtree(journal.folder)
+        raise
+    if not journal.state.points:
+        ends = (history.good, history.bad)
+        journal.arrange(
+            tuple(described(history.commit(originals.get(one, one)), one) for one in ends)
+        )
+    return journal, originals
+
+
+def _culprit(verdict: Verdict) -> tuple[list[Line], dict[str, Any]]:
+    """The commit, as lines and as data."""
+    from kdelta.bisect import outcome_text
+
+    candidates = [outcome_text.commit_data(commit) for commit in verdict.candidates]
+    if verdict.culprit is not None:
+        lines = [(), *outcome_text.culprit(verdict.culprit)]
+        return lines, {"culprit": outcome_text.commit_data(verdict.culprit), "candidates": []}
+    lines = [(), *outcome_text.candidates(verdict.candidates)] if verdict.candidates else []
+    return lines, {"culprit": None, "candidates": candidates}

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How a bisection is begun, gone on with, shown and ended, whatever its points are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kdelta.bisect.journal import Journal, Point, Question
+    from kdelta.bisect.judging import Findings, Instrument
+    from kdelta.bisect.ladder import News
+    from kdelta.bisect.measuring import TrialMeasure
+    from kdelta.bisect.outcome import Outcome
+    from kdelta.kernels.kernel import Kernel
+    from kdelta.report.explanation import Explanation
+    from kdelta.report.page import Line
+    from kdelta.sample import RunRecord
+    from kdelta.study.spec import Study
+
+TOP = 8  # functions that are listed
+EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How the command line wants it done."""
+
+    runs: Path
+    wanted_qemu: str
+    fresh: bool
+    as_json: bool
+    top: int
+    audits: int = 0
+
+
+def question(
+    kind: str, study: Study, phase: str, measure: TrialMeasure, options: dict[str, str]
+) -> Question:
+    """What is asked, by which an earlier bisection of the same is found."""
+    from kdelta.bisect.journal import Question
+    from kdelta.study import spec
+
+    good, bad = study.kernels
+    return Question(
+        kind=kind,
+        scenario=study.scenarios[0],
+        phase=phase,
+        good=good,
+        bad=bad,
+        study_toml=spec.to_toml(study),
+        options=options | {"environment": measure.environment},
+    )
+
+
+def opened(
+    asked: Question, choice: Choice, study: Study, points: Callable[[], tuple[Point, ...]]
+) -> Journal:
+    """The earlier bisection of the same question, else a new one over these points."""
+    from kdelta.bisect import journal as journals
+
+    found = None if choice.fresh else journals.find(choice.runs, asked)
+    if found is None:
+        return journals.create(choice.runs, f"bisect-{study.name}"[:64], asked, points())
+    done = len(found.state.steps)
+    click.echo(
+        f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
+    )
+    return found
+
+
+def instrument_of(
+    journal: Journal,
+    study: Study,
+    measure: TrialMeasure,
+    kernel_of: Callable[[Point], Kernel],
+    points: int,
+) -> Instrument:
+    """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
+    from kdelta.study import spec
+
+    if study.instrument is not spec.Instrument.TIME:
+        from kdelta.bisect.judging import Counting
+
+        return Counting(journal, measure, step_percent=study.thresholds.step_percent)
+    from kdelta.bisect.timing import Rules, Timing
+
+    rules = Rules(
+        tolerance=study.time.tolerance_percent / 100, alpha=study.time.alpha, points=points
+    )
+    return Timing(journal, measure, kernel_of, rules)
+
+
+def tell(news: News) -> None:
+    """Show a step on stderr: a line before it and a line after it."""
+    from kdelta.report.printable import printable
+    from kdelta.report.text import number
+
+    label = printable(news.point.label)
+    if news.note:
+        click.echo(printable(news.note), err=True)
+        return
+    if news.step is None:
+        click.echo(f"{label}: measuring ({_to_go(news.left)})", err=True)
+        return
+    value = "" if news.value is None else f"{number(news.value)} {news.unit}, "
+    words = news.step.standing or news.step.mark
+    why = f": {printable(news.step.why)}" if news.step.why else ""
+    click.echo(f"{label}: {value}{words}{why}", err=True)
+
+
+def _to_go(left: int) -> str:
+    return f"at most {left} to go, this one included" if left else "an end"
+
+
+def carried_out(
+    journal: Journal,
+    study: Study,
+    instrument: Instrument,
+    search: Callable[[], Outcome],
+    choice: Choice,
+    *,
+    points: str,
+    more: Callable[[Outcome], tuple[list[Line], dict[str, Any]]],
+) -> None:
+    """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
+
+    points: how many there are of what.  more: further lines of the answer, and the same as data.
+    """
+    from kdelta.bisect import journal as journals
+    from kdelta.bisect import outcome_text
+    from kdelta.bisect.outcome import Ending
+    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.report import tables, text
+
+    try:
+        with journals.held(journal):
+            found = search()
+            record = _finished(journal, study)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; the same command goes on", err=True)
+        raise
+    findings = instrument.findings()
+    explained = _explained(journal, findings, found, record, choice.top)
+    lines, fields = more(found)
+    if choice.as_json:
+        content = outcome_text.data(journal, findings, found) | fields
+        content["functions"] = json.loads(tables.explain_json(explained)) if explained else None
+        print_raw(json.dumps(content, indent=2) + "\n")
+    else:
+        page = outcome_text.show(journal, findings, found, points=points)
+        page += [(), *text.explain(explained)] if explained else []
+        print_lines([*page, *lines])
+        click.echo(f"\nEverything of it: {journal.folder}")
+    if found.ending not in (Ending.STEP, Ending.RANGE):
+        raise click.exceptions.Exit(EXIT_NOTHING)
+
+
+def _finished(journal: Journal, study: Study) -> RunRecord:
+    """The bisection as a run, in its folder, for every command that reads runs."""
+    from dataclasses import replace
+    from importlib.metadata import PackageNotFoundError, version
+
+    from kdelta import runfolder
+    from kdelta.bisect import judging
+    from kdelta.report import bundle
+    from kdelta.store import Store
+
+    try:
+        own = version("kdelta")
+    except PackageNotFoundError:
+        own = "unknown"
+    record = replace(judging.record(journal), name=study.name, kdelta_version=own)
+    if not record.trials:  # nothing could be built
+        return record
+    folder = journal.folder
+    with runfolder.disk_errors(folder):
+        (folder / runfolder.RUN_FILE).unlink(missing_ok=True)
+    Store.create(folder, record)
+    bundle.write_answers(record, folder, step_percent=study.thresholds.step_percent)
+    return record
+
+
+def _explained(
+    journal: Journal, findings: Findings, found: Outcome, record: RunRecord, top: int
+) -> Explanation | None:
+    """The functions of the change that was found."""
+    from kdelta.report import explanation
+
+    is_step = found.comparison is not None and found.comparison.verdict.is_step
+    if not is_step or record.instrument != "exact":
+        return None
+    good, bad = (findings.booted(point).label for point in (found.good, found.bad))
+    return explanation.explain(record, good, bad, phase=journal.state.question.phase, top=top)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta codegen`: what compilers made of one function."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli.download import reporting
+from kdelta.cli.options import runs_directory
+
+if TYPE_CHECKING:
+    from kdelta.archive.apt import Progress
+    from kdelta.codegen.matrix import Matrix
+    from kdelta.kernels.kernel import Kernel
+    from kdelta.sample import RunRecord
+
+_LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
+
+
+@click.command()
+@click.argument("target", metavar="OBJECT:FUNCTION|FUNCTION")
+@click.option("--source", metavar="REFERENCE", help="Source, as in tree:REFERENCE of kdelta run.")
+@click.option("--variants", default="", metavar="A,B", help="Variants of the source, in order.")
+@click.option("--compilers", default="", metavar="A,B", help="gcc-12,gcc-14,clang-19 ...")
+@click.option("--kernels", default="", metavar="A,B", help="Released kernels, instead of a source.")
+@click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
+@click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
+@click.option("--run", "run_id", metavar="RUN", help="Mark what this exact run executed.")
+@click.option(
+    "--measure",
+    metavar="WORKLOAD:SCENARIO",
+    help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
+)
+@click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
+@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs; names of LLVM.")
+@click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
+@click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
+@click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write a page with all listings side by side.",
+)
+@runs_directory
+def codegen(
+    target: str,
+    runs: Path,
+    html: Path | None,
+    *,
+    as_json: bool,
+    side_by_side: bool,
+    listing: bool,
+    **choice: str | bool | None,
+) -> None:
+    """Compare the code that compilers made of a function.
+
+    \b
+    Of a source, variants of it and several compilers:
+      kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8 \\
+        --variants mincore-present-first --compilers gcc-12,gcc-14,clang-19
+    Of released kernels, from their images:
+      kdelta codegen mincore_pte_range --kernels 6.16,6.17
+
+    With --run, instructions that an exact run executed are marked wherever the code is the same
+    as what ran; with --measure, each object of a source is linked and booted for it. From what is
+    marked llvm-mca predicts cycles; that is a prediction and no measurement.
+    """
+    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.codegen import page, tables, text
+
+    with reporting() as progress:
+        matrix = _matrix(target, choice, runs, progress)
+    if html is not None:
+        html.write_text(page.show_html(matrix))
+        click.echo(f"wrote {html}", err=True)
+    if as_json:
+        print_raw(tables.show_json(matrix))
+        return
+    print_lines(text.show(matrix))
+    if side_by_side:
+        for column in matrix.columns:
+            for row in matrix.rows[1:]:
+                first = matrix.cell(matrix.rows[0], column)
+                print_lines(text.differences(first, matrix.cell(row, column)))
+    if listing:
+        for cell in matrix.cells:
+            print_lines(text.listing(cell))
+
+
+def _matrix(
+    target: str, choice: dict[str, str | bool | None], runs: Path, progress: Progress
+) -> Matrix:
+    asked = {key: value for key, value in choice.items() if isinstance(value, str)}
+    if bool(asked.get("source")) == bool(asked["kernels"]):
+        raise click.UsageError("give either --source or --kernels")
+    ran = _run(asked["run_id"], runs) if asked.get("run_id") else None
+    if asked["kernels"]:
+        if asked["variants"] or asked["compilers"] or asked.get("measure"):
+            raise click.UsageError("--variants, --compilers and --measure belong to --source")
+        matrix = _of_kernels(target, asked, progress)
+    else:
+        matrix = _of_source(target, asked, progress)
+    if ran is not None:
+        matrix = _marked(matrix, *ran, asked["phase"], progress)
+    if not choice["no_predict"]:
+        matrix = _predicted(matrix, asked, progress)
+    return matrix
+
+
+def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> Matrix:
+    from kdelta.codegen import released
+    from kdelta.kernels import reference
+
+    kernels = [
+        reference.resolve(name, asked["arch"], asked["flavour"], progress=progress)
+        for name in _list(asked["kernels"])
+    ]
+    return released.of_kernels(kernels, target.rpartition(":")[2])
+
+
+def _of_source(target: str, asked: dict[str, str], progress: Progress) -> Matrix:
+    from kdelta import toolchains
+    from kdelta.codegen import matrix
+    from kdelta.source import build, kconfig, tree_reference, variant
+
+    name, _, function = target.rpartition(":")
+    if not name:
+        raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
+    text = asked["source"].removeprefix(tree_reference.PREFIX)
+    reference = tree_reference.parse(tree_reference.PREFIX + text)
+    base = tree_reference.source(reference, progress=progress)
+    words = _list(asked["variants"])
+    trees = [base, *(variant.applied(base, [variant.of_word(word)]) for word in words)]
+    compilers = _list(asked["compilers"])
+    if reference.compiler and compilers:
+        raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
+    chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
+    chains = chains or [build.compiler(reference.compiler, progress=progress)]
+    config = kconfig.named(reference.configs, reference.fragments)
+    names = ["original", *(tree.variants[-1] for tree in trees[1:])]
+    if len(set(names)) < len(names):
+        raise click.UsageError("two variants have the same name")
+    with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as folder:
+        keep = Path(folder)
+        made = matrix.of_sources(
+            trees, names, name, function,
+            config=config, chains=chains, keep=keep, progress=progress,
+        )  # fmt: skip
+        if not asked.get("measure"):
+            return made
+        from kdelta.codegen import measure
+
+        return measure.measured(
+            made, keep, asked["measure"],
+            tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
+        )  # fmt: skip
+
+
+def _run(name: str, runs: Path) -> tuple[Path, RunRecord]:
+    """The folder of a run and what it holds; wrong ones are told before anything is compiled."""
+    from kdelta.runfolder import find_run
+    from kdelta.store import Store
+
+    folder = find_run(runs, name)
+    return folder, Store.open(folder).record()
+
+
+def _marked(
+    matrix: Matrix, folder: Path, record: RunRecord, phase: str, progress: Progress
+) -> Matrix:
+    from dataclasses import replace
+
+    from kdelta.codegen import released
+    from kdelta.codegen.matrix import marked
+
+    found, problems = released.executed(folder, record, matrix, phase, _resolver(progress))
+    result = marked(matrix, found)
+    notes = list(problems)
+    if found and not any(cell.hot for cell in result.cells):
+        notes.append(f"no cell has the code that {record.run_id} executed")
+    return replace(result, notes=(*result.notes, *notes))
+
+
+def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
+    from kdelta.kernels import reference
+
+    def resolve(name: str, arch: str, flavour: str) -> Kernel:
+        return reference.resolve(name, arch, flavour, progress=progress)
+
+    return resolve
+
+
+def _predicted(matrix: Matrix, asked: dict[str, str], progress: Progress) -> Matrix:
+    from dataclasses import replace
+
+    from kdelta import toolchains
+    from kdelta.codegen.matrix import predicted
+    from kdelta.codegen.predict import CPUS
+    from kdelta.codegen.released import architecture
+    from kdelta.errors import KdeltaError
+
+    if not any(cell.hot for cell in matrix.cells):
+        return matrix
+    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(matrix).debian, ()))
+    try:
+        tools = toolchains.find(_LLVM, progress=progress).tools
+    except KdeltaError as error:
+        return replace(matrix, notes=(*matrix.notes, f"no predictions: {error.cause}"))
+    return predicted(matrix, tools / "llvm-mca", cpus) if tools else matrix
+
+
+def _list(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]

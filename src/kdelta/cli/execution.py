@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From a study to a run folder with its answers: what every measuring command does."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli.options import need_time
+from kdelta.errors import InfraError, KdeltaError
+
+if TYPE_CHECKING:
+    from kdelta.kernels.kernel import Kernel
+    from kdelta.run.runner import Trials
+    from kdelta.sample import RunRecord
+    from kdelta.store import Store
+    from kdelta.study.spec import Study
+
+wanted_qemu = click.option(
+    "--qemu",
+    "wanted_qemu",
+    default="",
+    envvar="KDELTA_QEMU",
+    metavar="PATH|VERSION",
+    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
+)
+at_most = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 256),
+    help="Guests at once.  [default: what cores and memory allow]",
+)
+
+
+def check_scenarios(study: Study) -> None:
+    """Raise SpecError for a scenario that does not exist."""
+    from kdelta import workload
+
+    for name in study.scenarios:
+        workload.parse_reference(name)
+
+
+def start(
+    study: Study,
+    runs: Path,
+    wanted_qemu: str,
+    jobs: int | None,
+    *,
+    summary: bool | None = None,
+) -> None:
+    """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
+    from kdelta import runfolder
+    from kdelta.run import arms
+    from kdelta.sample import RunRecord
+    from kdelta.store import Store
+    from kdelta.study import plan, spec
+
+    kernels = None if on_host(study) else _resolved(study, arms.planned(study))
+    now = datetime.now(UTC)
+    seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
+    planned = plan.make_plan(study, seed)
+    record = RunRecord(
+        run_id="",
+        name=study.name,
+        title=study.title,
+        seed=seed,
+        rounds=planned.rounds,
+        created=now.isoformat(timespec="seconds"),
+        kdelta_version=_version(),
+        study_toml=spec.to_toml(study),
+        instrument=study.instrument,
+        study_digest=spec.digest(study),
+        arms=arms.records(study, kernels),
+        trials=planned.trials,
+    )
+    # Before there is a folder: what cannot be measured here leaves none behind.
+    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    folder = runfolder.new_run_folder(runs, study.name, now)
+    _measure(
+        Store.create(folder, replace(record, run_id=folder.name)),
+        study,
+        trials,
+        at_once,
+        summary=summary,
+    )
+
+
+def execute(
+    store: Store,
+    study: Study,
+    wanted_qemu: str,
+    jobs: int | None,
+    *,
+    summary: bool | None = None,
+) -> None:
+    """Go on with a run: on the very kernels that it began with."""
+    from kdelta.run import arms
+
+    record = store.record()
+    if store.is_finished():
+        _answer(store, summary=summary)
+        return
+    kernels = None
+    if not on_host(study):
+        kernels = _resolved(study, arms.references(record))
+        arms.check_same(record, kernels)
+    wanted_qemu = wanted_qemu or _qemu_of(record)
+    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    _measure(store, study, trials, at_once, summary=summary)
+
+
+def _qemu_of(record: RunRecord) -> str:
+    """The version of QEMU that a run began with: counts of another one could not be compared."""
+    found = {
+        t.result.environment.qemu_version
+        for t in record.trials
+        if t.result and t.result.environment
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def on_host(study: Study) -> bool:
+    """True when the arms are kernels of this very machine."""
+    from kdelta.study.spec import Instrument, TimeMachine
+
+    return study.instrument is Instrument.TIME and study.time.machine is TimeMachine.HOST
+
+
+def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaError]:
+    """Per arm its kernel, fetched when needed, or why it cannot be had.
+
+    Raises SpecError for a kernel that does not exist.
+    """
+    from kdelta.cli.download import reporting
+    from kdelta.kernels import reference
+
+    found: list[Kernel | KdeltaError] = []
+    with reporting() as progress:
+        for name in references:
+            try:
+                found.append(
+                    reference.resolve(
+                        name, study.machine.arch, study.machine.flavour, progress=progress
+                    )
+                )
+            except InfraError as error:
+                found.append(error)
+    broken = [item for item in found if isinstance(item, KdeltaError)]
+    if len(broken) == len(found):
+        raise broken[0]
+    for reason in broken:
+        click.echo(f"kdelta: {reason.sentence()}", err=True)
+    return found
+
+
+def _measure(
+    store: Store, study: Study, trials: Trials, at_once: int, *, summary: bool | None
+) -> None:
+    from kdelta.cli.progress import showing
+    from kdelta.run.runner import Runner
+
+    try:
+        with store.executing(), showing(store.record()) as report:
+            runner = Runner(store, study, trials, report)
+            if study.instrument == "time":
+                runner.run_rounds(lambda: _decided(store))
+            else:
+                runner.run(at_once)
+    except KeyboardInterrupt:
+        click.echo(f"\ninterrupted; go on with: kdelta resume {store.folder.name}", err=True)
+        raise
+    _answer(store, summary=summary)
+
+
+def _decided(store: Store) -> str:
+    from kdelta.report import times
+
+    return times.decided(store.record())
+
+
+def _trials(
+    record: RunRecord,
+    study: Study,
+    kernels: Sequence[Kernel | KdeltaError] | None,
+    wanted_qemu: str,
+    jobs: int | None,
+) -> tuple[Trials, int]:
+    """What measures the study's trials, and how many of them at once."""
+    from kdelta.run import arms, exact, slots, timed
+    from kdelta.study.spec import Instrument, Replicate
+
+    cancelled = threading.Event()
+    if study.instrument is Instrument.TIME:
+        need_time()
+    if study.instrument is Instrument.EXACT:
+        bench = exact.bench_of(study, wanted_qemu, cancelled)
+        at_once = jobs or slots.limit(*exact.largest(study))
+        machines = arms.machines(study)
+        reuse = study.plan.reuse
+        return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse), at_once
+    timing = timed.Timing(
+        iterations=study.time.iterations,
+        warmup=study.time.warmup,
+        timeout_s=study.plan.timeout_s,
+        cancelled=cancelled,
+        hugepages=study.time.hugepages,
+    )
+    if kernels is not None:
+        exact.largest(study, cores=len(os.sched_getaffinity(0)))
+        settings = exact.settings_of(study.machine)
+        own = arms.machines(study)
+        return timed.KvmTrials(timing, settings, wanted_qemu, kernels, own), 1
+    used = [trial.result.facts.get("boot_id", "") for trial in record.trials if trial.result]
+    references = [arm.kernel.reference for arm in record.arms]
+    per_boot = study.time.replicate is Replicate.BOOT
+    return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
+
+
+def _answer(store: Store, *, summary: bool | None) -> None:
+    """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
+    from kdelta.cli.show import print_report
+    from kdelta.report import bundle
+    from kdelta.sample import Outcome
+
+    record = store.record()
+    bundle.write_answers(record, store.folder)
+    print_report(record, summary=summary)
+    click.echo(f"\nEverything of this run: {store.folder}")
+    if _failed(record, Outcome.OK, Outcome.SKIP):
+        raise click.exceptions.Exit(1)
+
+
+def _failed(record: RunRecord, *good: object) -> bool:
+    return any(trial.result and trial.result.outcome not in good for trial in record.trials)
+
+
+def _version() -> str:
+    try:
+        return version("kdelta")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta survey`: every scenario meant for it over every release of the archive, in one table."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from kdelta.cli import execution
+from kdelta.cli.options import runs_directory
+from kdelta.errors import SpecError
+
+_QUESTION = """
+Which paths of memory management and its callers became longer or shorter in which release, and by
+which functions?  Each scenario is short; a step is a reason for a study of its own.
+"""
+
+
+@click.command()
+@click.option("--kernels", help="Kernels in table order.  [default: all series of the archive]")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only scenarios that fit: 'fault:*'. May be given again.",
+)
+@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
+@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
+@click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
+@click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
+@click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
+@execution.wanted_qemu
+@execution.at_most
+@runs_directory
+def survey(
+    kernels: str | None,
+    only: tuple[str, ...],
+    arch: str,
+    flavour: str,
+    rounds: int,
+    runs: Path,
+    wanted_qemu: str,
+    jobs: int | None,
+    *,
+    list_only: bool,
+    fresh_run: bool,
+) -> None:
+    """Count every scenario of the survey on every release, and tell which path changed where.
+
+    An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
+    table again.
+    """
+    from kdelta import store as stores
+    from kdelta.study import spec
+
+    names = _scenarios(only)
+    references = (
+        [word.strip() for word in kernels.split(",")] if kernels else _ladder(arch, flavour)
+    )
+    if list_only:
+        click.echo("".join(f"{name}\n" for name in names), nl=False)
+        click.echo(f"over {', '.join(references)}")
+        return
+    study = spec.from_arguments(
+        names,
+        references,
+        name="survey",
+        title=f"survey of {len(names)} scenarios over {len(references)} kernels",
+        question=_QUESTION.strip(),
+        arch=arch,
+        flavour=flavour,
+        rounds=rounds,
+        step_percent=5.0,
+    )
+    known = None if fresh_run else stores.unfinished(runs, spec.digest(study))
+    if known:
+        click.echo(f"resuming {known.name} (another one: --new)", err=True)
+        execution.execute(stores.Store.open(known), study, wanted_qemu, jobs, summary=True)
+    else:
+        execution.start(study, runs, wanted_qemu, jobs, summary=True)
+
+
+def _scenarios(only: tuple[str, ...]) -> list[str]:
+    from kdelta import workload
+
+    meant = [
+        scenario.reference
+        for name in workload.names()
+        for scenario in workload.load(name).scenarios
+        if scenario.survey
+    ]
+    found = [name for name in meant if not only or any(fnmatchcase(name, one) for one in only)]
+    if not found:
+        raise SpecError(
+            f"no scenario of the survey fits {', '.join(only)}", action="see: kdelta survey --list"
+        )
+    return found
+
+
+def _ladder(arch: str, flavour: str) -> list[str]:
+    """The newest kernel of each series, and each candidate, oldest first."""
+    from kdelta.cli.download import reporting
+    from kdelta.kernels import reference
+
+    with reporting() as progress:
+        offered = reference.listing(arch, flavour, progress=progress)
+    found: dict[str, None] = {}
+    for offer in offered:
+        found[f"{offer.series}-rc" if offer.is_candidate else offer.series] = None
+    return list(found)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta toolchain`: compilers of the Debian archive, beside those that are installed."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kdelta.cli.download import reporting
+
+
+@click.group()
+def toolchain() -> None:
+    """List and fetch compilers; fetched ones live in the cache and need no root."""
+
+
+@toolchain.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+def list_command(*, as_json: bool, refresh: bool) -> None:
+    """List the compilers that can be had, and which are here."""
+    from kdelta import toolchains
+
+    with reporting() as progress:
+        offers = toolchains.offers(refresh=refresh, progress=progress)
+    if as_json:
+        rows = [
+            {
+                "name": offer.name,
+                "version": offer.version,
+                "suites": list(offer.suites),
+                "installed": not offer.suites,
+                "fetched": offer.fetched,
+            }
+            for offer in offers
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{'name':<10} {'version':<44} {'from'}")
+    for offer in offers:
+        origin = ", ".join(offer.suites) or "this system"
+        fetched = " (fetched)" if offer.suites and offer.fetched else ""
+        click.echo(f"{offer.name:<10} {offer.version:<44} {origin}{fetched}")
+
+
+@toolchain.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+def fetch(*, names: tuple[str, ...], refresh: bool) -> None:
+    """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
+    from kdelta import toolchains
+
+    with reporting() as progress:
+        for name in names:
+            chain = toolchains.fetch(name, progress=progress, refresh=refresh)
+            click.echo(f"{chain.name} {chain.version} {chain.cc}")

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Code read out of images against what their guests say and execute."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import run_records
+from boot.command import Command
+from boot.lab import Machine
+from kdelta import data, workload
+from kdelta.attribution import symbols
+from kdelta.codegen import hot
+from kdelta.disassembly import image, kallsyms, payload
+from kdelta.disassembly.identity import Sameness, compare
+from kdelta.run.trial import run_trial
+from kdelta.sample import Outcome
+from kdelta.source import tree_reference
+from kdelta.source.build import Build
+
+pytestmark = pytest.mark.boot
+
+FUNCTION = "mincore_pte_range"
+RELEASE = "deb:6.17.8+config=min"
+
+
+def test_an_images_own_symbols_are_what_its_guest_says(machine: Machine) -> None:
+    said = symbols.load(machine.checkpoint().build_id, lambda: "")
+    table = kallsyms.read(payload.unpacked(machine.kernel.image))
+    assert table is not None
+    own = set(zip(table.starts, table.names, strict=True))
+    assert set(zip(said.starts, said.names, strict=True)) <= own
+
+
+def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path: Path) -> None:
+    load = workload.load("mincore")
+    scenario = load.scenario("no_thp_pte_scan_64m")
+    folder = tmp_path / "trials" / "0000"
+    result = run_trial(machine.bench(), machine.kernel, scenario, load.program, folder)
+    assert result.outcome is Outcome.OK, result.reason
+    record = run_records.new_run()
+    trial = replace(record.trials[0], result=result)
+    opened = image.opened(machine.kernel.image, machine.kernel.release)
+    code = opened.function(FUNCTION)
+    for row in (row for row in result.functions if row.function == FUNCTION):
+        found = hot.read(tmp_path, record, trial, row.phase, opened, code)
+        assert sum(found.counts) + found.elsewhere == row.insns
+        assert found.counts[0] == row.calls
+        # One loop per page: what is on the hot path is executed about once for each.
+        assert all(found.rate(i) == pytest.approx(1, abs=0.01) for i in found.path)
+        assert len(found.path) == len(hot.trace(found, code)) > 5
+    executed = {row.function for row in result.functions}
+    same = compare(opened, opened, executed)
+    assert same.sameness is not Sameness.DIFFERENT
+    assert FUNCTION in same.identical
+
+
+@pytest.fixture(scope="module")
+def built() -> Build:
+    """The kernel that tests of sources share: minutes when nothing of it is in the cache."""
+    return tree_reference.built(f"tree:{RELEASE}")
+
+
+def test_each_variant_is_linked_booted_and_counted(built: Build, tmp_path: Path) -> None:
+    assert built.image.is_file()
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    page = tmp_path / "page.html"
+    text = command.run(
+        "codegen", f"mm/mincore.o:{FUNCTION}", "--source", RELEASE,
+        "--variants", "mincore-present-first,mincore-no-batch",
+        "--measure", "mincore:no_thp_pte_scan_4m", "--no-predict", "--html", str(page),
+    )  # fmt: skip
+    rows = re.findall(r"^(original|mincore-[\w-]+) +([\d.]+) \((\d+)\)$", text, re.MULTILINE)
+    found = {name: (float(rate), int(hot)) for name, rate, hot in rows}
+    assert found["mincore-present-first"][1] < found["original"][1]
+    assert found["mincore-no-batch"] == found["original"]
+    assert all(rate == pytest.approx(hot, abs=1) for rate, hot in found.values())
+    assert "per page" in page.read_text()
