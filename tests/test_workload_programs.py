@@ -24,10 +24,10 @@ COMPILERS = ("aarch64-linux-gnu-gcc", "riscv64-linux-gnu-gcc")
 SCENARIOS = [scenario for name in names() for scenario in load(name).scenarios]
 # Those of the time instrument alone take seconds for an iteration.
 QUICK = [scenario for scenario in SCENARIOS if "exact" in scenario.instruments]
-# What is only timed takes seconds: it is checked where boots are.
+# What is only timed takes seconds: it is checked beside the boots.
 EVERY = [
     pytest.param(
-        scenario, id=scenario.reference, marks=() if scenario in QUICK else pytest.mark.boot
+        scenario, id=scenario.reference, marks=() if scenario in QUICK else pytest.mark.slow
     )
     for scenario in SCENARIOS
 ]

@@ -21,8 +21,6 @@ pytestmark = pytest.mark.boot
 RELEASE = "tree:deb:6.17.8+config=min"
 MINCORE = "mincore:no_thp_pte_scan_4m"
 MPROTECT = "mprotect:shared_dirty_full_toggle_16m"
-# On a machine that does nothing else it is four to nine.
-VARIANT_S = 45.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +40,12 @@ def per_page(command: Command, scenario: str, *references: str) -> list[dict[str
     record = Store.open(command.folder()).record()
     found = []
     for arm in record.arms:
-        (trial,) = [trial for trial in record.trials if trial.arm == arm.index]
+        # The run has the reverse gates of the workload too.
+        (trial,) = [
+            trial
+            for trial in record.trials
+            if trial.arm == arm.index and f"{trial.workload}:{trial.scenario}" == scenario
+        ]
         assert trial.result is not None
         assert trial.result.outcome == "ok", trial.result.reason
         pages = {phase.phase: phase.operations for phase in trial.result.phases}
@@ -67,13 +70,11 @@ def test_the_guest_has_all_that_was_asked_for(original: Build) -> None:
     assert original.release == "6.17.8-kdelta"
 
 
-def test_a_variant_of_one_file_takes_seconds(original: Build, tmp_path: Path) -> None:
+def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path) -> None:
     number = time.time_ns() % 1_000_000 + 10
     reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
-    begun = time.monotonic()
     made = tree_reference.built(reference)
     assert not made.cached
-    assert time.monotonic() - begun < VARIANT_S
     assert made.image_sha256 != original.image_sha256
     assert re.findall(r"^  CC +(mm/\S+)", made.log.read_text(), re.MULTILINE) == ["mm/mincore.o"]
 
