@@ -163,3 +163,44 @@ def test_numbers_that_only_look_like_addresses_stay(tmp_path: Path) -> None:
     assert found.function("f").normal == (
         "mov $0xffffffffffffff9f,%rax", "movabs $0x7fffffffffffffff,%rdx", "ret",
     )  # fmt: skip
+
+
+def feature_test(at: int, field: int, bit: int, yes: int, no: int) -> bytes:
+    """testb $bit,field(%rip); jne yes; jmp no, to lie at an address."""
+    return (
+        b"\xf6\x05" + struct.pack("<i", field - (at + 7)) + bytes([bit])
+        + b"\x0f\x85" + struct.pack("<i", yes - (at + 13))
+        + b"\xe9" + struct.pack("<i", no - (at + 18))
+    )  # fmt: skip
+
+
+def branching(entry: int, bit: int = 4) -> bytes:
+    """A kernel whose `work` jumps to the entry of that number behind the end of init's code."""
+    work = kernel_image.BASE + 16
+    field, target = work + 32, work + 16
+    first = field + 16
+    entries = b"".join(
+        feature_test(first + 18 * number, field, bit, target, work) for number in range(entry + 1)
+    )
+    jump = b"\xe9" + struct.pack("<i", first + 18 * entry - (work + 5))
+    return kernel_image.kernel(
+        [
+            ("t", "", b"\x90" * 16),
+            ("T", "work", jump),
+            ("T", "slow", b"\xc3"),
+            ("D", "boot_cpu_data", bytes(16)),
+            ("T", "_einittext", entries),
+        ]
+    )
+
+
+def test_tests_of_a_cpu_feature_are_named_by_what_they_test(tmp_path: Path) -> None:
+    """Where the linker put them depends on all code that has one."""
+    codes = [
+        opened(tmp_path, branching(entry), f"at{entry}").function("work").normal
+        for entry in (0, 1, 5)
+    ]
+    assert codes[0] == ("jmp [boot_cpu_data & 0x4 ? slow : work]",)
+    assert codes[0] == codes[1] == codes[2]
+    other = opened(tmp_path, branching(1, bit=8), "bit8").function("work").normal
+    assert other == ("jmp [boot_cpu_data & 0x8 ? slow : work]",)

@@ -64,6 +64,13 @@ def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
     assert "is unknown" in result.reason
 
 
+def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
+    trials = HostTrials(TIMING, ["host"], per_boot=False, used=[])
+    result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
+    windows = sum(sum(phase.nanoseconds) for phase in result.times)
+    assert 0 < windows / 1e9 < result.wall_s < 60
+
+
 def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
     monkeypatch.setattr(preflight, "facts", lambda **_: running)

@@ -29,8 +29,8 @@ _PAGE = 1 << 12
 _OPEN = 4  # images that a process keeps at once; each takes some 150 MB
 # Tables that the linker collects: where an entry lies in them says nothing.
 _END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
-# x86 collects the slow half of each static_cpu_has() behind the last code of init, without a symbol:
-# testb $MASK,FIELD(%rip); jne YES; jmp NO.
+# x86 collects the slow half of each static_cpu_has() from the end of init's code on, without a
+# symbol: testb $MASK,FIELD(%rip); jne YES; jmp NO.
 _LAST_CODE = "_einittext"
 _FEATURE = re.compile(rb"\xf6\x05(.{4})(.)\x0f\x85(.{4})\xe9(.{4})", re.DOTALL)
 _FEATURE_BYTES = 18
@@ -129,7 +129,7 @@ class Image:
             return ""
         start = self._table.starts[at]
         best = min(self._rank(i, prefer) for i in self._same(at))[-1]
-        if address != start and best == _LAST_CODE and (test := self._feature(address, prefer)):
+        if best == _LAST_CODE and (test := self._feature(address, prefer)):
             return test
         if address != start and self._table.kinds[at] not in _CODE:
             # The linker puts merged strings after the kernel's own table of symbols.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -105,7 +106,9 @@ class HostTrials:
         with cpus.lease(1, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(_SETTLE_S, self.cancelled)
+            begun = time.monotonic()
             result = time_here(self._timing, load, scenario, leased, folder, reference)
+        result = replace(result, wall_s=round(time.monotonic() - begun, 3))
         self._used.add(result.facts.get("boot_id", ""))
         return result
 
@@ -195,14 +198,16 @@ class KvmTrials:
             return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
         settings = self._settings_of(trial, scenario)
         with cpus.lease(settings.cpus, self.cancelled) as leased:
+            begun = time.monotonic()
             try:
-                return self._in_guest(scenario, settings, kernel, leased, folder)
+                result = self._in_guest(scenario, settings, kernel, leased, folder)
             except Lacking as lack:
                 why = str(lack)[:_MAX_REASON]
-                return TrialResult(outcome=Outcome.SKIP, reason=why, kernel=kernel.identity())
+                result = TrialResult(outcome=Outcome.SKIP, reason=why, kernel=kernel.identity())
             except GuestFault as fault:
                 (folder / "console.log").write_text(fault.console)
-                return replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
+                result = replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
+            return replace(result, wall_s=round(time.monotonic() - begun, 3))
 
     def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> Settings:
         own = settings_of(self._machines[trial.arm]) if self._machines else self._settings
