@@ -33,6 +33,17 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 _BUSY_S = 30.0
+# The columns of a trial that its result fills.
+_OF_RESULT = (
+    "outcome",
+    "reason",
+    "kernel",
+    "environment",
+    "facts",
+    "fresh_boot",
+    "copied",
+    "wall_s",
+)
 _NOT_ROWS = (msgspec.MsgspecError, RecursionError)
 _T = TypeVar("_T")
 
@@ -146,16 +157,7 @@ class Store:
         failed = sa.select(schema.TRIAL.c.index).where(
             schema.TRIAL.c.outcome == sample.Outcome.INFRA_ERROR
         )
-        result_fields = (
-            "outcome",
-            "reason",
-            "kernel",
-            "environment",
-            "facts",
-            "fresh_boot",
-            "copied",
-        )
-        cleared = dict.fromkeys((*result_fields, "wall_s"))
+        cleared = dict.fromkeys(_OF_RESULT)
         with self._writing() as connection:
             indices = list(connection.execute(failed).scalars())
             for index in indices:
@@ -360,17 +362,7 @@ def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
     state = _load_rows(connection, schema.STATE, sample.StateField)
     metrics = _load_rows(connection, schema.METRIC, sample.MetricValue)
     artifacts = _load_rows(connection, schema.ARTIFACT, dict[str, str])
-    names = (
-        "outcome",
-        "reason",
-        "kernel",
-        "environment",
-        "facts",
-        "fresh_boot",
-        "copied",
-        "wall_s",
-    )
-    columns = [schema.TRIAL.c[name] for name in names]
+    columns = [schema.TRIAL.c[name] for name in _OF_RESULT]
     query = sa.select(schema.TRIAL.c.index, *columns)
     results = {}
     for index, *values in connection.execute(

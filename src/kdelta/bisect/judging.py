@@ -59,6 +59,25 @@ class Findings(Protocol):
         """Every two measured neighbours that differ, in order."""
 
 
+def changes_of(findings: Findings, points: Sequence[Point]) -> list[Change]:
+    """Every two measured neighbours among the points that differ, in order."""
+    values = [(at, point, findings.value(point)) for at, point in enumerate(points)]
+    measured = [(at, point, value) for at, point, value in values if value is not None]
+    compared = [(findings.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
+    return [
+        Change(
+            old=old,
+            new=new,
+            old_value=was,
+            new_value=now,
+            between=second - first - 1,
+            comparison=comparison,
+        )
+        for comparison, (first, old, was), (second, new, now) in compared
+        if comparison.verdict.is_step
+    ]
+
+
 class Instrument(Protocol):
     """Measures points and says what they are like."""
 
@@ -136,24 +155,8 @@ class Counts:
         return compare_arms(was, now, phase=self._phase, step_percent=self._step_percent)
 
     def changes(self) -> list[Change]:
-        """Every two measured neighbours that differ, in order."""
-        points = self._journal.state.points
-        measured = [(at, point) for at, point in enumerate(points) if self.value(point) is not None]
-        found = []
-        for (first, old), (second, new) in pairwise(measured):
-            comparison = self.compare(old, new)
-            if comparison.verdict.is_step:
-                found.append(
-                    Change(
-                        old=old,
-                        new=new,
-                        old_value=self.value(old) or 0.0,
-                        new_value=self.value(new) or 0.0,
-                        between=second - first - 1,
-                        comparison=comparison,
-                    )
-                )
-        return found
+        """See Findings."""
+        return changes_of(self, self._journal.state.points)
 
     def judged(self, point: Point, step: Step) -> Step:
         """The step of a measured point with its mark, standing and what is to be told.

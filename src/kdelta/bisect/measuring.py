@@ -91,13 +91,7 @@ def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) ->
             place="time.machine",
             action='time guests with machine = "kvm", or bisect by hand with: git bisect',
         )
-    timing = timed.Timing(
-        iterations=study.time.iterations,
-        warmup=study.time.warmup,
-        timeout_s=study.plan.timeout_s,
-        cancelled=cancelled,
-        hugepages=study.time.hugepages,
-    )
+    timing = timed.timing_of(study, cancelled)
     kernels: list[Kernel] = []
     settings = exact.settings_of(study.machine)
     emulator = qemu.choose(settings.arch, wanted_qemu)

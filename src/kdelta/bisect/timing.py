@@ -11,10 +11,9 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.judging import Change
+from kdelta.bisect.judging import Change, changes_of
 from kdelta.bisect.measuring import Measure
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
@@ -233,23 +232,7 @@ class Times:
 
     def changes(self) -> list[Change]:
         """See judging.Findings."""
-        every = list(enumerate(self._journal.state.points))
-        timed = [(at, point) for at, point in every if self.value(point) is not None]
-        found = []
-        for (first, old), (second, new) in pairwise(timed):
-            comparison = self.compare(old, new)
-            if comparison.verdict.is_step:
-                found.append(
-                    Change(
-                        old=old,
-                        new=new,
-                        old_value=self.value(old) or 0.0,
-                        new_value=self.value(new) or 0.0,
-                        between=second - first - 1,
-                        comparison=comparison,
-                    )
-                )
-        return found
+        return changes_of(self, self._journal.state.points)
 
     def blocks(self, step: Step) -> list[Block]:
         """The blocks of a step that were measured whole."""

@@ -13,7 +13,7 @@ import click
 from kdelta.cli import bisect_tree
 from kdelta.cli.bisect_tree import Source
 from kdelta.cli.bisecting import TOP, Choice
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -84,14 +84,7 @@ if TYPE_CHECKING:
 @click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one.")
 @click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
-@click.option(
-    "--qemu",
-    "wanted_qemu",
-    default="",
-    envvar="KDELTA_QEMU",
-    metavar="PATH|VERSION",
-    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
-)
+@qemu_option
 @runs_directory
 def bisect(
     what: str,

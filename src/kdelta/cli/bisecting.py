@@ -164,18 +164,14 @@ def carried_out(
 def _finished(journal: Journal, study: Study) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
     from dataclasses import replace
-    from importlib.metadata import PackageNotFoundError, version
 
     from kdelta import runfolder
     from kdelta.bisect import judging
+    from kdelta.cli.execution import own_version
     from kdelta.report import bundle
     from kdelta.store import Store
 
-    try:
-        own = version("kdelta")
-    except PackageNotFoundError:
-        own = "unknown"
-    record = replace(judging.record(journal), name=study.name, kdelta_version=own)
+    record = replace(judging.record(journal), name=study.name, kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
     folder = journal.folder

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from kdelta.store import Store
     from kdelta.study.spec import Study
 
-wanted_qemu = click.option(
-    "--qemu",
-    "wanted_qemu",
-    default="",
-    envvar="KDELTA_QEMU",
-    metavar="PATH|VERSION",
-    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
-)
 at_most = click.option(
     "-j",
     "--jobs",
@@ -75,7 +67,7 @@ def start(
         seed=seed,
         rounds=planned.rounds,
         created=now.isoformat(timespec="seconds"),
-        kdelta_version=_version(),
+        kdelta_version=own_version(),
         study_toml=spec.to_toml(study),
         instrument=study.instrument,
         study_digest=spec.digest(study),
@@ -207,13 +199,7 @@ def _trials(
         machines = arms.machines(study)
         reuse = study.plan.reuse
         return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse), at_once
-    timing = timed.Timing(
-        iterations=study.time.iterations,
-        warmup=study.time.warmup,
-        timeout_s=study.plan.timeout_s,
-        cancelled=cancelled,
-        hugepages=study.time.hugepages,
-    )
+    timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.largest(study, cores=len(os.sched_getaffinity(0)))
         settings = exact.settings_of(study.machine)
@@ -243,7 +229,8 @@ def _failed(record: RunRecord, *good: object) -> bool:
     return any(trial.result and trial.result.outcome not in good for trial in record.trials)
 
 
-def _version() -> str:
+def own_version() -> str:
+    """kdelta's own, as runs keep it."""
     try:
         return version("kdelta")
     except PackageNotFoundError:

@@ -22,6 +22,14 @@ def need_time() -> None:
         )
 
 
+qemu_option = click.option(
+    "--qemu",
+    "wanted_qemu",
+    default="",
+    envvar="KDELTA_QEMU",
+    metavar="PATH|VERSION",
+    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
+)
 runs_directory = click.option(
     "--runs",
     type=click.Path(path_type=Path, file_okay=False),

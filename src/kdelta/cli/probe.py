@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
@@ -79,14 +79,7 @@ class _Probe(click.Command):
 @click.option("--cpus", type=int, help="CPUs of a guest.")
 @click.option("--memory-mib", type=int, help="Memory of a guest in MiB.")
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
-@click.option(
-    "--qemu",
-    "wanted_qemu",
-    default="",
-    envvar="KDELTA_QEMU",
-    metavar="PATH|VERSION",
-    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
-)
+@qemu_option
 @runs_directory
 def probe(
     what: str,

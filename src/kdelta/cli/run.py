@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli import execution, studies
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--fresh-boot", is_flag=True, default=None, help="Boot every trial instead of restoring."
 )
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
-@execution.wanted_qemu
+@qemu_option
 @execution.at_most
 @runs_directory
 def run(
@@ -72,7 +72,7 @@ def run(
     is_flag=True,
     help="Boot what the plan needs, and go on after each boot (systemd, root); removes itself.",
 )
-@execution.wanted_qemu
+@qemu_option
 @execution.at_most
 @runs_directory
 def resume(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kdelta.cli import execution
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import SpecError
 
 _QUESTION = """
@@ -31,7 +31,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
-@execution.wanted_qemu
+@qemu_option
 @execution.at_most
 @runs_directory
 def survey(

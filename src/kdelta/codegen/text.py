@@ -13,7 +13,6 @@ from kdelta.codegen.references import told
 from kdelta.disassembly.code import Code
 from kdelta.report.page import (
     ABSENT,
-    WIDTH,
     Column,
     Line,
     Span,
@@ -21,7 +20,7 @@ from kdelta.report.page import (
     paragraph,
     short,
     table_lines,
-    table_width,
+    tables_that_fit,
 )
 
 _NAME = 34
@@ -81,16 +80,11 @@ def show(matrix: Matrix) -> Iterator[Line]:
 def _block(matrix: Matrix, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
     yield from paragraph(title, Tone.BOLD)
     rows = Column("", tuple(Span(short(row, _NAME)) for row in matrix.rows))
-    part = [rows]
-    for name in matrix.columns:
-        spans = tuple(Span(cells.get((row, name), ABSENT)) for row in matrix.rows)
-        column = Column(name, spans, right=True)
-        if len(part) > 1 and table_width([*part, column]) > WIDTH:
-            yield from table_lines(part)
-            yield ()
-            part = [rows]
-        part.append(column)
-    yield from table_lines(part)
+    columns = [
+        Column(name, tuple(Span(cells.get((row, name), ABSENT)) for row in matrix.rows), right=True)
+        for name in matrix.columns
+    ]
+    yield from tables_that_fit([rows], columns)
     yield ()
 
 

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Sequence
 from kdelta.report.figures import FigureCell, FigureRow, FigureTable
 from kdelta.report.page import (
     ABSENT,
-    WIDTH,
     Column,
     Line,
     Span,
     Tone,
     paragraph,
     short,
-    table_lines,
-    table_width,
+    tables_that_fit,
 )
 from kdelta.report.tables import csv_text
 
@@ -57,13 +55,8 @@ def _group(group: Sequence[FigureTable]) -> Iterator[Line]:
     if any(point for point, _ in arms):
         names.append(Column("machine", tuple(Span(short(point, 28)) for point, _ in arms)))
     rest = [_column(group, at) for at in range(len(group[0].rows))]
-    while rest:
-        fitting = list(names)
-        while rest and (len(fitting) == len(names) or table_width([*fitting, rest[0]]) <= WIDTH):
-            fitting.append(rest.pop(0))
-        yield from table_lines(fitting)
-        if rest:
-            yield ()
+    if rest:
+        yield from tables_that_fit(names, rest)
     for text in _absences(group):
         yield from paragraph(f"absent: {text}", Tone.FAINT)
 

@@ -21,7 +21,7 @@ from kdelta.report.page import (
     paragraph,
     short,
     table_lines,
-    table_width,
+    tables_that_fit,
 )
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
@@ -87,27 +87,13 @@ def _audit(audit: Audit) -> Iterator[Line]:
         Column(short(arm, _ARM), tuple(Span(short(texts[at], 20) or ABSENT) for _, texts in rows))
         for at, arm in enumerate(audit.arms)
     ]
-    yield from _wide(names, arms)
+    yield from tables_that_fit([names], arms)
 
 
 def _fields(audit: Audit) -> str:
     return ", ".join(
         f"{name} {next((text for text in texts if text), ABSENT)}" for name, texts in audit.fields
     )
-
-
-def _wide(names: Column, columns: Sequence[Column], fixed: int = 0) -> Iterator[Line]:
-    """A table, in several parts when the columns do not fit; the first `fixed` are repeated."""
-    head, left = [names, *columns[:fixed]], list(columns[fixed:])
-    first = True
-    while left or first:
-        part = list(head)
-        while left and (len(part) == len(head) or table_width([*part, left[0]]) <= WIDTH):
-            part.append(left.pop(0))
-        if not first:
-            yield ()
-        yield from table_lines(part)
-        first = False
 
 
 def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
@@ -240,9 +226,10 @@ def _framework(found: Compat) -> Iterator[Line]:
     whose = "" if found.own else " (its usual limits)"
     yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
     names = Column("arm", tuple(Span(short(row.arm, _ARM)) for row in found.framework))
-    yield from _wide(names, list(_cells(found.framework, _NUMBERS, right=True)))
+    yield from tables_that_fit([names], list(_cells(found.framework, _NUMBERS, right=True)))
     labels = Column("label", tuple(Span(row.label) for row in found.framework))
-    yield from _wide(names, [*_cells(found.framework, _WORDS, right=False), labels])
+    words = _cells(found.framework, _WORDS, right=False)
+    yield from tables_that_fit([names], [*words, labels])
 
 
 def _cells(
@@ -270,7 +257,7 @@ def _mmtests(found: Compat) -> Iterator[Line]:
         )
         for at, arm in enumerate(found.mmtests_arms)
     ]
-    yield from _wide(names, arms, fixed=1)
+    yield from tables_that_fit([names, *arms[:1]], arms[1:])
 
 
 def _mmtests_cell(cell: mmtests.Cell) -> str:

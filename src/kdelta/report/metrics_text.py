@@ -10,7 +10,6 @@ from kdelta.report.compat import hot_cold_hot
 from kdelta.report.metrics import MetricCell, MetricRow, MetricTable
 from kdelta.report.page import (
     ABSENT,
-    WIDTH,
     Column,
     Line,
     Span,
@@ -18,7 +17,7 @@ from kdelta.report.page import (
     paragraph,
     short,
     table_lines,
-    table_width,
+    tables_that_fit,
 )
 from kdelta.report.tables import csv_text
 
@@ -105,13 +104,8 @@ def _by_arm(table: MetricTable) -> Iterator[Line]:
         Column(short(_name(row), 40), tuple(Span(_both(cell)) for cell in row.cells), right=True)
         for row in table.rows
     ]
-    while rest:
-        fitting = [names]
-        while rest and (len(fitting) == 1 or table_width([*fitting, rest[0]]) <= WIDTH):
-            fitting.append(rest.pop(0))
-        yield from table_lines(fitting)
-        if rest:
-            yield ()
+    if rest:
+        yield from tables_that_fit([names], rest)
 
 
 def _name(row: MetricRow) -> str:

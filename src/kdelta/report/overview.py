@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from kdelta.report.findings import Ladder, Rung
 from kdelta.report.page import (
     ABSENT,
-    WIDTH,
     Column,
     Line,
     Span,
     Tone,
     paragraph,
     short,
-    table_lines,
-    table_width,
+    tables_that_fit,
 )
 
 _HEAD_WIDTH = 28
@@ -52,13 +50,8 @@ def _tables(group: Sequence[Ladder], number: Number) -> Iterator[Line]:
         )
         for ladder in group
     ]
-    while columns:
-        fitting = [names]
-        while columns and (len(fitting) == 1 or table_width([*fitting, columns[0]]) <= WIDTH):
-            fitting.append(columns.pop(0))
-        yield from table_lines(fitting)
-        if columns:
-            yield ()
+    if columns:
+        yield from tables_that_fit([names], columns)
 
 
 def _value(rung: Rung, number: Number) -> Span:

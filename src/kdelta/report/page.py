@@ -94,6 +94,22 @@ def _row(columns: Sequence[Column], cells: Sequence[Span]) -> Line:
     return tuple(spans[:-1])
 
 
+def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Iterator[Line]:
+    """As many tables below each other as WIDTH asks for, `names` repeated in each.
+
+    Without further columns there is one table, of the names.
+    """
+    left = list(columns)
+    while True:
+        part = list(names)
+        while left and (len(part) == len(names) or table_width([*part, left[0]]) <= WIDTH):
+            part.append(left.pop(0))
+        yield from table_lines(part)
+        if not left:
+            return
+        yield ()
+
+
 def table_width(columns: Sequence[Column]) -> int:
     """Characters that `table_lines` takes at most."""
     return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)

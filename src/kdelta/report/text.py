@@ -24,6 +24,7 @@ from kdelta.report.page import (
     short,
     table_lines,
     table_width,
+    tables_that_fit,
 )
 from kdelta.report.variants import conclusions
 from kdelta.sample import Outcome
@@ -152,12 +153,9 @@ def _ladder_tables(ladder: Ladder) -> Iterator[Line]:
         yield from table_lines(whole)
         return
     yield from table_lines([names, total, *rest])
-    while phases:
-        fitting = [names]
-        while phases and (len(fitting) == 1 or table_width([*fitting, phases[0]]) <= WIDTH):
-            fitting.append(phases.pop(0))
+    if phases:
         yield ()
-        yield from table_lines(fitting)
+        yield from tables_that_fit([names], phases)
 
 
 def _phase_column(ladder: Ladder, phase: str) -> Column:

@@ -19,6 +19,7 @@ from kdelta.run.exact import kernel_of, settings_of, with_needs
 from kdelta.run.trial import blame
 from kdelta.sample import KernelIdentity, Outcome, PhaseTimes, TrialRecord, TrialResult
 from kdelta.study.machine import MachineSettings
+from kdelta.study.spec import Study
 
 _SKIPPED = 77
 _ANSWER_S = 60.0
@@ -56,6 +57,17 @@ class Timing:
     timeout_s: float
     cancelled: threading.Event
     hugepages: bool = False  # of KVM guests
+
+
+def timing_of(study: Study, cancelled: threading.Event) -> Timing:
+    """How a study of the time instrument wants its trials."""
+    return Timing(
+        iterations=study.time.iterations,
+        warmup=study.time.warmup,
+        timeout_s=study.plan.timeout_s,
+        cancelled=cancelled,
+        hugepages=study.time.hugepages,
+    )
 
 
 class HostTrials:
