@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What takes too long for the gates: bisections over the whole archive and over built commits.
 
-    python tests/full_bisect.py [--seed N] [archive] [tree]
+    python tests/full_bisect.py [--seed N] [archive] [tree] [git]
 
-Prints what it finds, and fails when that is wrong or took more than it may.  `tree` makes a history
-below build/; with the seed of an earlier call its kernels come from the cache.
+Prints what it finds, and fails when that is wrong or took more than it may.  `tree` and `git` make
+a history below build/; with the seed of an earlier call its kernels come from the cache.
 """
 
 from __future__ import annotations
@@ -117,6 +117,29 @@ def tree(runs: Path, seed: int) -> None:
     require(warm <= WARM_S * busy, f"warm builds take over {WARM_S} s")
 
 
+def git(seed: int) -> None:
+    """The same culprit by git itself, which asks `kdelta probe` about what it has checked out."""
+    folder = ROOT / "build" / "bisect-history"
+    made = kernel_history.make(folder, seed)
+    _git(folder, "reset", "--quiet", "--hard", "main")
+    _git(folder, "bisect", "start", "main", made.commits[0])
+    probe = [sys.executable, "-c", START, "probe", MPROTECT, "--kernel", "tree:."]
+    limits = ["--good-value", "264", "--bad-value", "405"]
+    out = _git(folder, "bisect", "run", *probe, *limits)
+    say("".join(f"{line}\n" for line in out.splitlines() if line.startswith("tree:")).rstrip())
+    wanted = f"{made.commits[made.culprit]} is the first bad commit"
+    require(wanted in out, f"not {wanted}:\n{out}")
+    say(f"git bisect run: {wanted}")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    require(done.returncode == 0, f"git {arguments[0]}: {done.stderr}\n{done.stdout}")
+    return done.stdout
+
+
 def _steps(runs: Path) -> int:
     for path in runs.glob("*/bisect.json"):
         return len(json.loads(path.read_bytes())["steps"])
@@ -126,15 +149,17 @@ def _steps(runs: Path) -> int:
 def main() -> None:
     """Run what is asked for, or all."""
     parser = argparse.ArgumentParser(description="Bisections that take minutes.")
-    parser.add_argument("what", nargs="*", choices=["archive", "tree", []])
+    parser.add_argument("what", nargs="*", choices=["archive", "tree", "git", []])
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
-    for what in chosen.what or ["archive", "tree"]:
+    for what in chosen.what or ["archive", "tree", "git"]:
         with tempfile.TemporaryDirectory(prefix="kdelta-full-") as name:
             if what == "archive":
                 archive(Path(name))
-            else:
+            elif what == "tree":
                 tree(Path(name), chosen.seed)
+            else:
+                git(chosen.seed)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from kdelta.bisect.probe import Answer, Rule, answer, rule_of, rule_of_run
 from kdelta.cli.probe import EXIT_STOP, probe
 from kdelta.errors import SpecError
 from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
+from kdelta.source.make import SourceError
 
 SCENARIO = f"{records.WORKLOAD}:{records.SCENARIO}"
 KERNEL = KernelIdentity(
@@ -170,6 +171,16 @@ def test_every_error_stops_git(tmp_path: Path, arguments: list[str]) -> None:
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == EXIT_STOP, done.stderr
     assert done.stderr.strip()
+
+
+def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbuildable(*_: object) -> None:
+        raise SourceError("linux@abc", first="mm/a.c:3: expected ;", log=Path("make.log"))
+
+    monkeypatch.setattr("kdelta.cli.probe._kernel", unbuildable)
+    found = CliRunner().invoke(probe, [SCENARIO, "--kernel", "tree:.", "--below", "3"])
+    assert found.exit_code == Answer.SKIP
+    assert found.output == "tree:.: skip: it does not build: mm/a.c:3: expected ;\n"
 
 
 def test_a_bug_stops_git_too(monkeypatch: pytest.MonkeyPatch) -> None:

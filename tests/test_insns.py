@@ -76,7 +76,7 @@ def test_complaints_of_the_plugin(tmp_path: Path) -> None:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=60))
 def test_any_words_are_read_or_refused(tmp_path: Path, words: list[int]) -> None:
     path = write(tmp_path / "counts", HEADER, words)

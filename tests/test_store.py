@@ -96,7 +96,7 @@ def results(draw: st.DrawFn) -> sample.TrialResult:
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(result=results())
 def test_any_result_survives_store_and_rebuild(
     tmp_path_factory: pytest.TempPathFactory, result: sample.TrialResult

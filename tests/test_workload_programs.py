@@ -24,18 +24,14 @@ COMPILERS = ("aarch64-linux-gnu-gcc", "riscv64-linux-gnu-gcc")
 SCENARIOS = [scenario for name in names() for scenario in load(name).scenarios]
 # Those of the time instrument alone take seconds for an iteration.
 QUICK = [scenario for scenario in SCENARIOS if "exact" in scenario.instruments]
-# What is only timed takes seconds: it is checked beside the boots.
-EVERY = [
-    pytest.param(
-        scenario, id=scenario.reference, marks=() if scenario in QUICK else pytest.mark.slow
-    )
-    for scenario in SCENARIOS
-]
 FIRST = list({scenario.workload: scenario for scenario in reversed(QUICK)}.values())
 SMALL = {"mincore": "no_thp_pte_scan_4m", "mprotect": "shared_dirty_full_toggle_16m"}
 NOBODY = 65534
 
-pytestmark = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+pytestmark = [
+    pytest.mark.program,
+    pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +73,7 @@ def test_builds_without_a_warning(name: str, compiler: str, tmp_path: Path) -> N
     compile_c(compiler, ["-O2", "-c", *STRICT], load(name).program, tmp_path / name)
 
 
-@pytest.mark.parametrize("scenario", EVERY)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.reference)
 def test_program_and_toml_agree(scenario: Scenario, built: Path) -> None:
     workload = load(scenario.workload)
     iterations, warmup = (2, 1) if scenario in QUICK else (1, 0)

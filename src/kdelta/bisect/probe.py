@@ -13,6 +13,7 @@ from kdelta.report.evidence import ArmEvidence, gather, obstacles
 from kdelta.report.explanation import find_arm, find_scenario
 from kdelta.report.text import number
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRecord, TrialResult
+from kdelta.source.make import SourceError
 
 
 class Answer(IntEnum):
@@ -119,6 +120,13 @@ def answer(
     decided, why = _decide(value, noise, rule)
     said = f"{name}: {number(value)} instructions per {measure.operation}, {phase}"
     return Probed(answer=decided, sentence=f"{said}: {decided.name.lower()}: {why}")
+
+
+def unbuildable(reference: str, error: SourceError) -> Probed:
+    """The answer for a source that does not build."""
+    return Probed(
+        answer=Answer.SKIP, sentence=f"{reference}: skip: it does not build: {error.first}"
+    )
 
 
 def _decide(value: float, noise: float, rule: Rule) -> tuple[Answer, str]:

@@ -104,12 +104,15 @@ def probe(
     Exit status, as `git bisect run` takes it:
       0    good
       1    bad
-      125  skip: it does not boot, cannot be compared, or is like neither
+      125  skip: it does not build or boot, cannot be compared, or is like neither
       128  or more: the question or this machine is wrong; the bisection stops
 
     \b
     git bisect run sh -c 'make -j4 bzImage || exit 125; kdelta probe
         mprotect:shared_dirty_full_toggle_64m --good-value 264 --bad-value 405'
+
+    \b
+    With --kernel tree:. it is built first, in kdelta's cache and not here.
     """
     from kdelta.bisect import probe as probing
     from kdelta.cli.bisect import one_scenario
@@ -150,9 +153,13 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 def _probed(study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str) -> Probed:
     from kdelta.bisect import probe as probing
     from kdelta.bisect.measuring import exact_measure
+    from kdelta.source.make import SourceError
 
-    kernel = _kernel(study, reference)
     scenario = study.scenarios[0]
+    try:
+        kernel = _kernel(study, reference)
+    except SourceError as error:
+        return probing.unbuildable(reference, error)
     measure = exact_measure(study, wanted_qemu, threading.Event())
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
