@@ -71,11 +71,13 @@ def test_the_guest_has_all_that_was_asked_for(original: Build) -> None:
 
 
 def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path) -> None:
-    number = time.time_ns() % 1_000_000 + 10
-    reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
-    made = tree_reference.built(reference)
-    assert not made.cached
-    assert made.image_sha256 != original.image_sha256
+    # The first of them also compiles back what the build before it, of another test, had changed.
+    for _ in range(2):
+        number = time.time_ns() % 1_000_000 + 10
+        reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
+        made = tree_reference.built(reference)
+        assert not made.cached
+        assert made.image_sha256 != original.image_sha256
     assert re.findall(r"^  CC +(mm/\S+)", made.log.read_text(), re.MULTILINE) == ["mm/mincore.o"]
 
 
