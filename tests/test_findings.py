@@ -6,10 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdelta.errors import SpecError, StoreError
-from kdelta.report.evidence import TOTAL, Replicates, State
+from kdelta.report.evidence import Replicates, State
 from kdelta.report.explanation import USER, Status, base_name, explain
 from kdelta.report.findings import Ladder, report
-from kdelta.sample import FunctionCount, Outcome, PhaseCounts, RunRecord, StateField, TrialResult
+from kdelta.sample import (
+    TOTAL,
+    FunctionCount,
+    Outcome,
+    PhaseCounts,
+    RunRecord,
+    StateField,
+    TrialResult,
+)
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import Verdict
 from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, result, run

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -121,6 +122,34 @@ def test_a_slower_kernel_is_a_regression_and_the_control_its_own_noise() -> None
     text = page.plain(times_text.show(times.report(record)))
     assert "REGRESSION" in text
     assert max(map(len, text.splitlines())) <= page.WIDTH
+
+
+def builds(record: RunRecord) -> RunRecord:
+    """The same run, a million times as long, as a build: CPU time beside the elapsed time."""
+
+    def of_build(result: TrialResult) -> TrialResult:
+        elapsed = tuple(1_000_000 * ns for ns in result.times[0].nanoseconds)
+        cpu = replace(result.times[0], phase="user", nanoseconds=(1,) * len(elapsed), adds=False)
+        return replace(result, times=(cpu, replace(cpu, phase="a", nanoseconds=elapsed, adds=True)))
+
+    trials = tuple(
+        replace(trial, result=of_build(trial.result)) if trial.result else trial
+        for trial in record.trials
+    )
+    return replace(record, trials=trials)
+
+
+def test_what_another_phase_holds_is_not_in_the_total() -> None:
+    short, long = (run([3e3, 3.3e3, 3e3]), builds(run([3e3, 3.3e3, 3e3])))
+    once, million = (times.report(record).ladders[0].arms for record in (short, long))
+    assert [name for name, _ in million[0].phases] == ["user", "a", "total"]
+    for one, other in zip(once, million, strict=True):
+        assert one.total.median is not None
+        assert other.total.median == pytest.approx(1_000_000 * one.total.median)
+    assert verdicts(long) == [Verdict.REGRESSION]
+    text = page.plain(times_text.show(times.report(long)))
+    assert "seconds per page, median over" in text
+    assert re.search(r"^host:6\.0 +0\.000 +(2\.9|3\.0)\d+ +", text, re.MULTILINE)
 
 
 def test_a_machine_against_itself_is_never_a_regression() -> None:

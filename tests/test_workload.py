@@ -123,6 +123,11 @@ def test_a_workload_is_read_whole(folder: Path) -> None:
         ("id = 1", "id = 255", "walk.toml: phases[1].id: expected int <= 254"),
         ("id = 1", "id = 0", "walk.toml: phases: two phases have the same id or name"),
         ('name = "back"', 'name = "out"', "walk.toml: phases: two phases have the same id or name"),
+        (
+            "what = ",
+            "adds = false\nwhat = ",
+            "walk.toml: scenarios.oneway.operations: no phase adds to the total",
+        ),
         ("what = ", "wat = ", "walk.toml: phases[0]: unknown key wat"),
         ("pages = 4", "pages = true", "walk.toml: scenarios.short.pages: expected int, got bool"),
         ("pages = 4", "pages = 0", "walk.toml: scenarios.short.pages: expected int >= 1"),

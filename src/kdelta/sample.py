@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from kdelta.metric import Better
 
+TOTAL = "total"  # the name under which the sum over the phases is shown
+
 
 class Outcome(StrEnum):
     """How a trial ended.  Only OK carries data; the others carry a reason."""
@@ -96,6 +98,11 @@ class PhaseTimes:
     operations: int  # operations (pages, calls) in one sample
     operation: str  # "page"
     nanoseconds: tuple[int, ...]  # raw, one per sample
+    adds: bool = True  # to the total over the phases
+
+    def counts_for(self, phase: str) -> bool:
+        """True for a phase's own samples, and for what makes up TOTAL."""
+        return phase == self.phase or (phase == TOTAL and self.adds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

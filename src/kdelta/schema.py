@@ -103,6 +103,7 @@ TIMES = _rows_of_trial(
     *_columns(sa.Text, "phase", "operation"),
     *_columns(_Count, "operations"),
     *_columns(_JSON, "nanoseconds"),
+    *_columns(sa.Boolean, "adds"),
 )
 FUNCTION = _rows_of_trial(
     "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")

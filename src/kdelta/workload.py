@@ -87,12 +87,16 @@ class Metric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A marked part of an iteration.  id: the number in its marks; operation: "page", "call"."""
+    """A marked part of an iteration.  id: the number in its marks; operation: "page", "call".
+
+    adds: to the total of a timed run; false for a time that another phase's holds already.
+    """
 
     id: Annotated[int, Meta(ge=0, le=254)]
     name: _Name
     operation: _Name
     what: _Line
+    adds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +308,8 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
     scenario = _convert(toml.scenarios[name], _ScenarioToml, file, key)
     for phase in scenario.operations.keys() - {phase.name for phase in toml.phases}:
         raise SpecError("not one of the phases", place=_at(file, f"{key}.operations.{phase}"))
+    if not any(phase.adds for phase in toml.phases if phase.name in scenario.operations):
+        raise SpecError("no phase adds to the total", place=_at(file, f"{key}.operations"))
     named = {metric.name: metric for metric in toml.metrics}
     for metric in set(scenario.metrics or ()) - named.keys():
         raise SpecError("not one of the metrics", place=_at(file, f"{key}.metrics: {metric}"))

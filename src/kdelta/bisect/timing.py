@@ -20,7 +20,7 @@ from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import Grade
-from kdelta.report.evidence import ITERATION, TOTAL
+from kdelta.report.evidence import ITERATION
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.stats.side import (
@@ -212,9 +212,7 @@ class Times:
             for trial in step.trials:
                 times = self._journal.result(trial).times
                 if times:
-                    words = {
-                        phase.operation for phase in times if self._phase in (TOTAL, phase.phase)
-                    }
+                    words = {phase.operation for phase in times if phase.counts_for(self._phase)}
                     return f"ns per {words.pop() if len(words) == 1 else ITERATION}"
         return "ns"
 
@@ -293,7 +291,7 @@ def _reading(result: TrialResult, phase: str) -> float | None:
     """Nanoseconds per operation of a trial, in one phase or all: of each the median sample."""
     if result.outcome is not Outcome.OK:
         return None
-    chosen = [times for times in result.times if phase in (TOTAL, times.phase)]
+    chosen = [times for times in result.times if times.counts_for(phase)]
     if not chosen or not all(times.nanoseconds for times in chosen):
         return None
     operations = {times.operations for times in chosen}

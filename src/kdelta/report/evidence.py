@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.sample import (
+    TOTAL,
     ArmRecord,
     Environment,
     Outcome,
@@ -20,7 +21,6 @@ from kdelta.sample import (
 from kdelta.stats.exact import Kind, Location, representative
 from kdelta.stats.verdict import Reading
 
-TOTAL = "total"  # the name under which the sum over the phases is shown
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.errors import SpecError
-from kdelta.report.evidence import TOTAL, ArmEvidence, Measure, gather, points
+from kdelta.report.evidence import ArmEvidence, Measure, gather, points
 from kdelta.report.findings import compare_arms, scenarios, study_step_percent
 from kdelta.report.printable import printable
-from kdelta.sample import FunctionCount, RunRecord
+from kdelta.sample import TOTAL, FunctionCount, RunRecord
 from kdelta.stats.verdict import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls

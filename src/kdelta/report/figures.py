@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kdelta.errors import StoreError
-from kdelta.report.evidence import TOTAL, ArmEvidence, gather, points
-from kdelta.sample import FunctionCount, RunRecord
+from kdelta.report.evidence import ArmEvidence, gather, points
+from kdelta.sample import TOTAL, FunctionCount, RunRecord
 from kdelta.study.spec import Figure, FigureCount, FigurePer
 
 _PIECE = re.compile(r"\.(?:part|cold)\b")

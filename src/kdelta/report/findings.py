@@ -16,7 +16,6 @@ from kdelta.errors import StoreError
 from kdelta.metric import INSNS_PER_OP
 from kdelta.report import compilers, figures, metrics, variants
 from kdelta.report.evidence import (
-    TOTAL,
     ArmEvidence,
     Measure,
     Replicates,
@@ -30,7 +29,7 @@ from kdelta.report.evidence import (
 from kdelta.report.figures import FigureTable
 from kdelta.report.limits import limits
 from kdelta.report.metrics import MetricTable
-from kdelta.sample import Environment, Outcome, RunRecord
+from kdelta.sample import TOTAL, Environment, Outcome, RunRecord
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, compare
 

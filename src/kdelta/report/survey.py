@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdelta.report.evidence import TOTAL, points
+from kdelta.report.evidence import points
 from kdelta.report.explanation import Explanation, explain
 from kdelta.report.findings import Ladder, Report, Rung, report
-from kdelta.sample import RunRecord
+from kdelta.sample import TOTAL, RunRecord
 from kdelta.stats.verdict import Verdict
 
 STEP_PERCENT = 5.0  # a change of less is not listed: a survey looks for what matters

@@ -11,10 +11,11 @@ from dataclasses import asdict
 from typing import Any
 
 from kdelta.report.audit import Audit
-from kdelta.report.evidence import TOTAL, Measure
+from kdelta.report.evidence import Measure
 from kdelta.report.explanation import Explanation, FunctionDelta
 from kdelta.report.findings import Ladder, Report, Rung
 from kdelta.report.printable import printable
+from kdelta.sample import TOTAL
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.report import figures_text, metrics_text
-from kdelta.report.evidence import ITERATION, TOTAL, Measure, State
+from kdelta.report.evidence import ITERATION, Measure, State
 from kdelta.report.explanation import Explanation, FunctionDelta, Rest, Status
 from kdelta.report.findings import Failure, Ladder, Machine, Report, Rung, Step
 from kdelta.report.overview import overview
@@ -27,7 +27,7 @@ from kdelta.report.page import (
     tables_that_fit,
 )
 from kdelta.report.variants import conclusions
-from kdelta.sample import Outcome
+from kdelta.sample import TOTAL, Outcome
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import Verdict
 

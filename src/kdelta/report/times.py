@@ -19,7 +19,15 @@ from kdelta.report.evidence import points
 from kdelta.report.findings import scenarios
 from kdelta.report.limits import limits
 from kdelta.report.metrics import MetricTable
-from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
+from kdelta.sample import (
+    TOTAL,
+    ArmRecord,
+    Outcome,
+    PhaseTimes,
+    RunRecord,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.stats import sequential
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
 from kdelta.stats.multiplicity import correct
@@ -28,7 +36,6 @@ from kdelta.stats.series import Boot, Replicate, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
 
-TOTAL = "total"
 TIME = "time"  # RunRecord.instrument
 
 # What must be the same for two arms: the machine, and how it was set.
@@ -416,8 +423,8 @@ def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: _Rules) -> Boot
 
 
 def _per_operation(result: TrialResult, phase: str) -> tuple[float, ...]:
-    """Samples in ns per operation; of TOTAL: the sum over the phases of each iteration."""
-    chosen = [times for times in result.times if phase in (TOTAL, times.phase)]
+    """Samples in ns per operation; of TOTAL: of each iteration the sum over the phases that add."""
+    chosen = [times for times in result.times if times.counts_for(phase)]
     if not chosen or any(times.operations <= 0 for times in chosen):
         return ()
     columns = [[ns / times.operations for ns in times.nanoseconds] for times in chosen]

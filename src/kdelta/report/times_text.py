@@ -23,6 +23,8 @@ from kdelta.report.times import TimedArm, TimedLadder, TimedReport
 from kdelta.stats.summary import Summary
 from kdelta.stats.verdict import Verdict
 
+# The largest that a ladder's longest total reaches gives the unit of its table.
+_UNITS = ((1e9, "seconds"), (1e6, "milliseconds"), (1.0, "nanoseconds"))
 _WHERE = {
     Grade.HOST_TIME: "on this host",
     Grade.METAL_TIME: "on this machine",
@@ -53,12 +55,13 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
     yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
     if ladder.machine:
         yield from paragraph(ladder.machine)
+    scale, unit = _unit(ladder)
     yield from paragraph(
-        f"nanoseconds per {ladder.operation}, median over the {ladder.replicate.value}s;"
+        f"{unit} per {ladder.operation}, median over the {ladder.replicate.value}s;"
         f" grade {ladder.grade}"
     )
     yield ()
-    yield from table_lines(_columns(ladder))
+    yield from table_lines(_columns(ladder, scale))
     yield from paragraph(
         f"x first: new/old against {ladder.arms[0].arm} with the"
         f" {percent_level(report.alpha)} interval; SAME: the whole interval"
@@ -76,7 +79,13 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
         yield from paragraph(_sentence(ladder, arm), Tone.BOLD)
 
 
-def _columns(ladder: TimedLadder) -> list[Column]:
+def _unit(ladder: TimedLadder) -> tuple[float, str]:
+    """What the times of a ladder are shown in, and how many ns that are."""
+    longest = max((arm.total.median or 0.0 for arm in ladder.arms), default=0.0)
+    return next((unit for unit in _UNITS if longest >= unit[0]), _UNITS[-1])
+
+
+def _columns(ladder: TimedLadder, scale: float) -> list[Column]:
     arms = ladder.arms
     names = [name for name, _ in arms[0].phases]
     return [
@@ -84,7 +93,7 @@ def _columns(ladder: TimedLadder) -> list[Column]:
         *(
             Column(
                 short(name, 12),
-                tuple(Span(_number(arm.phases[at][1].median)) for arm in arms),
+                tuple(Span(_number(arm.phases[at][1].median, scale)) for arm in arms),
                 right=True,
             )
             for at, name in enumerate(names)
@@ -101,8 +110,11 @@ def percent_level(alpha: float) -> str:
     return f"{100 * (1 - alpha):.6g} %"
 
 
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.3f}" if value < 100 else f"{value:.1f}"
+def _number(value: float | None, scale: float) -> str:
+    if value is None:
+        return ABSENT
+    shown = value / scale
+    return f"{shown:.3f}" if shown < 100 else f"{shown:.1f}"
 
 
 def _percent(total: Summary) -> str:

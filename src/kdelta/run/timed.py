@@ -290,6 +290,7 @@ def _judged(
     # A fact that this user may not read is unknown, and an unknown state is no state.
     failed = output.contract_failures(reading)
     reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
+    adding = {phase.name: phase.adds for phase in load.phases}
     times = tuple(
         PhaseTimes(
             phase=phase.name,
@@ -298,6 +299,7 @@ def _judged(
             nanoseconds=tuple(
                 sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
             ),
+            adds=adding[phase.name],
         )
         for phase in reading.phases
     )
