@@ -152,6 +152,45 @@ def test_what_another_phase_holds_is_not_in_the_total() -> None:
     assert re.search(r"^host:6\.0 +0\.000 +(2\.9|3\.0)\d+ +", text, re.MULTILINE)
 
 
+def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunRecord:
+    """The same trials of another scenario, which these arms cannot run."""
+    reason = "8 workers need as many CPUs, there are 2"
+    lacking = TrialResult(outcome=Outcome.SKIP, reason=reason, kernel=kernel(0))
+    more = tuple(
+        replace(
+            trial,
+            index=trial.index + len(record.trials),
+            scenario=scenario,
+            result=lacking if trial.arm in arms_ else trial.result,
+        )
+        for trial in record.trials
+    )
+    return replace(record, trials=(*record.trials, *more))
+
+
+def test_a_skipped_scenario_is_neither_a_number_nor_invalid() -> None:
+    report = times.report(skipped(run([20.0, 22.0, 20.0]), (0, 1, 2), "eight"))
+    assert [ladder.scenario for ladder in report.ladders] == ["eight", "single_protect"]
+    assert [arm.comparison for arm in report.ladders[0].arms] == [None, None, None]
+    found = report.ladders[1].arms[1].comparison
+    assert found is not None
+    assert found.verdict is Verdict.REGRESSION
+    text = page.plain(times_text.show(report))
+    part = text[text.index("mprotect:eight") : text.index("mprotect:single_protect")]
+    assert part.split("\n", 1)[1].strip() == "skipped: 8 workers need as many CPUs, there are 2"
+    assert "INVALID" not in text
+
+
+def test_one_arm_that_skips_is_compared_with_nothing() -> None:
+    record = skipped(run([20.0, 22.0, 20.0]), (1,), "eight")
+    ladder = times.report(record).ladders[0]
+    assert [bool(arm.skipped) for arm in ladder.arms] == [False, True, False]
+    assert ladder.arms[1].comparison is None
+    text = page.plain(times_text.show(times.report(record)))
+    assert re.search(r"^host:6\.1 .* skip$", text, re.MULTILINE)
+    assert "skipped: host:6.1: 8 workers need as many CPUs, there are 2" in text
+
+
 def test_a_machine_against_itself_is_never_a_regression() -> None:
     assert verdicts(run([20.0, 20.0])) == [Verdict.SAME]
     assert verdicts(run([20.0, 20.0], rounds=3)) == [Verdict.UNDECIDED]

@@ -60,8 +60,8 @@ _VIRTUAL = ("none", "unknown", "")
 class TimedArm:
     """One arm: a summary per phase and of their total (ns per operation), last the total.
 
-    comparison: of its total with the first arm's, None for the first arm; failures: one sentence
-    each.
+    comparison: of its total with the first arm's, None for the first arm and where one of the two
+    was skipped; failures: one sentence each; skipped: why no trial was measured, else "".
     """
 
     arm: str
@@ -71,6 +71,7 @@ class TimedArm:
     phases: tuple[tuple[str, Summary], ...]
     comparison: TimeComparison | None
     failures: tuple[str, ...]
+    skipped: str
 
     @property
     def total(self) -> Summary:
@@ -161,11 +162,12 @@ def _corrected(ladders: Sequence[TimedLadder]) -> tuple[TimedLadder, ...]:
     """Verdicts with Holm's correction over the scenarios of one pair of arms."""
     judged = list(ladders)
     for at in range(len(judged[0].arms) if judged else 0):
-        family = [ladder.arms[at].comparison for ladder in judged]
-        known = [each for each in family if each is not None]
-        if len(known) != len(family) or len(known) < 2:
+        family = [(number, ladder.arms[at].comparison) for number, ladder in enumerate(judged)]
+        known = [(number, each) for number, each in family if each is not None]
+        if len(known) < 2:
             continue
-        for number, comparison in enumerate(correct(known)):
+        corrected = correct([comparison for _, comparison in known])
+        for (number, _), comparison in zip(known, corrected, strict=True):
             arms = list(judged[number].arms)
             arms[at] = replace(arms[at], comparison=comparison)
             judged[number] = replace(judged[number], arms=tuple(arms))
@@ -235,11 +237,11 @@ def _looks(
 
 
 def _whole_rounds(record: RunRecord) -> int:
-    """Rounds all of whose trials were measured, counted from the first."""
+    """Rounds all of whose trials were measured or skipped, counted from the first."""
     count = 0
     for number in range(record.rounds):
         results = [trial.result for trial in record.trials if trial.round == number]
-        if any(result is None or result.outcome is Outcome.SKIP for result in results):
+        if any(result is None for result in results):
             break
         count += 1
     return count
@@ -350,6 +352,7 @@ def _arm(
         phases=(*per_phase, (TOTAL, summarise(series[arm.index]))),
         comparison=_comparison(arm, series, record, rules, grade),
         failures=tuple(_failures(trials)),
+        skipped=_why_skipped(trials),
     )
 
 
@@ -365,6 +368,8 @@ def _comparison(
     alone = all(one.control or one is first for one in record.arms)
     if arm is first or (arm.control and not alone):
         return None
+    if not series[first.index].planned or not series[arm.index].planned:
+        return None  # all of it was skipped
     return compare(
         series[first.index],
         series[arm.index],
@@ -400,6 +405,14 @@ def _series(
         state=_state(results),
         replicate=rules.replicate,
     )
+
+
+def _why_skipped(trials: Sequence[TrialRecord]) -> str:
+    """The reason of the first trial when all were skipped, else ""."""
+    results = [trial.result for trial in trials if _skipped(trial)]
+    if not results or len(results) < len(trials) or results[0] is None:
+        return ""
+    return results[0].reason or "it gave no reason"
 
 
 def _skipped(trial: TrialRecord) -> bool:

@@ -55,6 +55,10 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
     yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
     if ladder.machine:
         yield from paragraph(ladder.machine)
+    if all(arm.skipped for arm in ladder.arms):
+        for reason in dict.fromkeys(arm.skipped for arm in ladder.arms):
+            yield from paragraph(f"skipped: {reason}", Tone.FAINT)
+        return
     scale, unit = _unit(ladder)
     yield from paragraph(
         f"{unit} per {ladder.operation}, median over the {ladder.replicate.value}s;"
@@ -129,16 +133,15 @@ def _ratio(arm: TimedArm) -> str:
 
 
 def _verdict(arm: TimedArm) -> Span:
+    if arm.skipped:
+        return Span("skip", Tone.FAINT)
     if arm.comparison is None:
         return Span("control" if arm.control else ABSENT)
     return Span(arm.comparison.verdict, VERDICT_TONES[arm.comparison.verdict])
 
 
 def _reasons(ladder: TimedLadder) -> Iterator[Line]:
-    lines: list[Line] = []
-    for arm in ladder.arms:
-        for failure in arm.failures:
-            lines += paragraph(f"failed: {arm.arm}: {failure}", Tone.BAD)
+    lines = [line for arm in ladder.arms for line in _troubles(arm)]
     for arm in ladder.arms:
         if arm.comparison:
             tone = VERDICT_TONES[arm.comparison.verdict]
@@ -151,6 +154,14 @@ def _reasons(ladder: TimedLadder) -> Iterator[Line]:
     if lines:
         yield ()
         yield from lines
+
+
+def _troubles(arm: TimedArm) -> Iterator[Line]:
+    """Why there are no times, or not all of them."""
+    for failure in arm.failures:
+        yield from paragraph(f"failed: {arm.arm}: {failure}", Tone.BAD)
+    if arm.skipped:
+        yield from paragraph(f"skipped: {arm.arm}: {arm.skipped}", Tone.FAINT)
 
 
 def _sentence(ladder: TimedLadder, arm: TimedArm) -> str:

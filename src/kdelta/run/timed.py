@@ -109,13 +109,15 @@ class HostTrials:
         """Nothing is: a time is measured."""
 
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
-        """Run the workload's program on a leased CPU."""
+        """Run the workload's program on leased CPUs, one for each of its workers."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self._references[trial.arm]
         if scenario.instruments == ("exact",):
             return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
-        with cpus.lease(1, self.cancelled) as leased:
+        # One that wants more cores than there are says so itself, or shares threads of a core.
+        count = min(max(1, scenario.needs.cpus), len(cpus.cores()))
+        with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(_SETTLE_S, self.cancelled)
             begun = time.monotonic()
