@@ -271,13 +271,13 @@ def test_a_corrupt_stored_study_is_an_error_with_a_way_out(toml: str) -> None:
     assert report(record, step_percent=1).ladders[0].steps
 
 
-def test_scenarios_are_ladders_of_their_own() -> None:
+def test_scenarios_are_ladders_of_their_own_in_the_order_of_the_study() -> None:
     record = run({"6.16.1": [OLD], "6.17.1": [NEW]})
     more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
     found = report(replace(record, trials=(*record.trials, *more)))
     assert [each.scenario for each in found.ladders] == [
-        "anon_full_toggle",
         "shared_dirty_full_toggle_64m",
+        "anon_full_toggle",
     ]
 
 

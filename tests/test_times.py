@@ -170,20 +170,20 @@ def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunReco
 
 def test_a_skipped_scenario_is_neither_a_number_nor_invalid() -> None:
     report = times.report(skipped(run([20.0, 22.0, 20.0]), (0, 1, 2), "eight"))
-    assert [ladder.scenario for ladder in report.ladders] == ["eight", "single_protect"]
-    assert [arm.comparison for arm in report.ladders[0].arms] == [None, None, None]
-    found = report.ladders[1].arms[1].comparison
+    assert [ladder.scenario for ladder in report.ladders] == ["single_protect", "eight"]
+    assert [arm.comparison for arm in report.ladders[1].arms] == [None, None, None]
+    found = report.ladders[0].arms[1].comparison
     assert found is not None
     assert found.verdict is Verdict.REGRESSION
     text = page.plain(times_text.show(report))
-    part = text[text.index("mprotect:eight") : text.index("mprotect:single_protect")]
+    part = text[text.index("mprotect:eight") : text.index("Limits")]
     assert part.split("\n", 1)[1].strip() == "skipped: 8 workers need as many CPUs, there are 2"
     assert "INVALID" not in text
 
 
 def test_one_arm_that_skips_is_compared_with_nothing() -> None:
     record = skipped(run([20.0, 22.0, 20.0]), (1,), "eight")
-    ladder = times.report(record).ladders[0]
+    ladder = times.report(record).ladders[1]
     assert [bool(arm.skipped) for arm in ladder.arms] == [False, True, False]
     assert ladder.arms[1].comparison is None
     text = page.plain(times_text.show(times.report(record)))

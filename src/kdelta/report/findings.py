@@ -186,8 +186,14 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
 
 
 def scenarios(record: RunRecord) -> tuple[tuple[str, str], ...]:
-    """(workload, scenario) of a run, each once, by name."""
-    return tuple(sorted({(trial.workload, trial.scenario) for trial in record.trials}))
+    """(workload, scenario) of a run, each once, in the order of its study."""
+    try:
+        named = tomllib.loads(record.study_toml).get("scenarios")
+    except tomllib.TOMLDecodeError:
+        named = None
+    order = {str(name): at for at, name in enumerate(named if isinstance(named, list) else ())}
+    found = {(trial.workload, trial.scenario) for trial in record.trials}
+    return tuple(sorted(found, key=lambda n: (order.get(":".join(n), len(order)), n)))
 
 
 def study_step_percent(record: RunRecord) -> float:
