@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -126,7 +127,7 @@ def git(seed: int) -> None:
     probe = [sys.executable, "-c", START, "probe", MPROTECT, "--kernel", "tree:."]
     limits = ["--good-value", "264", "--bad-value", "405"]
     out = _git(folder, "bisect", "run", *probe, *limits)
-    say("".join(f"{line}\n" for line in out.splitlines() if line.startswith("tree:")).rstrip())
+    say("\n".join(line for line in out.splitlines() if re.search(": (good|bad|skip): ", line)))
     wanted = f"{made.commits[made.culprit]} is the first bad commit"
     require(wanted in out, f"not {wanted}:\n{out}")
     say(f"git bisect run: {wanted}")

@@ -101,7 +101,7 @@ def answer(
 ) -> Probed:
     """What a trial says by a rule.  Raises SpecError when it cannot be held against the rule."""
     arm = _arm(result, kernel, scenario)
-    name = kernel.release or kernel.reference
+    name = kernel.name or kernel.release or kernel.reference
     if not arm.sound:
         why = arm.objections[0] if arm.objections else _failure(result)
         return Probed(answer=Answer.SKIP, sentence=f"{name}: skip: {why}")
