@@ -33,6 +33,8 @@ from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
+pytestmark = pytest.mark.program
+
 CONFIG = Config(name="test", options={"SMP": "y", "REFUSED": "y"}, whole=False)
 
 
