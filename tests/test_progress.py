@@ -58,6 +58,14 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    copied = replace(GOOD, wall_s=0.0, copied="same image as 6.17, to the byte")
+    with progress.showing(RECORD) as report:
+        report(event(Step.FINISHED, 0, 1, copied))
+    line = f"[1/4] {names(0)}: not booted: same image as 6.17, to the byte"
+    assert capsys.readouterr().err.splitlines()[1] == line
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
