@@ -130,6 +130,8 @@ def test_unknown_commits_and_folders_are_refused(tmp_path: Path) -> None:
         of_commit(kernel_tree.make(tmp_path / "plain"), "HEAD")
     with pytest.raises(SpecError, match="no such folder"):
         of_commit(tmp_path / "nowhere", "HEAD")
+    with pytest.raises(SpecError, match="no such folder"):
+        of_folder(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
 
     Raises SpecError when it is not the top of a kernel's source, InfraError when it cannot be read.
     """
-    root = path.expanduser().absolute()
+    root = _folder(path)
     if not (root / "Makefile").is_file() or not (root / "Kbuild").is_file():
         raise SpecError(
             "this is not the source of a Linux kernel: it lacks Makefile or Kbuild",
@@ -214,13 +214,18 @@ def _stats(root: Path, names: list[str]) -> str:
     return total.hexdigest()
 
 
-def _root(path: Path) -> Path | None:
-    """The top of the git work tree around a path (or its bare repository), or None."""
+def _folder(path: Path) -> Path:
     folder = path.expanduser().absolute()
     if not folder.is_dir():
         raise SpecError(
             "there is no such folder", place=str(path), action="name a kernel's source folder"
         )
+    return folder
+
+
+def _root(path: Path) -> Path | None:
+    """The top of the git work tree around a path (or its bare repository), or None."""
+    folder = _folder(path)
     done = git.of_user(folder, "rev-parse", "--show-toplevel")
     if "dubious ownership" in done.stderr:
         raise InfraError(
