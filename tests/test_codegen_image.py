@@ -69,6 +69,16 @@ def test_calls_and_strings_have_names(tmp_path: Path, layout: str) -> None:
     assert code.calls == ("__print",)
 
 
+def test_strings_with_unprintable_characters_are_escaped(tmp_path: Path) -> None:
+    # lea strings+1(%rip),%rdi; ret: what printk() is called with
+    at = kernel_image.BASE + 16
+    load = b"\x48\x8d\x3d" + struct.pack("<i", at + 16 + 1 - (at + 7)) + b"\xc3"
+    strings = b"\0\x013no\tmemory\n\0"
+    parts = [("t", "", b"\x90" * 16), ("t", "complain", load), ("r", "strings", strings)]
+    code = opened(tmp_path, kernel_image.kernel(parts)).function("complain")
+    assert code.normal == ('lea "\\x013no\\tmemory\\n"(%rip),%rdi', "ret")
+
+
 def test_code_that_lies_elsewhere_is_the_same(tmp_path: Path) -> None:
     one = opened(tmp_path, built(), "one").function("work_range")
     other = opened(tmp_path, built(shift=5), "other").function("work_range")

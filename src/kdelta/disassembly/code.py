@@ -241,7 +241,8 @@ def _addressed(row: Row, names: Names) -> Instruction:
     """An instruction of linked code: its addresses get names where there are any."""
     text, found = row.text, list[str]()
     if row.address is not None and (name := names(row.address)):
-        text = re.sub(r"-?0x[0-9a-f]+\(%rip\)", f"{name}(%rip)", text, count=1)
+        filled = f"{name}(%rip)"  # a string constant has backslashes
+        text = re.sub(r"-?0x[0-9a-f]+\(%rip\)", lambda _: filled, text, count=1)
         found.append(name)
 
     def named(match: re.Match[str]) -> str:
