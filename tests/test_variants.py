@@ -58,6 +58,18 @@ def test_the_gap_is_told_against_the_regressed_kernel() -> None:
     shown = page.plain(text.show(report))
     assert "gap closed" in shown
     assert f"{fixed.gap_closed:.0%}" in shown
+    assert "The gap to close is from a to b, " in shown
+    assert "a" not in {step.new for step in ladder.steps}, "the good kernel is no variant"
+
+
+def test_a_scenario_without_a_regression_has_no_gap() -> None:
+    study = records.STUDY.replace("[thresholds]", 'gap = ["tree:b", "tree:a"]\n[thresholds]')
+    report = findings.report(built("a", "b", "c", "d", study=study))
+    (ladder,) = report.ladders
+    assert [rung.gap_closed for rung in ladder.rungs] == [None] * 4
+    shown = page.plain(text.show(report))
+    assert "gap closed" not in shown
+    assert "There is no gap to close from b to a, " in shown
 
 
 @pytest.mark.parametrize(

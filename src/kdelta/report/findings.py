@@ -31,7 +31,7 @@ from kdelta.report.limits import limits
 from kdelta.report.metrics import MetricTable
 from kdelta.sample import TOTAL, Environment, Outcome, RunRecord
 from kdelta.stats.exact import Kind
-from kdelta.stats.verdict import STEP_PERCENT, Comparison, compare
+from kdelta.stats.verdict import STEP_PERCENT, Comparison, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 
@@ -116,7 +116,8 @@ class Ladder:
     """One scenario over all kernels of a run, in the study's order.
 
     point: of the study's matrix, "" without one.  baseline: the arm that all others are compared
-    with, "" where each is compared with the one above.  phases: names, in order of execution.
+    with, "" where each is compared with the one above.  goal: the arm whose level the study's gap
+    ends at, "" without a gap.  phases: names, in order of execution.
     steps: the largest first.  operation: of the totals, None while nothing is known.
     """
 
@@ -124,6 +125,7 @@ class Ladder:
     scenario: str
     point: str
     baseline: str
+    goal: str
     phases: tuple[str, ...]
     operation: str | None
     rungs: tuple[Rung, ...]
@@ -230,10 +232,11 @@ def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent:
         scenario=scenario,
         point=point,
         baseline=base,
+        goal=variants.goal(record),
         phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
         operation=with_data.total.operation if with_data and with_data.total else None,
         rungs=rungs,
-        steps=_steps(arms, rungs),
+        steps=_steps(arms, rungs, variants.goal(record)),
         warnings=tuple(_warnings(arms, base)),
         failures=tuple(_failures(arms)),
         machines=_machines(arms),
@@ -244,10 +247,13 @@ def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent:
 
 
 def _with_gap(record: RunRecord, rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
-    """The rungs with what each closes of the study's gap."""
+    """The rungs with what each closes of the study's gap, in a scenario where there is one."""
     named = variants.gap(record)
     values = {rung.reference: rung.total.per_operation for rung in rungs if rung.total}
     if named is None or not all(name in values for name in named):
+        return rungs
+    aim = next(rung.comparison for rung in rungs if rung.reference == named[0])
+    if aim is None or aim.verdict is not Verdict.IMPROVEMENT:
         return rungs
     good, bad = values[named[0]], values[named[1]]
     return tuple(
@@ -344,11 +350,14 @@ def _ratio(old: ArmEvidence | None, new: ArmEvidence, phase: str) -> float | Non
     return comparison.ratio
 
 
-def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung]) -> tuple[Step, ...]:
+def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tuple[Step, ...]:
+    """The steps to all arms but the goal of a gap, which is told on its own."""
     values = {arm.arm.label: arm.total for arm in arms if arm.sound}
     steps = []
     for arm, rung in zip(arms, rungs, strict=True):
         old = values.get(rung.previous or "")
+        if rung.arm == goal:
+            continue
         if old and arm.total and rung.comparison and rung.comparison.verdict.is_step:
             steps.append(
                 Step(

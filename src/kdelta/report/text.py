@@ -81,7 +81,8 @@ def _findings(report: Report) -> Iterator[Line]:
     yield from ((), *paragraph("Findings", Tone.BOLD))
     for ladder in known:
         name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
-        found = [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
+        found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
+        found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
         said = "; ".join(found) or _no_step(report, ladder).removesuffix(".")
         yield from paragraph(f"- {name}: {said}.")
     for sentence_ in conclusions(known):
@@ -290,7 +291,23 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
         )
 
 
+def _gap(ladder: Ladder) -> str:
+    """What there is to close in a scenario of a study with a gap, "" in others."""
+    good = next((rung for rung in ladder.rungs if ladder.goal == rung.arm), None)
+    bad = next((rung for rung in ladder.rungs if ladder.baseline == rung.arm), None)
+    if not good or not bad or not good.total or not bad.total or not good.comparison:
+        return ""
+    was, now = good.total.per_operation, bad.total.per_operation
+    change = f"from {good.arm} to {bad.arm}, {number(was)} -> {number(now)}"
+    change += f" instructions per {bad.total.operation}, {_ratio(now / was)}"
+    if good.comparison.verdict is Verdict.IMPROVEMENT:
+        return f"The gap to close is {change}."
+    return f"There is no gap to close {change}."
+
+
 def _steps(report: Report, ladder: Ladder) -> Iterator[Line]:
+    if gap := _gap(ladder):
+        yield from paragraph(gap, Tone.BOLD)
     if not ladder.steps:
         yield from paragraph(_no_step(report, ladder), Tone.BOLD)
     else:
@@ -312,7 +329,8 @@ def _steps(report: Report, ladder: Ladder) -> Iterator[Line]:
 
 
 def _no_step(report: Report, ladder: Ladder) -> str:
-    found = [rung.comparison.verdict for rung in ladder.rungs if rung.comparison]
+    others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
+    found = [rung.comparison.verdict for rung in others if rung.comparison]
     same = found.count(Verdict.SAME)
     if not found:
         return "No step can be named: there is no pair of kernels to compare."

@@ -30,6 +30,8 @@ class _Ladder(Protocol):
     def rungs(self) -> Sequence[_Rung]: ...
     @property
     def baseline(self) -> str: ...
+    @property
+    def goal(self) -> str: ...
 
 
 def gap(record: RunRecord) -> tuple[str, str] | None:
@@ -39,6 +41,13 @@ def gap(record: RunRecord) -> tuple[str, str] | None:
     except tomllib.TOMLDecodeError:
         return None
     return (str(found[0]), str(found[1])) if isinstance(found, list) and len(found) == 2 else None
+
+
+def goal(record: RunRecord) -> str:
+    """The arm that is the good kernel of the study's gap, "" without one."""
+    named = gap(record)
+    arms = (arm for arm in record.arms if named and arm.kernel.reference == named[0])
+    return next((arm.label for arm in arms if not arm.control), "")
 
 
 def baseline(record: RunRecord) -> str:
@@ -75,6 +84,8 @@ def conclusions(ladders: Sequence[_Ladder]) -> Iterator[str]:
         if not ladder.baseline:
             continue
         for rung in ladder.rungs:
+            if rung.arm == ladder.goal:
+                continue
             if rung.comparison and rung.comparison.verdict.is_step:
                 name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
                 own = changed.setdefault(rung.arm, {})
