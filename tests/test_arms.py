@@ -43,7 +43,8 @@ def study(*references: str) -> spec.Study:
         (kernel("7.3-rc", version="7.3~rc7-1~exp1"), "7.3-rc7"),
         (kernel("file:bzImage", release="6.18.0-mine"), "6.18.0-mine"),
         (kernel("file:vmlinux"), "file:vmlinux"),
-        (kernel("file:" + "x" * 100), "file:" + "x" * 35),
+        (kernel("file:" + "x" * 100), "file:" + "x" * 100),
+        (kernel("file:" + "x" * 900), "file:" + "x" * 195),
     ],
 )
 def test_labels(made: Kernel, label: str) -> None:
@@ -60,6 +61,21 @@ def test_labels_of_one_study_are_unique() -> None:
     records = arms.records(study(*references), kernels)
     assert [arm.label for arm in records] == ["file:a", "file:b", "6.17.13"]
     assert [arm.index for arm in records] == [0, 1, 2]
+
+
+def test_labels_that_are_cut_alike_are_numbered() -> None:
+    long = "file:" + 300 * "x"
+    references = (f"{long}a", f"{long}b", "6.17")
+    kernels = [kernel(reference, release="6.18.0") for reference in references]
+    labels = [arm.label for arm in arms.records(study(*references), kernels)]
+    assert [label[-5:] for label in labels] == ["x (1)", "x (2)", "6.17"[-5:]]
+
+
+def test_variants_by_two_compilers_are_told_apart() -> None:
+    names = [f"6.17.8+mprotect-single-pte-fast-path,xenpv,gcc-{n}" for n in (12, 14)]
+    made = [replace(kernel(f"tree:{name}"), name=name) for name in names]
+    found = arms.records(study(*(f"tree:{name}" for name in names)), made)
+    assert [arm.label for arm in found] == names
 
 
 def test_a_kernel_that_cannot_be_had_keeps_its_arm() -> None:

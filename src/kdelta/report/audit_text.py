@@ -6,7 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.report.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
-from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.report.page import (
+    ABSENT,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    shortened,
+    table_lines,
+)
 from kdelta.report.printable import printable
 from kdelta.sample import Outcome
 
@@ -53,7 +63,10 @@ def _machine_columns(checks: Sequence[MachineCheck]) -> list[Column]:
 
     return [
         Column("trial", tuple(Span(str(check.trial)) for check in checks), right=True),
-        Column("kernel", tuple(Span(short(check.arm, 20), Tone.BOLD) for check in checks)),
+        Column(
+            "kernel",
+            tuple(Span(arm, Tone.BOLD) for arm in shortened([check.arm for check in checks], 20)),
+        ),
         Column("ended", tuple(_ended(check) for check in checks)),
         answers("cpus", "cpus"),
         answers("memory", "memory"),

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from kdelta.errors import SpecError
 from kdelta.report.findings import Ladder, Report, Rung
-from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.report.page import (
+    ABSENT,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    shortened,
+    table_lines,
+)
 from kdelta.report.times import TimedArm, TimedLadder, TimedReport
 from kdelta.report.times_text import percent_level
 from kdelta.stats.verdict import Verdict
@@ -60,7 +69,10 @@ def _section(left: Ladder, right: TimedLadder, pairs: list[Pair]) -> Iterator[Li
     yield ()
     yield from table_lines(
         [
-            Column("kernel", tuple(Span(short(p.exact.arm, 24), Tone.BOLD) for p in pairs)),
+            Column(
+                "kernel",
+                tuple(Span(n, Tone.BOLD) for n in shortened([p.exact.arm for p in pairs], 24)),
+            ),
             Column("insns", tuple(Span(_insns(p)) for p in pairs), right=True),
             Column("x insns", tuple(Span(_times(_path_ratio(pairs, p))) for p in pairs)),
             Column("ns", tuple(Span(_ns(p)) for p in pairs), right=True),

@@ -14,6 +14,7 @@ from kdelta.report.page import (
     Tone,
     paragraph,
     short,
+    shortened,
     tables_that_fit,
 )
 from kdelta.report.tables import csv_text
@@ -51,7 +52,11 @@ def show_csv(tables: Sequence[FigureTable]) -> str:
 
 def _group(group: Sequence[FigureTable]) -> Iterator[Line]:
     arms = [(table.point, arm) for table in group for arm in table.arms]
-    names = [Column("kernel", tuple(Span(short(arm, 24), Tone.BOLD) for _, arm in arms))]
+    names = [
+        Column(
+            "kernel", tuple(Span(arm, Tone.BOLD) for arm in shortened([arm for _, arm in arms], 24))
+        )
+    ]
     if any(point for point, _ in arms):
         names.append(Column("machine", tuple(Span(short(point, 28)) for point, _ in arms)))
     rest = [_column(group, at) for at in range(len(group[0].rows))]

@@ -16,6 +16,7 @@ from kdelta.report.page import (
     Tone,
     paragraph,
     short,
+    shortened,
     table_lines,
     tables_that_fit,
 )
@@ -84,10 +85,8 @@ def _by_metric(table: MetricTable) -> list[Column]:
     columns = [
         Column("metric", tuple(Span(_name(row), Tone.BOLD) for row in table.rows)),
         *(
-            Column(
-                short(arm, 24), tuple(Span(_value(row.cells[at])) for row in table.rows), right=True
-            )
-            for at, arm in enumerate(table.arms)
+            Column(arm, tuple(Span(_value(row.cells[at])) for row in table.rows), right=True)
+            for at, arm in enumerate(shortened(table.arms, 24))
         ),
     ]
     if len(table.arms) == 2:
@@ -99,7 +98,7 @@ def _by_metric(table: MetricTable) -> list[Column]:
 
 def _by_arm(table: MetricTable) -> Iterator[Line]:
     """Arms below each other, as many metrics side by side as fit, in several tables."""
-    names = Column("kernel", tuple(Span(short(arm, 24), Tone.BOLD) for arm in table.arms))
+    names = Column("kernel", tuple(Span(arm, Tone.BOLD) for arm in shortened(table.arms, 24)))
     rest = [
         Column(short(_name(row), 40), tuple(Span(_both(cell)) for cell in row.cells), right=True)
         for row in table.rows

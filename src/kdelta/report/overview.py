@@ -14,6 +14,7 @@ from kdelta.report.page import (
     Tone,
     paragraph,
     short,
+    shortened,
     tables_that_fit,
 )
 
@@ -41,7 +42,7 @@ def overview(ladders: Sequence[Ladder], number: Number) -> Iterator[Line]:
 
 def _tables(group: Sequence[Ladder], number: Number) -> Iterator[Line]:
     labels = [rung.arm for rung in group[0].rungs]
-    names = Column("kernel", tuple(Span(short(label, 20), Tone.BOLD) for label in labels))
+    names = Column("kernel", tuple(Span(label, Tone.BOLD) for label in shortened(labels, 20)))
     columns = [
         Column(
             short(ladder.point, _HEAD_WIDTH),

@@ -123,6 +123,15 @@ def short(text: str, width: int) -> str:
     return f"{text[: width - 2 - tail]}..{text[-tail:]}"
 
 
+def shortened(texts: Sequence[str], width: int) -> tuple[str, ...]:
+    """The texts cut to a width, or to the next larger one at which those that differ still do."""
+    for at_most in range(width, max(map(len, texts), default=0)):
+        found = tuple(short(text, at_most) for text in texts)
+        if len(set(found)) == len(set(texts)):
+            return found
+    return tuple(texts)
+
+
 def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
     """Text wrapped to the page, following lines indented, over-long words cut."""
     wrapped = textwrap.wrap(

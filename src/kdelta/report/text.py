@@ -22,6 +22,7 @@ from kdelta.report.page import (
     paragraph,
     plain,
     short,
+    shortened,
     table_lines,
     table_width,
     tables_that_fit,
@@ -143,7 +144,8 @@ def _machines(machines: Sequence[Machine]) -> Iterator[Line]:
 
 def _ladder_tables(ladder: Ladder) -> Iterator[Line]:
     """One table, or two when the phases do not fit beside the rest."""
-    names = Column("kernel", tuple(Span(short(rung.arm, 24), Tone.BOLD) for rung in ladder.rungs))
+    labels = shortened([rung.arm for rung in ladder.rungs], 24)
+    names = Column("kernel", tuple(Span(label, Tone.BOLD) for label in labels))
     total = Column("total", tuple(_value(rung.total) for rung in ladder.rungs), right=True)
     phases = [_phase_column(ladder, phase) for phase in ladder.phases]
     rest = _rest_columns(ladder)
@@ -359,7 +361,7 @@ def _change(step: Step) -> str:
 
 def _kernels(rungs: Sequence[Rung]) -> Iterator[Line]:
     columns = [
-        Column("kernel", tuple(Span(short(rung.arm, 24)) for rung in rungs)),
+        Column("kernel", tuple(map(Span, shortened([rung.arm for rung in rungs], 24)))),
         Column("release", tuple(Span(short(rung.release, 36) or ABSENT) for rung in rungs)),
         Column("package", tuple(Span(short(rung.version, 24) or ABSENT) for rung in rungs)),
         Column("compiler", tuple(Span(short(rung.compiler, 10) or ABSENT) for rung in rungs)),

@@ -16,6 +16,7 @@ from kdelta.report.page import (
     Tone,
     paragraph,
     short,
+    shortened,
     table_lines,
 )
 from kdelta.report.text import limits_of
@@ -93,7 +94,9 @@ def _columns(ladder: TimedLadder, scale: float) -> list[Column]:
     arms = ladder.arms
     names = [name for name, _ in arms[0].phases]
     return [
-        Column("kernel", tuple(Span(short(arm.arm, 24), Tone.BOLD) for arm in arms)),
+        Column(
+            "kernel", tuple(Span(n, Tone.BOLD) for n in shortened([arm.arm for arm in arms], 24))
+        ),
         *(
             Column(
                 short(name, 12),

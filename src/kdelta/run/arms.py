@@ -14,7 +14,7 @@ from kdelta.sample import ArmRecord, KernelIdentity, RunRecord
 from kdelta.study.machine import MachineSettings
 from kdelta.study.spec import Study, has_control, points
 
-_MAX_LABEL = 40
+_MAX_LABEL = 200
 
 
 def planned(study: Study) -> tuple[str, ...]:
@@ -45,10 +45,12 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
     ]
     own = identities[: len(study.kernels)]
     seen = Counter(label(identity) for identity in own)
-    labels = [
-        label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
-        for identity in own
-    ]
+    labels = _distinct(
+        [
+            label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
+            for identity in own
+        ]
+    )
     labels += [f"{labels[0]} again"] if has_control(study) else []
     each = len(labels)
     return tuple(
@@ -61,6 +63,15 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
         )
         for index, identity in enumerate(identities)
     )
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """The labels, those that are equal with their number behind them."""
+    seen = Counter(labels)
+    return [
+        text if seen[text] == 1 else f"{text} ({labels[: at + 1].count(text)})"
+        for at, text in enumerate(labels)
+    ]
 
 
 def label(kernel: KernelIdentity) -> str:

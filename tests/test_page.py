@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Names in tables: short where that is enough, and never two of them alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdelta.report.page import Column, Span, plain, shortened, tables_that_fit
+
+VARIANT = "6.17.8+mprotect-single-pte-fast-path,xenpv"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["6.16.12", "6.17.13"],
+        [VARIANT, VARIANT],
+        [f"{VARIANT},gcc-12", f"{VARIANT},gcc-14"],
+    ],
+)
+def test_names_are_cut_and_differ_where_they_differed(texts: list[str]) -> None:
+    cut = shortened(texts, 23)
+    assert len(cut) == len(texts)
+    assert len(set(cut)) == len(set(texts))
+    assert all(len(text) <= 23 for text in cut)
+
+
+def test_names_that_differ_in_the_middle_become_longer() -> None:
+    texts = [f"6.17.8+a-long-{word}-name-of-a-variant,min" for word in ("first", "other")]
+    assert shortened(texts, 20) == (
+        "6.17.8+a-long-f..-a-variant,min",
+        "6.17.8+a-long-o..-a-variant,min",
+    )
+
+
+def test_columns_that_do_not_fit_come_in_further_tables() -> None:
+    names = Column("kernel", (Span("6.16"), Span("6.17")))
+    wide = [Column(f"column {at} " + 40 * "x", (Span("1"), Span("2"))) for at in range(3)]
+    text = plain(tables_that_fit([names], wide))
+    assert [line.split()[0] for line in text.splitlines() if line] == ["kernel", "6.16", "6.17"] * 3
+    assert plain(tables_that_fit([names], [])).split() == ["kernel", "6.16", "6.17"]
