@@ -152,6 +152,22 @@ def test_what_another_phase_holds_is_not_in_the_total() -> None:
     assert re.search(r"^host:6\.0 +0\.000 +(2\.9|3\.0)\d+ +", text, re.MULTILINE)
 
 
+def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
+    record = run([20.0, 30.0, 24.0, 20.0])
+    gap = 'gap = ["host:6.0", "host:6.1"]'
+    record = replace(record, study_toml=record.study_toml.replace("gap = []", gap))
+    (ladder,) = times.report(record).ladders
+    assert ladder.gap == "host:6.0 -> host:6.1"
+    (share,) = ladder.shares
+    assert share.value is not None
+    assert share.low is not None
+    assert share.high is not None
+    assert share.low < 0.6 < share.high
+    text = " ".join(page.plain(times_text.show(times.report(record))).split())
+    assert f"host:6.2 closes {100 * share.value:.1f} % of host:6.0 -> host:6.1 (interval" in text
+    assert times.report(run([20.0, 30.0, 24.0, 20.0])).ladders[0].shares == ()
+
+
 def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunRecord:
     """The same trials of another scenario, which these arms cannot run."""
     reason = "8 workers need as many CPUs, there are 2"

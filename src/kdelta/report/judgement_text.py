@@ -23,6 +23,7 @@ from kdelta.report.page import (
     table_lines,
     tables_that_fit,
 )
+from kdelta.report.variants import closes
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
@@ -296,14 +297,4 @@ def _spread(median: float, bounds: tuple[float, float]) -> str:
 
 def _gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
     for gap in gaps:
-        share = gap.share
-        step = f"{gap.old} -> {gap.new}"
-        if share.value is None:
-            yield from paragraph(f"{share.arm}: share of {step}: unknown: {share.reason}")
-            continue
-        interval = (
-            f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
-            if share.low is not None and share.high is not None
-            else share.reason
-        )
-        yield from paragraph(f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})")
+        yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))

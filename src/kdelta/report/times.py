@@ -5,54 +5,44 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kdelta.errors import StoreError
 from kdelta.foreign.series import Case
-from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.report import metrics
+from kdelta.metric import Grade
+from kdelta.report import metrics, variants
 from kdelta.report.compat import kernbench
 from kdelta.report.evidence import points
 from kdelta.report.findings import scenarios
 from kdelta.report.limits import limits
 from kdelta.report.metrics import MetricTable
+from kdelta.report.timed_series import (
+    Rules,
+    phases_of,
+    rules_of,
+    series_of,
+    why_skipped,
+)
 from kdelta.sample import (
     TOTAL,
     ArmRecord,
     Outcome,
-    PhaseTimes,
     RunRecord,
     TrialRecord,
     TrialResult,
 )
 from kdelta.stats import sequential
+from kdelta.stats.decomposition import Share, decompose
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.sequential import Look, Stop
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Replicate, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
 
 TIME = "time"  # RunRecord.instrument
 
-# What must be the same for two arms: the machine, and how it was set.
-_FACTS = (
-    "machine",
-    "cpu_model",
-    "microcode",
-    "governor",
-    "epp",
-    "turbo",
-    "smt",
-    "clocksource",
-    "thp",
-    "preempt",
-    "cpus",
-    "memory_mib",
-)
 _VIRTUAL = ("none", "unknown", "")
 
 
@@ -84,6 +74,8 @@ class TimedLadder:
     """One scenario over the arms of a run, in the study's order; the control comes last.
 
     published: the lines that the workload's own tool would print of the samples, if any.
+    gap: the step that the study wants closed, "6.16 -> 6.17", "" without one; shares: what each
+    other arm closes of it, their intervals holding together at the run's level.
     """
 
     workload: str
@@ -97,6 +89,8 @@ class TimedLadder:
     doubts: tuple[str, ...]
     machine: str
     published: tuple[str, ...]
+    gap: str
+    shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +113,9 @@ class TimedReport:
     limits: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    tolerance: float
-    alpha: float
-    machine: str
-    replicate: Replicate
-    sequential: bool
-    want_valid: int
-
-
 def report(record: RunRecord) -> TimedReport:
     """Analyse a stored run of the time instrument.  Raises StoreError for a damaged study."""
-    rules = _rules(record)
+    rules = rules_of(record)
     if rules.sequential:
         rules = replace(rules, alpha=_level(record, rules))
     return TimedReport(
@@ -181,7 +165,7 @@ def decided(record: RunRecord) -> str:
     looks after every round, each time at the level that stats.sequential hands out; every
     comparison of every scenario must have stopped.
     """
-    rules = _rules(record)
+    rules = rules_of(record)
     whole = _whole_rounds(record)
     if rules.want_valid and whole < record.rounds and _fewest_valid(record) >= rules.want_valid:
         return f"every arm has {rules.want_valid} valid trials"
@@ -216,7 +200,7 @@ def _fewest_valid(record: RunRecord) -> int:
 
 
 def _looks(
-    record: RunRecord, rules: _Rules, counts: Sequence[int], steps: Sequence[float]
+    record: RunRecord, rules: Rules, counts: Sequence[int], steps: Sequence[float]
 ) -> Iterable[list[Look]]:
     """Per comparison, its looks; only the last is taken now: the others let the run go on."""
     earlier = [
@@ -247,7 +231,7 @@ def _whole_rounds(record: RunRecord) -> int:
     return count
 
 
-def _level(record: RunRecord, rules: _Rules) -> float:
+def _level(record: RunRecord, rules: Rules) -> float:
     """The level of the last look of a sequential run: its verdicts are taken at it."""
     counts = list(range(MIN_REPLICATES, _whole_rounds(record) + 1))
     steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
@@ -256,16 +240,16 @@ def _level(record: RunRecord, rules: _Rules) -> float:
 
 def cases(record: RunRecord) -> list[Case]:
     """Every metric of a run, the phases' and their total's, as series per arm."""
-    rules = _rules(record)
+    rules = rules_of(record)
     found = []
     parts = [(point, part, *n) for point, part in points(record) for n in scenarios(part)]
     for point, part, workload, scenario in parts:
         own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
         done = [trial.result for trial in own if trial.result and trial.result.times]
-        names, operation = _phases(done)
+        names, operation = phases_of(done)
         for name in (*names, TOTAL):
             series = tuple(
-                _series(arm, [t for t in own if t.arm == arm.index], name, rules, operation)
+                series_of(arm, [t for t in own if t.arm == arm.index], name, rules, operation)
                 for arm in part.arms
             )
             found.append(
@@ -279,35 +263,16 @@ def cases(record: RunRecord) -> list[Case]:
     return found
 
 
-def _rules(record: RunRecord) -> _Rules:
-    try:
-        table = tomllib.loads(record.study_toml)["time"]
-        machine = str(table["machine"])
-        per_process = machine == "host" and table["replicate"] == "process"
-        return _Rules(
-            tolerance=float(table["tolerance_percent"]) / 100,
-            alpha=float(table["alpha"]),
-            sequential=bool(table["sequential"]),
-            want_valid=int(table["want_valid"]),
-            machine=machine,
-            replicate=Replicate.PROCESS_ROUND if per_process else Replicate.BOOT,
-        )
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"the stored study has no usable table [time]: {error}", place=f"run {record.run_id}"
-        ) from error
-
-
 def _ladder(
-    record: RunRecord, rules: _Rules, point: str, workload: str, scenario: str
+    record: RunRecord, rules: Rules, point: str, workload: str, scenario: str
 ) -> TimedLadder:
     own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
     by_arm = {arm.index: [t for t in own if t.arm == arm.index] for arm in record.arms}
     done = [trial.result for trial in own if trial.result and trial.result.times]
-    names, operation = _phases(done)
+    names, operation = phases_of(done)
     grade = _grade(rules, done)
     series = {
-        arm.index: _series(arm, by_arm[arm.index], TOTAL, rules, operation) for arm in record.arms
+        arm.index: series_of(arm, by_arm[arm.index], TOTAL, rules, operation) for arm in record.arms
     }
     arms = tuple(
         _arm(arm, by_arm[arm.index], names, series, record, rules, grade, operation)
@@ -317,6 +282,7 @@ def _ladder(
     noticed += [
         caution.sentence for arm in arms if arm.comparison for caution in arm.comparison.cautions
     ]
+    gap, shares = _gap(record, series, rules)
     return TimedLadder(
         workload=workload,
         scenario=scenario,
@@ -329,7 +295,24 @@ def _ladder(
         doubts=_doubts(done),
         machine=_machine(rules, done),
         published=kernbench.lines(workload, record.arms, by_arm),
+        gap=gap,
+        shares=shares,
     )
+
+
+def _gap(
+    record: RunRecord, series: dict[int, Series], rules: Rules
+) -> tuple[str, tuple[Share, ...]]:
+    """The study's gap in words, and what each arm but its two and the control closes of it."""
+    named = variants.gap(record)
+    arms = [arm for arm in record.arms if not arm.control]
+    ends = [arm for name in named or () for arm in arms if arm.kernel.reference == name]
+    if len(ends) != 2:
+        return "", ()
+    good, bad = (series[arm.index] for arm in ends)
+    others = [series[arm.index] for arm in arms if arm not in ends]
+    found = decompose(good, bad, [one for one in others if one.planned], alpha=rules.alpha)
+    return f"{good.arm} -> {bad.arm}", found.shares
 
 
 def _arm(
@@ -338,11 +321,13 @@ def _arm(
     names: Sequence[str],
     series: dict[int, Series],
     record: RunRecord,
-    rules: _Rules,
+    rules: Rules,
     grade: Grade,
     operation: str,
 ) -> TimedArm:
-    per_phase = [(name, summarise(_series(arm, trials, name, rules, operation))) for name in names]
+    per_phase = [
+        (name, summarise(series_of(arm, trials, name, rules, operation))) for name in names
+    ]
     kernel = next((t.result.kernel for t in trials if t.result and t.result.kernel), arm.kernel)
     return TimedArm(
         arm=arm.label,
@@ -352,12 +337,12 @@ def _arm(
         phases=(*per_phase, (TOTAL, summarise(series[arm.index]))),
         comparison=_comparison(arm, series, record, rules, grade),
         failures=tuple(_failures(trials)),
-        skipped=_why_skipped(trials),
+        skipped=why_skipped(trials),
     )
 
 
 def _comparison(
-    arm: ArmRecord, series: dict[int, Series], record: RunRecord, rules: _Rules, grade: Grade
+    arm: ArmRecord, series: dict[int, Series], record: RunRecord, rules: Rules, grade: Grade
 ) -> TimeComparison | None:
     """With the first arm; the control, where there is one, is the first arm once more.
 
@@ -382,85 +367,6 @@ def _comparison(
     )
 
 
-def _series(
-    arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, rules: _Rules, operation: str
-) -> Series:
-    results = [trial.result for trial in trials if trial.result and trial.result.times]
-    facts = results[0].facts if results else {}
-    return Series(
-        arm=arm.label,
-        metric=Metric(
-            name=f"{phase}_ns_per_{operation}",
-            unit=f"ns/{operation}",
-            better=Better.LOWER,
-            assume=Assume.NOTHING,
-        ),
-        boots=tuple(
-            _boot(arm, trial, phase, rules)
-            for trial in trials
-            if trial.result and not _skipped(trial)
-        ),
-        planned=sum(not _skipped(trial) for trial in trials),
-        facts=tuple((name, facts[name]) for name in _FACTS if facts.get(name)),
-        state=_state(results),
-        replicate=rules.replicate,
-    )
-
-
-def _why_skipped(trials: Sequence[TrialRecord]) -> str:
-    """The reason of the first trial when all were skipped, else ""."""
-    results = [trial.result for trial in trials if _skipped(trial)]
-    if not results or len(results) < len(trials) or results[0] is None:
-        return ""
-    return results[0].reason or "it gave no reason"
-
-
-def _skipped(trial: TrialRecord) -> bool:
-    return trial.result is not None and trial.result.outcome is Outcome.SKIP
-
-
-def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: _Rules) -> Boot:
-    result = trial.result
-    values = _per_operation(result, phase) if result and result.outcome is Outcome.OK else ()
-    reason = (result.reason or result.outcome) if result else ""
-    return Boot(
-        label=f"{arm.label} round {trial.round + 1}",
-        position=trial.index,
-        values=values,
-        failure="" if values else reason or "it has no samples",
-        refilled=trial.attempts > 1,
-        round=trial.round,
-        boot_id=result.facts.get("boot_id", "") if result else "",
-        run=f"trial {trial.index}" if rules.replicate is Replicate.PROCESS_ROUND else "",
-    )
-
-
-def _per_operation(result: TrialResult, phase: str) -> tuple[float, ...]:
-    """Samples in ns per operation; of TOTAL: of each iteration the sum over the phases that add."""
-    chosen = [times for times in result.times if times.counts_for(phase)]
-    if not chosen or any(times.operations <= 0 for times in chosen):
-        return ()
-    columns = [[ns / times.operations for ns in times.nanoseconds] for times in chosen]
-    return tuple(sum(values) for values in zip(*columns, strict=False))
-
-
-def _phases(done: Sequence[TrialResult]) -> tuple[list[str], str]:
-    times: tuple[PhaseTimes, ...] = done[0].times if done else ()
-    names = [one.phase for one in times] if len(times) > 1 else []
-    operations = {one.operation for one in times}
-    return names, operations.pop() if len(operations) == 1 else "iteration"
-
-
-def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
-    """The audited facts of an arm that bind; one that differs between its trials is unknown."""
-    seen: dict[str, str] = {}
-    for result in results:
-        for field in filter(lambda each: each.binding, result.state):
-            name = f"{field.name} {field.when}"
-            seen[name] = field.value if seen.get(name, field.value) == field.value else "unknown"
-    return tuple(seen.items())
-
-
 def _failures(trials: Iterable[TrialRecord]) -> Iterable[str]:
     for trial in trials:
         result = trial.result
@@ -468,7 +374,7 @@ def _failures(trials: Iterable[TrialRecord]) -> Iterable[str]:
             yield f"trial {trial.index}: {result.outcome}: {result.reason}"
 
 
-def _grade(rules: _Rules, done: Sequence[TrialResult]) -> Grade:
+def _grade(rules: Rules, done: Sequence[TrialResult]) -> Grade:
     """metal-time only where the host says that it is not a virtual machine itself."""
     if rules.machine == "kvm":
         return Grade.GUEST_TIME
@@ -483,7 +389,7 @@ def _doubts(done: Sequence[TrialResult]) -> tuple[str, ...]:
     return tuple(alike.values())
 
 
-def _machine(rules: _Rules, done: Sequence[TrialResult]) -> str:
+def _machine(rules: Rules, done: Sequence[TrialResult]) -> str:
     if not done:
         return ""
     facts = done[0].facts

@@ -21,6 +21,7 @@ from kdelta.report.page import (
 )
 from kdelta.report.text import limits_of
 from kdelta.report.times import TimedArm, TimedLadder, TimedReport
+from kdelta.report.variants import closes
 from kdelta.stats.summary import Summary
 from kdelta.stats.verdict import Verdict
 
@@ -82,6 +83,8 @@ def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:
     yield ()
     for arm in ladder.arms:
         yield from paragraph(_sentence(ladder, arm), Tone.BOLD)
+    for share in ladder.shares:
+        yield from paragraph(closes(share, ladder.gap) + ".", Tone.BOLD)
 
 
 def _unit(ladder: TimedLadder) -> tuple[float, str]:

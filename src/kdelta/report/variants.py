@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from kdelta.sample import KernelIdentity, RunRecord
+from kdelta.stats.decomposition import Share
 from kdelta.stats.verdict import Comparison, Verdict
 
 
@@ -75,6 +76,18 @@ def closed(good: float | None, bad: float | None, value: float | None) -> float 
     if good is None or bad is None or value is None or good == bad:
         return None
     return (bad - value) / (bad - good)
+
+
+def closes(share: Share, step: str) -> str:
+    """How much of a step ("6.16 -> 6.17") an arm takes back, in words."""
+    if share.value is None:
+        return f"{share.arm}: share of {step}: unknown: {share.reason}"
+    interval = (
+        f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
+        if share.low is not None and share.high is not None
+        else share.reason
+    )
+    return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
 
 
 def conclusions(ladders: Sequence[_Ladder]) -> Iterator[str]:
