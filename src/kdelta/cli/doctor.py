@@ -68,7 +68,7 @@ def _table(rows: tuple[Capability, ...]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("CAPABILITY", no_wrap=True)
     table.add_column("STATE", no_wrap=True)
-    table.add_column("FOR", no_wrap=True)
+    table.add_column("FOR", max_width=24)
     table.add_column("FOUND", overflow="fold")
     for row in rows:
         state = Text(row.state, style=_STYLES[row.state])
