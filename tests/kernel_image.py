@@ -50,35 +50,43 @@ def _padded(data: bytes, to: int = 8) -> bytes:
 def table(symbols: Sequence[Symbol], at: int, layout: str) -> bytes:
     """The symbols' table, to lie at the address `at`.
 
-    layout: "base" (offsets after the tokens, Linux 6.4), "place" (each from its own place, 7.0),
-    "percpu" (as "base", positive offsets are absolute), "before" (offsets first, 6.1).
+    layout: "base" (offsets after the tokens, Linux 6.4), "place" (each from its own place, by four
+    bytes, 7.0), "place4" (the same four bytes further), "percpu" (as "base", positive offsets are
+    absolute), "before" (offsets first, 6.1).
     """
-    names, marks = bytearray(), []
-    for number, (_, kind, name) in enumerate(symbols):
-        if number % 256 == 0:
-            marks.append(len(names))
-        names += _encoded(kind + name)
+    named = _named(symbols, layout)
     index, offset = [], 0
     for token in tokens():
         index.append(offset)
         offset += len(token) + 1
-    count = _padded(struct.pack("<I", len(symbols)))
-    named = count + _padded(bytes(names)) + _padded(struct.pack(f"<{len(marks)}I", *marks))
-    tail = _padded(b"".join(token + b"\0" for token in tokens()))
-    tail += _padded(struct.pack("<256H", *index))
+    aligned = 4 if layout.startswith("place") else 8
+    tail = _padded(b"".join(token + b"\0" for token in tokens()), aligned)
+    tail += _padded(struct.pack("<256H", *index), aligned)
     base = struct.pack("<Q", BASE)
     if layout == "before":
         more = bytes(3 * len(symbols))  # kallsyms_seqs_of_names
         return _padded(_numbers(symbols, 0, layout)) + base + named + _padded(more) + tail
     place = at + len(named) + len(tail)
     numbers = _padded(_numbers(symbols, place, layout))
-    return named + tail + numbers + (b"" if layout == "place" else base)
+    return named + tail + numbers + (b"" if layout.startswith("place") else base)
+
+
+def _named(symbols: Sequence[Symbol], layout: str) -> bytes:
+    """Count, names and markers; the tokens follow."""
+    names, marks = bytearray(), []
+    for number, (_, kind, name) in enumerate(symbols):
+        if number % 256 == 0:
+            marks.append(len(names))
+        names += _encoded(kind + name)
+    count = _padded(struct.pack("<I", len(symbols)))
+    markers = _padded(struct.pack(f"<{len(marks)}I", *marks))
+    return count + _padded(bytes(names)) + markers + bytes(4 if layout == "place4" else 0)
 
 
 def _numbers(symbols: Sequence[Symbol], place: int, layout: str) -> bytes:
     words = []
     for number, (address, _, _) in enumerate(symbols):
-        if layout == "place":
+        if layout.startswith("place"):
             words.append(address - (place + 4 * number))
         elif layout in ("percpu", "before"):
             words.append(address if address < BASE else BASE - 1 - address)
@@ -87,10 +95,16 @@ def _numbers(symbols: Sequence[Symbol], place: int, layout: str) -> bytes:
     return struct.pack(f"<{len(words)}i", *words)
 
 
-def kernel(parts: Sequence[tuple[str, str, bytes]], layout: str = "base", more: int = 600) -> bytes:
+def kernel(
+    parts: Sequence[tuple[str, str, bytes]],
+    layout: str = "base",
+    more: int = 600,
+    astray: int | None = None,
+) -> bytes:
     """An ELF kernel whose segment holds (kind, name, content) one after the other, 16-aligned.
 
-    more: functions that are added, since a kernel has some.
+    more: functions that are added, since a kernel has some.  astray: with a symbol for the tokens
+    of the table itself, so many bytes from where they are.
     """
     body, symbols = bytearray(), [(BASE, "T", "_text")]
     for kind, name, content in parts:
@@ -105,6 +119,11 @@ def kernel(parts: Sequence[tuple[str, str, bytes]], layout: str = "base", more: 
         body += b"\xc3"
     body += b"\x90" * (-len(body) % 16)
     symbols.append((BASE + len(body), "R", "__end_code"))
+    if astray is not None:
+        at = BASE + len(body)
+        itself = (at, "D", "kallsyms_token_table")
+        start = at + len(_named([*symbols, itself], layout))
+        symbols.append((start + astray, *itself[1:]))
     body += table(symbols, BASE + len(body), layout) + bytes(64)
     return elf(bytes(body))
 

@@ -48,7 +48,7 @@ def opened(tmp_path: Path, content: bytes, name: str = "vmlinux") -> image.Image
     return image.opened(path, name)
 
 
-@pytest.mark.parametrize("layout", ["base", "place", "percpu", "before"])
+@pytest.mark.parametrize("layout", ["base", "place", "place4", "percpu", "before"])
 def test_every_layout_of_the_table_is_read(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "vmlinux"
     path.write_bytes(built(layout))
@@ -84,6 +84,16 @@ def test_code_that_lies_elsewhere_is_the_same(tmp_path: Path) -> None:
     other = opened(tmp_path, built(shift=5), "other").function("work_range")
     assert one.normal == other.normal
     assert one.instructions[0].raw != other.instructions[0].raw
+
+
+@pytest.mark.parametrize("layout", ["base", "place", "place4"])
+@pytest.mark.parametrize("astray", [0, 8])
+def test_a_table_knows_where_it_is(tmp_path: Path, layout: str, astray: int) -> None:
+    """Read one entry too late, its addresses ascend as well."""
+    path = tmp_path / "vmlinux"
+    path.write_bytes(kernel_image.kernel([("T", "f", b"\xc3")], layout, astray=astray))
+    found = kallsyms.read(payload.unpacked(path))
+    assert (found is not None) is (astray == 0)
 
 
 def test_a_damaged_table_is_no_table(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 
 The table has no header; it is found by its table of tokens and proved part by part: token_index
 must fit the tokens, the markers must fit the lengths of all names, the addresses must ascend (but
-for some data that early code maps twice).
+for some data that early code maps twice), and where the table names a part of itself that must be
+where it is.
 What does not fit is not guessed: there is then no table.  Layout: scripts/kallsyms.c of Linux
 6.1 to 7.3.
 """
@@ -26,6 +27,7 @@ _LONGEST_NAME = 1024
 _HALF = 1 << 63
 _COUNT_BYTES = 8
 _BIG = 0x80
+_ITSELF = b"kallsyms_token_table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ def _addresses(
 ) -> tuple[int, ...] | None:
     """Numbers lie after token_index (since Linux 6.4), else with their base before the names.
 
-    Since Linux 7.0 each counts from its own place; until then all from the base.
+    Since Linux 7.0 each counts from its own place and lies there by four bytes; until then all
+    count from the base, and lie by eight.
     """
     count = len(names.texts)
     after = tokens.end + 7 & ~7
@@ -202,17 +205,35 @@ def _addresses(
                 ways.append(tuple(relative + (word & 0xFFFFFFFF) for word in words))
                 # Positive: an offset of per-CPU data; negative: from the base, backwards.
                 ways.append(tuple(word if word >= 0 else relative - 1 - word for word in words))
-        here = segment.start + at
-        ways.append(tuple(here + 4 * i + word for i, word in enumerate(words)))
+        if at == after:
+            ways.append(_from_own_places(data, segment.start, tokens.end + 3 & ~3, count))
         for found in ways:
-            if _plausible(found, kernel.segments):
+            if _plausible(found, kernel.segments) and _anchored(found, names, segment, tokens):
                 return found
     return None
+
+
+def _from_own_places(data: bytes, base: int, at: int, count: int) -> tuple[int, ...]:
+    if at + 4 * count > len(data):
+        return ()
+    words = struct.unpack_from(f"<{count}i", data, at)
+    return tuple(base + at + 4 * i + word for i, word in enumerate(words))
+
+
+def _anchored(addresses: tuple[int, ...], names: _Names, segment: Segment, tokens: _Tokens) -> bool:
+    """The table's symbol for its own tokens, where it has one (CONFIG_KALLSYMS_ALL), is right.
+
+    An address table that is read one entry too late ascends as well.
+    """
+    found = [a for a, text in zip(addresses, names.texts, strict=True) if text[1:] == _ITSELF]
+    return not found or segment.start + tokens.start in found
 
 
 def _plausible(addresses: tuple[int, ...], segments: tuple[Segment, ...]) -> bool:
     """Ascending but for per-CPU offsets, and nearly all within the image or its bss."""
     high = [address for address in addresses if address >= _HALF]
+    if not addresses:
+        return False
     falls = sum(a > b for a, b in itertools.pairwise(high))
     if len(high) < len(addresses) // 2 or falls > len(high) // 100:
         return False
