@@ -233,12 +233,12 @@ static long build(unsigned int jobs)
 	snprintf(parallel, sizeof(parallel), "-j%u", jobs);
 	status = run(clean, &used);
 	if (status)
-		kd_exit(1, "make clean ended with status %d", status);
+		kd_exit(1, "make clean ended with status %d: run it in that tree to see why", status);
 	began = kd_now();
 	status = run(make, &used);
 	began = kd_now() - began;
 	if (status)
-		kd_exit(1, "make %s ended with status %d", parallel, status);
+		kd_exit(1, "make %s ended with status %d: run it in that tree to see why", parallel, status);
 	if (!kd_warming_up()) {
 		kd_sample(USER, ns(used.ru_utime));
 		kd_sample(SYST, ns(used.ru_stime));
