@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +16,7 @@ from kdelta.errors import SpecError
 from kdelta.machines import cpus, preflight
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
 
 TIMING = Timing(iterations=3, warmup=1, timeout_s=60, cancelled=threading.Event())
@@ -38,6 +40,9 @@ def timed(folder: Path) -> TrialResult:
 
 def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_path: Path) -> None:
     result = timed(tmp_path / "trials" / "0000")
+    if os.geteuid() != 0:
+        assert result.outcome is Outcome.SKIP
+        pytest.skip(result.reason)
     assert result.outcome in (Outcome.OK, Outcome.INVALID), result.reason
     assert [phase.phase for phase in result.times] == ["protect", "restore", "touch"]
     assert all(len(phase.nanoseconds) == TIMING.iterations for phase in result.times)
@@ -59,14 +64,46 @@ def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
         "contract_failures",
         lambda reading: (replace(reading.state[0], value="unknown"), *known(reading)),
     )
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     result = timed(tmp_path / "trials" / "0000")
     assert result.outcome is Outcome.INVALID
     assert "is unknown" in result.reason
 
 
+def test_a_state_that_only_root_may_read_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        output,
+        "contract_failures",
+        lambda reading: (replace(reading.state[0], value="unknown"),),
+    )
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    result = timed(tmp_path / "trials" / "0000")
+    assert result.outcome is Outcome.SKIP
+    assert result.reason.startswith("only root may read the page state that this scenario needs: ")
+    assert not result.times
+
+
+def test_a_wrong_state_is_invalid_for_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failures(reading: output.Reading) -> tuple[StateField, ...]:
+        first = reading.state[0]
+        return (replace(first, value="unknown"), replace(first, value="7"))
+
+    judge = SimpleNamespace(parse_output=output.parse_output, contract_failures=failures)
+    monkeypatch.setattr("kdelta.run.timed.output", judge)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert timed(tmp_path / "trials" / "0000").outcome is Outcome.INVALID
+
+
 def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
     trials = HostTrials(TIMING, ["host"], per_boot=False, used=[])
     result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
+    assert result.wall_s > 0
+    if result.outcome is Outcome.SKIP:
+        pytest.skip(result.reason)
     windows = sum(sum(phase.nanoseconds) for phase in result.times)
     assert 0 < windows / 1e9 < result.wall_s < 60
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +18,14 @@ from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot, sw
 from kdelta.machines.machine import Identity, Lacking, Settings, mismatches
 from kdelta.run.exact import kernel_of, settings_of, with_needs
 from kdelta.run.trial import blame
-from kdelta.sample import KernelIdentity, Outcome, PhaseTimes, TrialRecord, TrialResult
+from kdelta.sample import (
+    UNKNOWN,
+    KernelIdentity,
+    Outcome,
+    PhaseTimes,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.study.machine import MachineSettings
 from kdelta.study.spec import Study
 
@@ -159,7 +167,7 @@ def time_here(
     }
     kernel = _host_kernel(reference, facts)
     try:
-        result = _judged(load, scenario, ran.text, ran.status, facts)
+        result = _judged(load, scenario, ran.text, ran.status, facts, permitted=os.geteuid() == 0)
     except GuestFault as fault:
         return _failed(fault, kernel)
     return replace(result, kernel=kernel, facts=facts, artifacts=_artifacts(folder))
@@ -279,8 +287,13 @@ def _judged(
     printed: str,
     status: int,
     facts: Mapping[str, str],
+    *,
+    permitted: bool = True,
 ) -> TrialResult:
-    """What a program's output amounts to.  Raises GuestError when it is none."""
+    """What a program's output amounts to.  Raises GuestError when it is none.
+
+    permitted: the program was allowed to read all of the page state.
+    """
     if status >= 126:
         raise GuestError(f"the workload ended with status {status}")
     reading = output.parse_output(printed, load, scenario)
@@ -291,6 +304,10 @@ def _judged(
         raise GuestError(f"the workload failed: {last}")
     # A fact that this user may not read is unknown, and an unknown state is no state.
     failed = output.contract_failures(reading)
+    if not permitted and failed and all(field.value == UNKNOWN for field in failed):
+        names = ", ".join(dict.fromkeys(field.name for field in failed))
+        why = f"only root may read the page state that this scenario needs: {names}"
+        return TrialResult(outcome=Outcome.SKIP, reason=why[:_MAX_REASON])
     reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
     adding = {phase.name: phase.adds for phase in load.phases}
     times = tuple(
