@@ -20,10 +20,15 @@ from kdelta import process
 from kdelta.arch import ARCHES
 from kdelta.cli.doctor import WIDTH, doctor
 from kdelta.machines import emulators, hardware, kvm, qemu_archive, toolchain
-from kdelta.machines.capabilities import EXACT_NEEDS, Capability, State, exact_runs_possible
+from kdelta.machines.capabilities import (
+    EXACT_NEEDS,
+    Capability,
+    State,
+    exact_runs_possible,
+)
 from kdelta.machines.emulators import Program
+from kdelta.machines.inventory import inventory
 from kdelta.machines.kvm import Reach
-from kdelta.machines.survey import survey
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
@@ -60,8 +65,8 @@ def by_name(rows: tuple[Capability, ...]) -> dict[str, Capability]:
 
 
 @pytest.mark.usefixtures("no_kvm")
-def test_survey_answers_every_question(tmp_path: Path) -> None:
-    rows = survey(tmp_path)
+def test_every_question_is_answered(tmp_path: Path) -> None:
+    rows = inventory(tmp_path)
     assert {row.name for row in rows} == NAMES
     assert EXACT_NEEDS <= NAMES
     for row in rows:
@@ -72,7 +77,7 @@ def test_survey_answers_every_question(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) -> None:
-    rows = by_name(survey(tmp_path))
+    rows = by_name(inventory(tmp_path))
     assert not exact_runs_possible(rows.values())
     for name, package in (
         ("QEMU (amd64)", "qemu-system-x86, or without root: kdelta qemu fetch"),
@@ -100,7 +105,7 @@ def test_command_exits_with_3_and_names_what_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_json_says_the_same_as_the_survey() -> None:
+def test_json_says_the_same_as_the_table() -> None:
     done = CliRunner().invoke(doctor, ["--json"])
     document = json.loads(done.output)
     assert done.exit_code == 3
@@ -191,7 +196,7 @@ def test_hanging_program_is_bounded(
     for name in ("qemu-system-x86_64", "ccache", "apt-get"):
         script(bare / name, "exec /bin/sleep 60")
     started = time.monotonic()
-    rows = by_name(survey(tmp_path))
+    rows = by_name(inventory(tmp_path))
     assert time.monotonic() - started < 10
     assert rows["ccache"].state is State.UNUSABLE
     assert rows["QEMU (amd64)"].state is State.UNUSABLE

@@ -18,7 +18,7 @@ from kdelta.machines.capabilities import (
     State,
     exact_runs_possible,
 )
-from kdelta.machines.survey import survey
+from kdelta.machines.inventory import inventory
 
 WIDTH = 100
 _STYLES = {State.OK: "green", State.MISSING: "yellow", State.UNUSABLE: "red", State.ABSENT: "dim"}
@@ -33,7 +33,7 @@ def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
 
     Exits with 0 when exact runs are possible here, else with 3.
     """
-    rows = survey(cache.root(), online=online)
+    rows = inventory(cache.root(), online=online)
     possible = exact_runs_possible(rows)
     if as_json:
         document = {

@@ -21,10 +21,10 @@ from kdelta import guest
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.machines import kvm, qemu
 from kdelta.machines.emulators import Program
+from kdelta.machines.inventory import KVM_ANSWERS
 from kdelta.machines.kvm import Reach
 from kdelta.machines.machine import Settings
 from kdelta.machines.session import Guest
-from kdelta.machines.survey import KVM_ANSWERS
 from kdelta.machines.swap import Backing
 
 _CPU_MODELS = {

@@ -224,7 +224,7 @@ def study_step_percent(record: RunRecord) -> float:
 def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent: float) -> Ladder:
     workload, scenario = names
     arms = gather(record, workload, scenario)
-    base = variants.baseline(record)
+    base, goal = variants.baseline(record), variants.goal(record)
     rungs = _with_gap(record, _rungs(arms, step_percent, base))
     with_data = next((arm for arm in arms if arm.total), None)
     return Ladder(
@@ -232,11 +232,11 @@ def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent:
         scenario=scenario,
         point=point,
         baseline=base,
-        goal=variants.goal(record),
+        goal=goal,
         phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
         operation=with_data.total.operation if with_data and with_data.total else None,
         rungs=rungs,
-        steps=_steps(arms, rungs, variants.goal(record)),
+        steps=_steps(arms, rungs, goal),
         warnings=tuple(_warnings(arms, base)),
         failures=tuple(_failures(arms)),
         machines=_machines(arms),

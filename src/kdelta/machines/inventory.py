@@ -26,7 +26,7 @@ _TOOLS = (
 )
 
 
-def survey(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
+def inventory(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
     """Try everything; a probe that goes wrong becomes a row, never an exception.
 
     cache is kdelta's cache directory (it need not exist).  The network is used only when online.
