@@ -6,18 +6,20 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as remember
 from pathlib import Path
+from typing import Any
 
-from kdelta import arch, cache, guest, process
+from kdelta import arch, cache, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machines import checkpoint, qemu, qemu_archive
 from kdelta.machines.machine import Settings
 from kdelta.machines.session import Guest
-from kdelta.run.trial import Bench
+from kdelta.run.trial import Bench, run_trial
+from kdelta.sample import Outcome, TrialResult
 
 ARCH = arch.of("amd64")
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
@@ -52,6 +54,61 @@ def _number(version: str) -> str:
 def kernel(name: str) -> Kernel:
     """A kernel of the archive, fetched when it is not in the cache."""
     return reference.resolve(name)
+
+
+def run_scenario(
+    machine: Machine,
+    reference: str,
+    folder: Path,
+    program: Path | None = None,
+    *,
+    kernel: Kernel | None = None,
+    **settings: Any,
+) -> TrialResult:
+    """A trial of a scenario.
+
+    program: a C file in place of the workload's own; kernel: in place of the machine's; settings:
+    of the machine, replaced.
+    """
+    load, scenario = workload.parse_reference(reference)
+    bench = machine.bench()
+    bench = replace(bench, settings=replace(bench.settings, **settings))
+    source = program or load.program
+    return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
+
+
+def sabotaged(reference: str, folder: Path, honest: str, broken: str) -> Path:
+    """A scenario's program, in a folder, with a text that occurs once replaced."""
+    load, _ = workload.parse_reference(reference)
+    source = load.program.read_text()
+    assert source.count(honest) == 1
+    path = folder / load.program.name
+    path.write_text(source.replace(honest, broken))
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sabotage:
+    """A scenario whose program does something else than it promises, and the fact that tells.
+
+    honest, broken: text of the program, which occurs once, and what replaces it.
+    """
+
+    scenario: str
+    honest: str
+    broken: str
+    fact: str
+
+    def program(self, folder: Path) -> Path:
+        """The changed program, in a folder."""
+        return sabotaged(self.scenario, folder, self.honest, self.broken)
+
+    def check(self, machine: Machine, folder: Path, **settings: Any) -> None:
+        """Fail unless the changed program is INVALID for that fact."""
+        program = self.program(folder)
+        result = run_scenario(machine, self.scenario, folder, program, **settings)
+        assert result.outcome is Outcome.INVALID
+        assert self.fact in result.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
-from kdelta import workload
+from boot.lab import Machine, Sabotage, run_scenario
 from kdelta.machines.machine import Settings
-from kdelta.run.trial import run_trial
-from kdelta.sample import Outcome, TrialResult
+from kdelta.sample import Outcome
 
 pytestmark = pytest.mark.boot
 
@@ -24,15 +22,6 @@ BATCHES = 465  # pages of a scenario that takes new ones from the allocator
 @pytest.fixture(scope="module")
 def machine() -> Machine:
     return lab.machine("old", "6.17")
-
-
-def trial(
-    machine: Machine, reference: str, folder: Path, program: Path | None = None
-) -> TrialResult:
-    """Run a scenario.  program: a C file in place of the workload's own."""
-    load, scenario = workload.parse_reference(reference)
-    source = program or load.program
-    return run_trial(machine.bench(), machine.kernel, scenario, source, folder / "0000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +51,7 @@ class Work:
 )
 def test_a_window_does_what_its_name_says(work: Work, machine: Machine, tmp_path: Path) -> None:
     """The plugin counted what the program says it did: two witnesses that know not each other."""
-    result = trial(machine, work.scenario, tmp_path)
+    result = run_scenario(machine, work.scenario, tmp_path)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert {len(phase.kernel) for phase in result.phases} == {WINDOWS}
     called = {row.phase: row.calls for row in result.functions if row.function == work.function}
@@ -70,23 +59,10 @@ def test_a_window_does_what_its_name_says(work: Work, machine: Machine, tmp_path
 
 
 def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_path: Path) -> None:
-    (phase,) = trial(machine, "control:user_loop", tmp_path).phases
+    (phase,) = run_scenario(machine, "control:user_loop", tmp_path).phases
     assert len(set(phase.user)) == 1
     assert 2 * phase.operations <= phase.user[0] <= 2 * phase.operations + 20
     assert sorted(phase.kernel)[WINDOWS // 2] == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sabotage:
-    """A scenario whose program does something else than it promises, and the fact that tells.
-
-    honest, broken: text of the program, which occurs once, and what replaces it.
-    """
-
-    scenario: str
-    honest: str
-    broken: str
-    fact: str
 
 
 @pytest.mark.parametrize(
@@ -163,20 +139,12 @@ class Sabotage:
     ids=lambda sabotage: sabotage.scenario,
 )
 def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
-    load, _ = workload.parse_reference(sabotage.scenario)
-    source = load.program.read_text()
-    assert source.count(sabotage.honest) == 1
-    program = tmp_path / load.program.name
-    program.write_text(source.replace(sabotage.honest, sabotage.broken))
-
-    result = trial(machine, sabotage.scenario, tmp_path, program)
-    assert result.outcome is Outcome.INVALID
-    assert sabotage.fact in result.reason
+    sabotage.check(machine, tmp_path)
 
 
 def test_a_machine_without_huge_pages_is_skipped(machine: Machine, tmp_path: Path) -> None:
     settings = Settings(arch=lab.ARCH, cmdline="transparent_hugepage=never")
-    result = trial(replace(machine, settings=settings), "fault:thp", tmp_path)
+    result = run_scenario(replace(machine, settings=settings), "fault:thp", tmp_path)
     assert result.outcome is Outcome.SKIP
     assert result.reason.startswith("transparent huge pages are off: ")
     assert not result.phases

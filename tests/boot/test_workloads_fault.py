@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from boot import lab
-from boot.lab import Machine
-from kdelta.run.trial import run_trial
+from boot.lab import Machine, Sabotage, run_scenario
 from kdelta.sample import Outcome, TrialResult
-from kdelta.workload import load, parse_reference
 
 pytestmark = pytest.mark.boot
 
@@ -28,16 +26,6 @@ def guest() -> Machine:
     return replace(plain, settings=replace(plain.settings, thp="madvise", hugepages_2m=8))
 
 
-def trial(
-    machine: Machine, name: str, folder: Path, program: Path | None = None, **settings: Any
-) -> TrialResult:
-    """Run a scenario, or a program that claims to be it, with some settings replaced."""
-    workload, scenario = parse_reference(f"demand_fault:{name}")
-    bench = machine.bench()
-    bench = replace(bench, settings=replace(bench.settings, **settings))
-    return run_trial(bench, machine.kernel, scenario, program or workload.program, folder / "0000")
-
-
 def calls(result: TrialResult, function: str) -> int:
     return sum(row.calls for row in result.functions if row.function == function)
 
@@ -46,7 +34,7 @@ def calls(result: TrialResult, function: str) -> int:
     ("name", "pages"), [("base_465", 465), ("thp_16m", 4096), ("hugetlb_2m_16m", 4096)]
 )
 def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_path: Path) -> None:
-    result = trial(guest, name, tmp_path)
+    result = run_scenario(guest, f"demand_fault:{name}", tmp_path)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     cleared = calls(result, "rep stosb in clear_page_erms")
     tables = 8 if name == "thp_16m" else 0  # each huge page brings a page table for its split
@@ -90,13 +78,9 @@ def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_p
 def test_a_broken_contract_is_betrayed(
     guest: Machine, name: str, honest: str, broken: str, fact: str, tmp_path: Path
 ) -> None:
-    source = load("demand_fault").program.read_text()
-    assert source.count(honest) == 1
-    program = tmp_path / "broken.c"
-    program.write_text(source.replace(honest, broken))
-    result = trial(guest, name, tmp_path, program)
-    assert result.outcome is Outcome.INVALID
-    assert fact in result.reason
+    scenario = f"demand_fault:{name}"
+    changed = Sabotage(scenario=scenario, honest=honest, broken=broken, fact=fact)
+    changed.check(guest, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +97,7 @@ def test_a_broken_contract_is_betrayed(
 def test_what_the_machine_lacks_is_skipped(
     guest: Machine, name: str, settings: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    result = trial(guest, name, tmp_path, **settings)
+    result = run_scenario(guest, f"demand_fault:{name}", tmp_path, **settings)
     assert result.outcome is Outcome.SKIP
     assert reason in result.reason
     assert not result.phases
@@ -123,7 +107,7 @@ def test_cond_resched_is_called_for_each_page_unless_preemptible(
     guest: Machine, tmp_path: Path
 ) -> None:
     none, full = (
-        trial(guest, "hugetlb_2m_16m", tmp_path / model, preempt=model)
+        run_scenario(guest, "demand_fault:hugetlb_2m_16m", tmp_path / model, preempt=model)
         for model in ("none", "full")
     )
     assert none.outcome is full.outcome is Outcome.OK

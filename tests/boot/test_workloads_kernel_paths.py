@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from boot import lab
-from boot.lab import Machine
-from kdelta.run.trial import run_trial
+from boot.lab import Machine, Sabotage, run_scenario
 from kdelta.sample import Outcome, TrialResult
 from kdelta.workload import load, parse_reference
 
@@ -37,40 +36,8 @@ def four_cpus() -> Machine:
     return lab.machine("old", "6.17", cpus=FOUR_CPUS)
 
 
-def trial(
-    machine: Machine, reference: str, folder: Path, program: Path | None = None
-) -> TrialResult:
-    """Run a scenario, or a program that claims to be it, on exactly that machine."""
-    workload, scenario = parse_reference(reference)
-    return run_trial(machine.bench(), machine.kernel, scenario, program or workload.program, folder)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sabotage:
-    """A change of a program, and the fact that has to betray it."""
-
-    scenario: str
-    honest: str
-    broken: str
-    fact: str
-
-    def program(self, folder: Path) -> Path:
-        """The changed program."""
-        source = load(self.scenario.partition(":")[0]).program.read_text()
-        assert source.count(self.honest) == 1
-        broken = folder / "broken.c"
-        broken.write_text(source.replace(self.honest, self.broken))
-        return broken
-
-
 def facts(result: TrialResult, when: str) -> dict[str, str]:
     return {field.name: field.value for field in result.state if field.when == when}
-
-
-def assert_betrayed(machine: Machine, sabotage: Sabotage, folder: Path) -> None:
-    result = trial(machine, sabotage.scenario, folder / "trial", sabotage.program(folder))
-    assert result.outcome is Outcome.INVALID
-    assert sabotage.fact in result.reason
 
 
 @pytest.mark.parametrize(
@@ -86,14 +53,14 @@ def assert_betrayed(machine: Machine, sabotage: Sabotage, folder: Path) -> None:
 def test_a_workload_runs_and_its_contract_holds(
     reference: str, least: int, one: Machine, tmp_path: Path
 ) -> None:
-    result = trial(one, reference, tmp_path / "trial")
+    result = run_scenario(one, reference, tmp_path / "trial")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     (phase,) = result.phases
     assert min(phase.kernel) > least * phase.operations
 
 
 def test_pages_move_between_two_nodes_and_back(two_nodes: Machine, tmp_path: Path) -> None:
-    result = trial(two_nodes, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "trial")
+    result = run_scenario(two_nodes, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "trial")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert [phase.phase for phase in result.phases] == ["move", "back"]
     before, during, after = (facts(result, when) for when in ("before", "during", "after"))
@@ -153,7 +120,7 @@ def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
     ids=lambda sabotage: sabotage.scenario,
 )
 def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path: Path) -> None:
-    assert_betrayed(one, sabotage, tmp_path)
+    sabotage.check(one, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -177,23 +144,23 @@ def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path
 def test_pages_that_are_elsewhere_or_huge_are_invalid(
     sabotage: Sabotage, two_nodes: Machine, tmp_path: Path
 ) -> None:
-    assert_betrayed(two_nodes, sabotage, tmp_path)
+    sabotage.check(two_nodes, tmp_path)
 
 
 def test_a_machine_without_what_it_takes_is_a_skip(one: Machine, tmp_path: Path) -> None:
-    nodes = trial(one, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
+    nodes = run_scenario(one, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
     assert nodes.outcome is Outcome.SKIP
     assert "one NUMA node only" in nodes.reason
-    cpus = trial(one, "inotify_churn:shared_4", tmp_path / "cpus")
+    cpus = run_scenario(one, "inotify_churn:shared_4", tmp_path / "cpus")
     assert cpus.outcome is Outcome.SKIP
     assert "4 workers need as many CPUs, there are 1" in cpus.reason
 
 
 def test_a_kernel_without_the_feature_is_a_skip(tmp_path: Path) -> None:
     old = lab.machine("old", "6.1")
-    seal = trial(old, "mseal:already_sealed_noop", tmp_path / "seal")
+    seal = run_scenario(old, "mseal:already_sealed_noop", tmp_path / "seal")
     assert seal.outcome is Outcome.SKIP
     assert "no mseal(): it came with Linux 6.10" in seal.reason
-    names = trial(old, "flistxattr:tmpfs_1_name", tmp_path / "names")
+    names = run_scenario(old, "flistxattr:tmpfs_1_name", tmp_path / "names")
     assert names.outcome is Outcome.SKIP
     assert "no user.* attributes: they need Linux 6.6" in names.reason

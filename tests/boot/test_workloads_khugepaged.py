@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
-from kdelta import workload
-from kdelta.run.trial import run_trial
+from boot.lab import Machine, Sabotage, run_scenario
 from kdelta.sample import Outcome, TrialResult
 
 pytestmark = pytest.mark.boot
@@ -32,15 +30,6 @@ def after() -> Machine:
     return lab.machine("old", "7.1")
 
 
-def trial(
-    machine: Machine, reference: str, folder: Path, program: Path | None = None
-) -> TrialResult:
-    """Run a scenario.  program: a C file in place of the workload's own."""
-    load, scenario = workload.parse_reference(reference)
-    source = program or load.program
-    return run_trial(machine.bench(), machine.kernel, scenario, source, folder / "0000")
-
-
 def told(result: TrialResult) -> dict[str, float | None]:
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     return {metric.name: metric.value for metric in result.metrics}
@@ -49,7 +38,7 @@ def told(result: TrialResult) -> dict[str, float | None]:
 def test_a_cold_task_delays_a_hot_one_until_the_series(
     before: Machine, after: Machine, tmp_path: Path
 ) -> None:
-    old = trial(before, STEPPED, tmp_path / "old")
+    old = run_scenario(before, STEPPED, tmp_path / "old")
     assert told(old) == {
         "passes.hot1": RANGES,
         "passes.cold": None,  # its memory is nobody's any more
@@ -58,7 +47,7 @@ def test_a_cold_task_delays_a_hot_one_until_the_series(
         "pages_collapsed": 2 * RANGES,
         "idle_passes": 3 * RANGES + 1,  # each range is charged for 512 pages, and then the end
     }
-    new = trial(after, STEPPED, tmp_path / "new")
+    new = run_scenario(after, STEPPED, tmp_path / "new")
     assert told(new) == {
         **told(old),
         "passes.hot2": 2 * RANGES,  # cold ranges are charged for a page
@@ -74,7 +63,7 @@ def test_a_cold_task_delays_a_hot_one_until_the_series(
 
 
 def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: Path) -> None:
-    old = told(trial(before, TRACED, tmp_path / "old"))
+    old = told(run_scenario(before, TRACED, tmp_path / "old"))
     assert old == {
         "first_status.succeeded": 2 * RANGES,
         "first_status.lack_referenced_page": RANGES,
@@ -85,7 +74,7 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
         "idle_progress": 3 * RANGES * 512,
         "idle_sleep": 30,
     }
-    new = told(trial(after, TRACED, tmp_path / "new"))
+    new = told(run_scenario(after, TRACED, tmp_path / "new"))
     progress = {name: new.pop(name) or 0 for name in ("first_progress", "idle_progress")}
     assert new == {
         "first_status.succeeded": 2 * RANGES,
@@ -123,22 +112,17 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
 def test_a_broken_promise_is_invalid(
     honest: str, broken: str, fact: str, before: Machine, tmp_path: Path
 ) -> None:
-    source = workload.parse_reference(STEPPED)[0].program.read_text()
-    assert source.count(honest) == 1
-    program = tmp_path / "khugepaged.c"
-    program.write_text(source.replace(honest, broken))
-    result = trial(before, STEPPED, tmp_path, program)
-    assert result.outcome is Outcome.INVALID
-    assert fact in result.reason
+    changed = Sabotage(scenario=STEPPED, honest=honest, broken=broken, fact=fact)
+    changed.check(before, tmp_path)
 
 
 def test_without_huge_pages_it_is_skipped(before: Machine, tmp_path: Path) -> None:
     never = replace(before, settings=replace(before.settings, thp="never"))
-    result = trial(never, STEPPED, tmp_path)
+    result = run_scenario(never, STEPPED, tmp_path)
     assert result.outcome is Outcome.SKIP
     assert "transparent huge pages are off" in result.reason
 
 
 def test_a_guest_cannot_build(before: Machine, tmp_path: Path) -> None:
-    result = trial(before, "kernbench:tiny", tmp_path)
+    result = run_scenario(before, "kernbench:tiny", tmp_path)
     assert (result.outcome, result.reason) == (Outcome.SKIP, "make is not installed here")

@@ -10,53 +10,26 @@ import pytest
 
 from boot import lab
 from boot.command import Command
-from boot.lab import Machine
-from kdelta import data, guest, workload
-from kdelta.kernels.kernel import Kernel
+from boot.lab import Machine, run_scenario, sabotaged
+from kdelta import data, guest
 from kdelta.machines import swap
 from kdelta.machines.machine import Lacking, Settings
 from kdelta.machines.qemu import Launch
 from kdelta.machines.session import Guest
 from kdelta.run.exact import ExactTrials
-from kdelta.run.trial import run_trial
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot
 
-SMALL = "pageout_anon_16m_nohugepage"
-ZRAM = "pageout_anon_4m_nohugepage_zram"
-DISK = "pageout_anon_4m_nohugepage_disk"
+SMALL = "madvise_pageout:pageout_anon_16m_nohugepage"
+ZRAM = "madvise_pageout:pageout_anon_4m_nohugepage_zram"
+DISK = "madvise_pageout:pageout_anon_4m_nohugepage_disk"
 PAGES = 1024
 
 
 @pytest.fixture(scope="session")
 def machine() -> Machine:
     return lab.machine("old", "6.12")
-
-
-def trial(
-    machine: Machine,
-    name: str,
-    folder: Path,
-    *,
-    swap: str = "",
-    program: Path | None = None,
-    kernel: Kernel | None = None,
-) -> TrialResult:
-    """Run a scenario.  program: in place of the workload's own, kernel: of the machine's."""
-    load, scenario = workload.parse_reference(f"madvise_pageout:{name}")
-    bench = replace(machine.bench(), settings=replace(machine.settings, swap=swap))
-    source = program or load.program
-    return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
-
-
-def sabotaged(folder: Path, honest: str, broken: str) -> Path:
-    """The workload's program with one piece of text replaced."""
-    text = workload.load("madvise_pageout").program.read_text()
-    assert text.count(honest) == 1
-    path = folder / "madvise_pageout.c"
-    path.write_text(text.replace(honest, broken))
-    return path
 
 
 def facts(result: TrialResult) -> dict[str, str]:
@@ -71,7 +44,7 @@ def calls(result: TrialResult, phase: str, function: str) -> int:
 
 
 def test_without_swap_no_page_leaves(machine: Machine, tmp_path: Path) -> None:
-    result = trial(machine, SMALL, tmp_path)
+    result = run_scenario(machine, SMALL, tmp_path)
     assert result.outcome is Outcome.OK, result.reason
     told = facts(result)
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("4096", "0")
@@ -84,7 +57,7 @@ def test_without_swap_no_page_leaves(machine: Machine, tmp_path: Path) -> None:
 def test_zram_takes_every_page_and_its_functions_have_names(
     machine: Machine, tmp_path: Path
 ) -> None:
-    result = trial(machine, ZRAM, tmp_path, swap="zram")
+    result = run_scenario(machine, ZRAM, tmp_path, swap="zram")
     assert result.outcome is Outcome.OK, result.reason
     assert not result.fresh_boot
     assert result.facts["swap"] == f"/dev/zram0 {(swap.BYTES >> 10) - 4}"
@@ -101,7 +74,8 @@ def test_zram_takes_every_page_and_its_functions_have_names(
 def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
     """The scenario's needs give the guest its disk, and with one it cannot be restored."""
     trials = ExactTrials(machine.bench(), (machine.kernel,))
-    planned = TrialRecord(index=0, round=0, arm=0, workload="madvise_pageout", scenario=DISK)
+    name, _, scenario = DISK.partition(":")
+    planned = TrialRecord(index=0, round=0, arm=0, workload=name, scenario=scenario)
     result = trials.measure(planned, tmp_path / "0000")
     assert result.outcome is Outcome.OK, result.reason
     assert result.fresh_boot
@@ -114,8 +88,13 @@ def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None:
-    program = sabotaged(tmp_path, "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)")
-    result = trial(machine, SMALL, tmp_path, program=program)
+    program = sabotaged(
+        SMALL,
+        tmp_path,
+        "kd_no_thp(start, s->bytes)",
+        "madvise(start, 0, MADV_NORMAL)",
+    )
+    result = run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
     assert "thp_eligible before is 1, not 0" in result.reason
     assert "anon_huge_kb before is 16384, not 0" in result.reason
@@ -123,9 +102,12 @@ def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None
 
 def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None:
     program = sabotaged(
-        tmp_path, "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)"
+        SMALL,
+        tmp_path,
+        "madvise(start, bytes, MADV_PAGEOUT)",
+        "madvise(start, bytes, MADV_COLD)",
     )
-    result = trial(machine, ZRAM, tmp_path, swap="zram", program=program)
+    result = run_scenario(machine, ZRAM, tmp_path, swap="zram", program=program)
     assert result.outcome is Outcome.INVALID
     assert f"advised_present_pages during is {PAGES}, not 0" in result.reason
     assert f"advised_swapped_pages during is 0, not {PAGES}" in result.reason
@@ -133,11 +115,12 @@ def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None
 
 def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
     program = sabotaged(
+        SMALL,
         tmp_path,
         "\taudit(KD_AFTER, s, start);\n",
         "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
     )
-    result = trial(machine, SMALL, tmp_path, program=program)
+    result = run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
     assert "present_pages after is 4095, not 4096" in result.reason
 
@@ -153,14 +136,14 @@ def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
 def test_the_wrong_swap_is_no_number(
     name: str, given: str, reason: str, machine: Machine, tmp_path: Path
 ) -> None:
-    result = trial(machine, name, tmp_path, swap=given)
+    result = run_scenario(machine, name, tmp_path, swap=given)
     assert (result.outcome, result.reason) == (Outcome.SKIP, reason)
     assert not result.phases
 
 
 def test_a_kernel_without_its_modules_is_skipped(machine: Machine, tmp_path: Path) -> None:
     lone = replace(machine.kernel, reference="file:bzImage", package="", config=None)
-    result = trial(machine, ZRAM, tmp_path, swap="zram", kernel=lone)
+    result = run_scenario(machine, ZRAM, tmp_path, swap="zram", kernel=lone)
     assert result.outcome is Outcome.SKIP
     assert result.reason == (
         "swap: the kernel has no zram built in, and file:bzImage did not come in a package, which"
