@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from kdelta.analysis import judgement
+from kdelta.analysis.judgement import Choice, Finding, Judgement
 from kdelta.foreign import reader
 from kdelta.foreign.record import Foreign, Kind
-from kdelta.report import judgement
-from kdelta.report.judgement import Choice, Finding, Judgement
 
 EVIDENCE = Path(__file__).resolve().parent / "data" / "evidence"
 Rows = list[dict[str, str]]

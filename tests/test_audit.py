@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 import ladder_records as records
-from kdelta.report import audit_text, page, tables
-from kdelta.report.audit import Answer, Audit, audit
+from kdelta.analysis.audit import Answer, Audit, audit
+from kdelta.rendering import audit as audit_text
+from kdelta.rendering import columns as page
+from kdelta.rendering import tables
 from kdelta.sample import Outcome, RunRecord, StateField, TrialResult
 
 FACTS = {

@@ -14,7 +14,6 @@ import pytest
 from bisect_bench import BOOT_FAILURE, counted, kernel, question
 from git_history import Repository
 from kdelta.bisect import journal as journals
-from kdelta.bisect import outcome_text
 from kdelta.bisect.building import Built, SourceError
 from kdelta.bisect.commits import Commits, Verdict, described
 from kdelta.bisect.history import History
@@ -24,7 +23,8 @@ from kdelta.bisect.ladder import News
 from kdelta.bisect.outcome import Ending, boots, builds
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
-from kdelta.report.page import plain
+from kdelta.rendering import bisection as outcome_text
+from kdelta.rendering.columns import plain
 from kdelta.sample import TrialResult
 
 SLOW = "mm/mprotect.c"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, journal, question
 from kdelta.bisect import journal as journals
-from kdelta.bisect import outcome_text
 from kdelta.bisect.journal import Journal
 from kdelta.bisect.judging import Counting, Counts, record
 from kdelta.bisect.ladder import Ladder
@@ -21,7 +20,8 @@ from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.kernels.kernel import Kernel
-from kdelta.report.page import plain
+from kdelta.rendering import bisection as outcome_text
+from kdelta.rendering.columns import plain
 from kdelta.sample import TrialResult
 
 GOOD, BAD = 301.7, 669.8

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.codegen import page, tables, text
 from kdelta.codegen.hot import Hot
 from kdelta.codegen.matrix import Cell, Matrix
 from kdelta.codegen.predict import Prediction
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
-from kdelta.report.page import plain
+from kdelta.rendering import codegen as text
+from kdelta.rendering import codegen_page as page
+from kdelta.rendering import codegen_tables as tables
+from kdelta.rendering.columns import plain
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
 GOLDEN = Path(__file__).resolve().parent / "golden" / "codegen"

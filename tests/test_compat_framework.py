@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foreign_records import EVIDENCE
-from kdelta.report.compat.framework import Label, Row, Runs, rows
+from kdelta.analysis.compat.framework import Label, Row, Runs, rows
 
 BUNDLES = sorted(
     str(path.parent.relative_to(EVIDENCE))

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from kdelta.analysis.compat import perfbench
 from kdelta.metric import Better
-from kdelta.report.compat import perfbench
 from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TrialResult
 from ladder_records import run
 

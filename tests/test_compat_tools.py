@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foreign_records import EVIDENCE, imported
+from kdelta.analysis.compat import benchfmt, lkp, mmtests
 from kdelta.foreign.series import cases
 from kdelta.metric import Assume, Better, Metric
-from kdelta.report.compat import benchfmt, lkp, mmtests
 from kdelta.stats.series import Boot, Series
 
 OLD = (241.0, 243.0, 242.0, 250.0, 244.0)

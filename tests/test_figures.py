@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from kdelta.analysis import figures, findings
+from kdelta.analysis.figures import FigureCell
 from kdelta.errors import StoreError
 from kdelta.metric import Better
-from kdelta.report import figures, figures_text, findings, page, tables, text
-from kdelta.report.figures import FigureCell
+from kdelta.rendering import columns as page
+from kdelta.rendering import figures as figures_text
+from kdelta.rendering import tables, text
 from kdelta.sample import FunctionCount, MetricValue, Outcome, RunRecord, TrialResult
 from ladder_records import PAGES, STUDY, Trial, arm, failed, result, run
 

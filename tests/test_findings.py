@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdelta.analysis.evidence import Replicates, State
+from kdelta.analysis.explanation import USER, Status, base_name, explain
+from kdelta.analysis.findings import Ladder, report
 from kdelta.errors import SpecError, StoreError
-from kdelta.report.evidence import Replicates, State
-from kdelta.report.explanation import USER, Status, base_name, explain
-from kdelta.report.findings import Ladder, report
 from kdelta.sample import (
     TOTAL,
     FunctionCount,

@@ -19,9 +19,9 @@ from foreign_records import (
     traps,
     write_table,
 )
+from kdelta.analysis.judgement import Choice
 from kdelta.foreign import summaries
 from kdelta.foreign.record import Published
-from kdelta.report.judgement import Choice
 from kdelta.stats.verdict import Verdict
 
 CYCLE = "cycle_ns_per_page"

@@ -13,15 +13,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kdelta.analysis import metrics
+from kdelta.analysis.compat import hot_cold_hot, kernbench
+from kdelta.analysis.findings import report
+from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
 from kdelta.metric import Better
-from kdelta.report import metrics, metrics_text, tables
-from kdelta.report.bundle import write_answers
-from kdelta.report.compat import hot_cold_hot, kernbench
-from kdelta.report.findings import report
-from kdelta.report.metrics import MetricTable
-from kdelta.report.page import WIDTH, plain
-from kdelta.report.text import show
+from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering import tables
+from kdelta.rendering.answers import write_answers
+from kdelta.rendering.columns import WIDTH, plain
+from kdelta.rendering.text import show
 from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TrialResult
 from ladder_records import failed, result, run, trial_of
 

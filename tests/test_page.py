@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdelta.report.page import Column, Span, plain, shortened, tables_that_fit
+from kdelta.rendering.columns import Column, Span, plain, shortened, tables_that_fit
 
 VARIANT = "6.17.8+mprotect-single-pte-fast-path,xenpv"
 

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from kdelta.analysis.explanation import explain
+from kdelta.analysis.findings import report
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
-from kdelta.report import tables
-from kdelta.report.bundle import write_answers
-from kdelta.report.explanation import explain
-from kdelta.report.findings import report
-from kdelta.report.printable import printable
-from kdelta.report.text import Line, coloured, number, plain
-from kdelta.report.text import explain as explain_lines
-from kdelta.report.text import show as show_lines
+from kdelta.metric import number
+from kdelta.printable import printable
+from kdelta.rendering import tables
+from kdelta.rendering.answers import write_answers
+from kdelta.rendering.text import Line, coloured, plain
+from kdelta.rendering.text import explain as explain_lines
+from kdelta.rendering.text import show as show_lines
 from kdelta.sample import Outcome, PhaseCounts, RunRecord, StateField
 from kdelta.store import Store
 from ladder_records import (

@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 import ladder_records as records
 from kdelta import workload
+from kdelta.analysis.survey import Survey, quiet, survey
 from kdelta.cli.survey import survey as command
 from kdelta.errors import SpecError
-from kdelta.report import page, survey_text
-from kdelta.report.survey import Survey, quiet, survey
+from kdelta.rendering import columns as page
+from kdelta.rendering import survey as survey_text
 from kdelta.sample import Outcome, RunRecord, TrialResult
 
 

@@ -12,18 +12,13 @@ from dataclasses import replace
 
 import pytest
 
+from kdelta.analysis import findings, judgement, times
+from kdelta.analysis.compat import benchfmt
 from kdelta.errors import SpecError
-from kdelta.report import (
-    beside,
-    findings,
-    judgement,
-    judgement_text,
-    page,
-    times,
-    times_tables,
-    times_text,
-)
-from kdelta.report.compat import benchfmt
+from kdelta.rendering import beside, times_tables
+from kdelta.rendering import columns as page
+from kdelta.rendering import judgement as judgement_text
+from kdelta.rendering import times as times_text
 from kdelta.run import arms
 from kdelta.sample import (
     Environment,

@@ -9,9 +9,11 @@ import pytest
 
 import ladder_records as records
 from kdelta import workload
+from kdelta.analysis import findings, variants
 from kdelta.cli import run as command
 from kdelta.errors import SpecError
-from kdelta.report import findings, page, text, variants
+from kdelta.rendering import columns as page
+from kdelta.rendering import text
 from kdelta.sample import RunRecord
 from kdelta.study import spec
 

@@ -42,3 +42,14 @@ class Metric:
 
 
 INSNS_PER_OP = Metric(name="insns_per_op", unit="insn/op", better=Better.LOWER, assume=Assume.EXACT)
+
+
+def number(value: float) -> str:
+    """Instructions per operation: two decimals below 100, one below 100000, else none."""
+    places = decimals(value)
+    return f"{value:,.0f}" if places == 0 else f"{value:.{places}f}"
+
+
+def decimals(value: float) -> int:
+    """How many decimals `number` gives a value."""
+    return 2 if abs(value) < 99.995 else 1 if abs(value) < 99999.95 else 0

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kdelta.analysis import explanation
 from kdelta.bisect import judging, outcome
 from kdelta.bisect.building import Builder, SourceError
 from kdelta.bisect.history import Candidates, Commit, Contradiction, Culprit, History, Next
@@ -22,7 +23,6 @@ from kdelta.bisect.ladder import News, Tell
 from kdelta.bisect.outcome import Ending, Outcome
 from kdelta.bisect.search import Mark
 from kdelta.kernels.kernel import Kernel
-from kdelta.report import explanation
 
 _SUSPECT_SHARE = 5.0  # percent of the change that a function has to make to be suspected
 _MOST_FILES = 16  # suspected files; more tell nothing

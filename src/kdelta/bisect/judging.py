@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
+from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
+from kdelta.analysis.findings import compare_arms
 from kdelta.bisect.journal import Journal, Point, Step
 from kdelta.bisect.measuring import Measure
 from kdelta.bisect.place import Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.kernels.kernel import Kernel
-from kdelta.report.evidence import ArmEvidence, gather, obstacles
-from kdelta.report.findings import compare_arms
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRecord, TrialResult
 from kdelta.stats.verdict import Comparison
 

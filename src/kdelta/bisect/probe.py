@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
+from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
-from kdelta.report.evidence import ArmEvidence, gather, obstacles
-from kdelta.report.explanation import find_arm, find_scenario
-from kdelta.report.text import number
+from kdelta.metric import number
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRecord, TrialResult
 from kdelta.source.make import SourceError
 

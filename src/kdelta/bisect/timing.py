@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kdelta.analysis.evidence import ITERATION
 from kdelta.bisect.journal import Journal, Point, Step
 from kdelta.bisect.judging import Change, changes_of
 from kdelta.bisect.measuring import Measure
@@ -20,7 +21,6 @@ from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import Grade
-from kdelta.report.evidence import ITERATION
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.stats.side import (

@@ -23,9 +23,10 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
+    from kdelta.analysis import audit as auditing
     from kdelta.cli.show import one_record, print_lines, print_raw
-    from kdelta.report import audit as auditing
-    from kdelta.report import audit_text, tables
+    from kdelta.rendering import audit as audit_text
+    from kdelta.rendering import tables
 
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kdelta.bisect.journal import Point
     from kdelta.bisect.outcome import Outcome
     from kdelta.kernels.kernel import Kernel
-    from kdelta.report.page import Line
+    from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
 
 
@@ -240,7 +240,7 @@ def _releases(
 def _where_to_look(found: Outcome) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
     from kdelta.bisect import releases
-    from kdelta.report.page import paragraph
+    from kdelta.rendering.columns import paragraph
 
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdelta.bisect.journal import Journal
     from kdelta.bisect.measuring import TrialMeasure
     from kdelta.bisect.outcome import Outcome
-    from kdelta.report.page import Line
+    from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
 
 _CHOSEN = ("pick", "paths", "configs", "fragments")
@@ -143,7 +143,7 @@ def _opened(
 
 def _culprit(verdict: Verdict) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-    from kdelta.bisect import outcome_text
+    from kdelta.rendering import bisection as outcome_text
 
     candidates = [outcome_text.commit_data(commit) for commit in verdict.candidates]
     if verdict.culprit is not None:

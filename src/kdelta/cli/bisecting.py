@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.journal import Journal, Point, Question
     from kdelta.bisect.judging import Findings, Instrument
     from kdelta.bisect.ladder import News
     from kdelta.bisect.measuring import TrialMeasure
     from kdelta.bisect.outcome import Outcome
     from kdelta.kernels.kernel import Kernel
-    from kdelta.report.explanation import Explanation
-    from kdelta.report.page import Line
+    from kdelta.rendering.columns import Line
     from kdelta.sample import RunRecord
     from kdelta.study.spec import Study
 
@@ -98,8 +98,8 @@ def instrument_of(
 
 def tell(news: News) -> None:
     """Show a step on stderr: a line before it and a line after it."""
-    from kdelta.report.printable import printable
-    from kdelta.report.text import number
+    from kdelta.metric import number
+    from kdelta.printable import printable
 
     label = printable(news.point.label)
     if news.note:
@@ -133,10 +133,10 @@ def carried_out(
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
     from kdelta.bisect import journal as journals
-    from kdelta.bisect import outcome_text
     from kdelta.bisect.outcome import Ending
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.report import tables, text
+    from kdelta.rendering import bisection as outcome_text
+    from kdelta.rendering import tables, text
 
     try:
         with journals.held(journal):
@@ -168,7 +168,7 @@ def _finished(journal: Journal, study: Study) -> RunRecord:
     from kdelta import runfolder
     from kdelta.bisect import judging
     from kdelta.cli.execution import own_version
-    from kdelta.report import bundle
+    from kdelta.rendering import answers as bundle
     from kdelta.store import Store
 
     record = replace(judging.record(journal), name=study.name, kdelta_version=own_version())
@@ -186,7 +186,7 @@ def _explained(
     journal: Journal, findings: Findings, found: Outcome, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
-    from kdelta.report import explanation
+    from kdelta.analysis import explanation
 
     is_step = found.comparison is not None and found.comparison.verdict.is_step
     if not is_step or record.instrument != "exact":

@@ -72,7 +72,9 @@ def codegen(
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.codegen import page, tables, text
+    from kdelta.rendering import codegen as text
+    from kdelta.rendering import codegen_page as page
+    from kdelta.rendering import codegen_tables as tables
 
     with reporting() as progress:
         matrix = _matrix(target, choice, runs, progress)

@@ -174,7 +174,7 @@ def _measure(
 
 
 def _decided(store: Store) -> str:
-    from kdelta.report import times
+    from kdelta.analysis import times
 
     return times.decided(store.record())
 
@@ -214,7 +214,7 @@ def _trials(
 def _answer(store: Store, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     from kdelta.cli.show import print_report
-    from kdelta.report import bundle
+    from kdelta.rendering import answers as bundle
     from kdelta.sample import Outcome
 
     record = store.record()

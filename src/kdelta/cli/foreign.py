@@ -165,9 +165,9 @@ def judge(
     --old and --new, arms are compared in the order of their versions, or parent, child, parent
     where the data names them. Exits with 1 when the comparison asked for is INVALID.
     """
+    from kdelta.analysis import judgement
     from kdelta.foreign import folder
     from kdelta.metric import Grade
-    from kdelta.report import judgement
 
     if as_json + as_csv + as_benchfmt > 1:
         raise click.UsageError("--json, --csv and --benchfmt exclude each other")
@@ -188,7 +188,8 @@ def judge(
 
 def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.report import judgement_tables, judgement_text
+    from kdelta.rendering import judgement as judgement_text
+    from kdelta.rendering import judgement_tables
 
     if as_json:
         print_raw(judgement_tables.judgement_json(judged))
@@ -199,9 +200,9 @@ def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
 
 
 def _print_benchfmt(found: Foreign) -> None:
+    from kdelta.analysis.compat import benchfmt
     from kdelta.cli.show import print_raw
     from kdelta.foreign.series import cases
-    from kdelta.report.compat import benchfmt
 
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))

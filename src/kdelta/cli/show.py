@@ -15,7 +15,7 @@ import click
 from kdelta.cli.options import need_time, runs_directory
 
 if TYPE_CHECKING:
-    from kdelta.report.text import Line
+    from kdelta.rendering.text import Line
     from kdelta.sample import RunRecord
 
 TOP = 15
@@ -84,7 +84,8 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.report import findings, tables
+    from kdelta.analysis import findings
+    from kdelta.rendering import tables
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = one_record(runs, run)
@@ -97,7 +98,8 @@ def show(
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
         _print_beside(record, one_record(runs, beside))
     elif record.instrument == "time" and (as_json or as_csv):
-        from kdelta.report import times, times_tables
+        from kdelta.analysis import times
+        from kdelta.rendering import times_tables
 
         timed = times.report(record)
         print_raw(times_tables.show_json(timed) if as_json else times_tables.show_csv(timed))
@@ -110,10 +112,12 @@ def show(
 
 
 def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
+    from kdelta.analysis import judgement, times
+    from kdelta.analysis.compat import benchfmt as go
+    from kdelta.analysis.compat import perfbench
     from kdelta.errors import SpecError
-    from kdelta.report import judgement, judgement_text, page, times
-    from kdelta.report.compat import benchfmt as go
-    from kdelta.report.compat import perfbench
+    from kdelta.rendering import columns as page
+    from kdelta.rendering import judgement as judgement_text
 
     if record.instrument != "time":
         raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
@@ -133,7 +137,8 @@ def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
 
 
 def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
-    from kdelta.report import metrics, metrics_text
+    from kdelta.analysis import metrics
+    from kdelta.rendering import metrics as metrics_text
 
     if as_json:
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
@@ -145,8 +150,9 @@ def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _print_beside(one: RunRecord, other: RunRecord) -> None:
+    from kdelta.analysis import findings, times
     from kdelta.errors import SpecError
-    from kdelta.report import beside, findings, times
+    from kdelta.rendering import beside
 
     exact, timed = (one, other) if other.instrument == "time" else (other, one)
     if exact.instrument == timed.instrument:
@@ -161,11 +167,14 @@ def print_report(
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
     if record.instrument == "time":
-        from kdelta.report import times, times_text
+        from kdelta.analysis import times
+        from kdelta.rendering import times as times_text
 
         print_lines(times_text.show(times.report(record)))
         return
-    from kdelta.report import findings, survey, survey_text, text
+    from kdelta.analysis import findings, survey
+    from kdelta.rendering import survey as survey_text
+    from kdelta.rendering import text
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if many if summary is None else summary:
@@ -196,7 +205,8 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
     unique beginnings of a release: 6.17. Exits with 1 when the comparison is INVALID.
     """
-    from kdelta.report import explanation, tables, text
+    from kdelta.analysis import explanation
+    from kdelta.rendering import tables, text
 
     one_format(as_json=as_json, as_csv=as_csv)
     if choice["top"] is None and not (as_json or as_csv):
@@ -238,7 +248,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print a page, in colour where the terminal takes it."""
-    from kdelta.report import text
+    from kdelta.rendering import text
 
     colour = wants_colour(sys.stdout, os.environ)
     content = text.coloured(lines) if colour else text.plain(lines)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from kdelta.report.compat import framework
-from kdelta.report.judgement import Finding, Judgement, Pair
-from kdelta.report.printable import printable
+from kdelta.analysis.compat import framework
+from kdelta.analysis.judgement import Finding, Judgement, Pair
+from kdelta.printable import printable
 from kdelta.stats.summary import Summary
 
 FORMAT = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kdelta.analysis.compat import mmtests
 from kdelta.metric import Better
-from kdelta.report.compat import mmtests
 from kdelta.sample import ArmRecord, MetricValue, Outcome, TrialRecord, TrialResult
 
 WORKLOAD = "kernbench"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdelta.report.evidence import points
-from kdelta.report.explanation import Explanation, explain
-from kdelta.report.findings import Ladder, Report, Rung, report
+from kdelta.analysis.evidence import points
+from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.findings import Ladder, Report, Rung, report
 from kdelta.sample import TOTAL, RunRecord
 from kdelta.stats.verdict import Verdict
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.report import figures_text, metrics_text
-from kdelta.report.evidence import ITERATION, Measure, State
-from kdelta.report.explanation import Explanation, FunctionDelta, Rest, Status
-from kdelta.report.findings import Failure, Ladder, Machine, Report, Rung, Step
-from kdelta.report.overview import overview
-from kdelta.report.page import (
+from kdelta.analysis.evidence import ITERATION, Measure, State
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest, Status
+from kdelta.analysis.findings import Failure, Ladder, Machine, Report, Rung, Step
+from kdelta.analysis.variants import conclusions
+from kdelta.metric import decimals, number
+from kdelta.rendering import figures as figures_text
+from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
     WIDTH,
@@ -27,7 +29,7 @@ from kdelta.report.page import (
     table_width,
     tables_that_fit,
 )
-from kdelta.report.variants import conclusions
+from kdelta.rendering.overview import overview
 from kdelta.sample import TOTAL, Outcome
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import Verdict
@@ -40,7 +42,6 @@ __all__ = [
     "coloured",
     "explain",
     "limits_of",
-    "number",
     "plain",
     "show",
 ]
@@ -214,16 +215,6 @@ def _value(measure: Measure | None) -> Span:
         return Span(ABSENT)
     mark = "~" if measure.kind is Kind.MEDIAN else ""
     return Span(mark + number(measure.per_operation))
-
-
-def number(value: float) -> str:
-    """Instructions per operation: two decimals below 100, one below 100000, else none."""
-    decimals = _decimals(value)
-    return f"{value:,.0f}" if decimals == 0 else f"{value:.{decimals}f}"
-
-
-def _decimals(value: float) -> int:
-    return 2 if abs(value) < 99.995 else 1 if abs(value) < 99999.95 else 0
 
 
 def _ratio(ratio: float | None) -> str:
@@ -436,8 +427,8 @@ def _signed(delta: int, explanation: Explanation) -> str:
 def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
     """A count per operation, in the same decimals throughout one explanation."""
     per_operation = max(explanation.old_value or 0, explanation.new_value or 0)
-    decimals = _decimals(per_operation / explanation.operations)
-    return f"{count / explanation.operations:{sign},.{decimals}f}"
+    places = decimals(per_operation / explanation.operations)
+    return f"{count / explanation.operations:{sign},.{places}f}"
 
 
 def _functions(explanation: Explanation) -> Iterator[Line]:

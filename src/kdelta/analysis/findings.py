@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kdelta.errors import StoreError
-from kdelta.metric import INSNS_PER_OP
-from kdelta.report import compilers, figures, metrics, variants
-from kdelta.report.evidence import (
+from kdelta.analysis import compilers, figures, metrics, variants
+from kdelta.analysis.evidence import (
     ArmEvidence,
     Measure,
     Replicates,
@@ -26,9 +24,11 @@ from kdelta.report.evidence import (
     points,
     result_of,
 )
-from kdelta.report.figures import FigureTable
-from kdelta.report.limits import limits
-from kdelta.report.metrics import MetricTable
+from kdelta.analysis.figures import FigureTable
+from kdelta.analysis.limits import limits
+from kdelta.analysis.metrics import MetricTable
+from kdelta.errors import StoreError
+from kdelta.metric import INSNS_PER_OP
 from kdelta.sample import TOTAL, Environment, Outcome, RunRecord
 from kdelta.stats.exact import Kind
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, Verdict, compare

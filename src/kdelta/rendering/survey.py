@@ -8,9 +8,10 @@ import io
 from collections.abc import Iterator
 from typing import Final
 
-from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
-from kdelta.report.survey import Cell, Change, Row, Survey, quiet
-from kdelta.report.text import limits_of, number, sentence
+from kdelta.analysis.survey import Cell, Change, Row, Survey, quiet
+from kdelta.metric import number
+from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.rendering.text import limits_of, sentence
 
 _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}

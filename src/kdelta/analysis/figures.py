@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from kdelta.analysis.evidence import ArmEvidence, gather, points
 from kdelta.errors import StoreError
-from kdelta.report.evidence import ArmEvidence, gather, points
 from kdelta.sample import TOTAL, FunctionCount, RunRecord
 from kdelta.study.spec import Figure, FigureCount, FigurePer
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kdelta.analysis.times import TimedArm, TimedLadder, TimedReport
+from kdelta.analysis.variants import closes
 from kdelta.metric import Grade
-from kdelta.report import metrics_text
-from kdelta.report.page import (
+from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
     Column,
@@ -19,9 +21,7 @@ from kdelta.report.page import (
     shortened,
     table_lines,
 )
-from kdelta.report.text import limits_of
-from kdelta.report.times import TimedArm, TimedLadder, TimedReport
-from kdelta.report.variants import closes
+from kdelta.rendering.text import limits_of
 from kdelta.stats.summary import Summary
 from kdelta.stats.verdict import Verdict
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kdelta.report.printable import printable
+from kdelta.printable import printable
 from kdelta.stats.verdict import Verdict
 
 WIDTH = 100

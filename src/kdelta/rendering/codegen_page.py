@@ -15,7 +15,7 @@ from kdelta.codegen.matrix import DUMPS, Cell, Matrix
 from kdelta.codegen.predict import LIMITS
 from kdelta.codegen.references import told
 from kdelta.disassembly.code import Code
-from kdelta.report.printable import printable
+from kdelta.printable import printable
 
 _STYLE = """
 :root { color-scheme: light dark; --fg: #1d2129; --bg: #fff; --dim: #6b7280; --line: #d8dce3;

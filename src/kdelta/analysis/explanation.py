@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from kdelta.analysis.evidence import ArmEvidence, Measure, gather, points
+from kdelta.analysis.findings import compare_arms, scenarios, study_step_percent
 from kdelta.errors import SpecError
-from kdelta.report.evidence import ArmEvidence, Measure, gather, points
-from kdelta.report.findings import compare_arms, scenarios, study_step_percent
-from kdelta.report.printable import printable
+from kdelta.printable import printable
 from kdelta.sample import TOTAL, FunctionCount, RunRecord
 from kdelta.stats.verdict import Comparison, Verdict
 

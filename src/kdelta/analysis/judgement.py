@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
 from kdelta.foreign.record import Foreign, Pairs, Published
 from kdelta.foreign.series import Audit, Case, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
-from kdelta.report.compat import framework, lkp, mmtests
 from kdelta.stats import detectors, multiplicity, published_rules, timing
 from kdelta.stats.decomposition import Share, gap_closed
 from kdelta.stats.detectors import Caution, Trap

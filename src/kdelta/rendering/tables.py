@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kdelta.report.audit import Audit
-from kdelta.report.evidence import Measure
-from kdelta.report.explanation import Explanation, FunctionDelta
-from kdelta.report.findings import Ladder, Report, Rung
-from kdelta.report.printable import printable
+from kdelta.analysis.audit import Audit
+from kdelta.analysis.evidence import Measure
+from kdelta.analysis.explanation import Explanation, FunctionDelta
+from kdelta.analysis.findings import Ladder, Report, Rung
+from kdelta.printable import printable
 from kdelta.sample import TOTAL
 
 FORMAT = 1

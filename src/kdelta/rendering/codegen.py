@@ -11,7 +11,7 @@ from kdelta.codegen.matrix import DUMPS, Cell, Matrix
 from kdelta.codegen.predict import LIMITS
 from kdelta.codegen.references import told
 from kdelta.disassembly.code import Code
-from kdelta.report.page import (
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,

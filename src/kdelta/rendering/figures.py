@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.report.figures import FigureCell, FigureRow, FigureTable
-from kdelta.report.page import (
+from kdelta.analysis.figures import FigureCell, FigureRow, FigureTable
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,
@@ -17,7 +17,7 @@ from kdelta.report.page import (
     shortened,
     tables_that_fit,
 )
-from kdelta.report.tables import csv_text
+from kdelta.rendering.tables import csv_text
 
 _HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
 

@@ -7,10 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kdelta.analysis import explanation, findings
+from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.report import explanation, figures_text, findings, metrics_text, page, tables, text
-from kdelta.report.metrics import MetricTable
+from kdelta.rendering import columns as page
+from kdelta.rendering import figures as figures_text
+from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering import tables, text
 from kdelta.sample import RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
@@ -40,7 +44,9 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
     if record.instrument == "time":
-        from kdelta.report import times, times_tables, times_text
+        from kdelta.analysis import times
+        from kdelta.rendering import times as times_text
+        from kdelta.rendering import times_tables
 
         timed = times.report(record)
         yield "show.txt", page.plain(times_text.show(timed))

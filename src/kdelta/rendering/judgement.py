@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from kdelta.analysis.compat import framework, lkp, mmtests
+from kdelta.analysis.judgement import Compat, Finding, Gap, Judgement, Others, Pair
+from kdelta.analysis.variants import closes
 from kdelta.foreign.record import Pairs, Published
 from kdelta.foreign.series import Audit
-from kdelta.report.compat import framework, lkp, mmtests
-from kdelta.report.judgement import Compat, Finding, Gap, Judgement, Others, Pair
-from kdelta.report.page import (
+from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
     WIDTH,
@@ -23,7 +24,6 @@ from kdelta.report.page import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.report.variants import closes
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.report.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
-from kdelta.report.page import (
+from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
+from kdelta.printable import printable
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,
@@ -17,7 +18,6 @@ from kdelta.report.page import (
     shortened,
     table_lines,
 )
-from kdelta.report.printable import printable
 from kdelta.sample import Outcome
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}

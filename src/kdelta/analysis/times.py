@@ -9,21 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kdelta.foreign.series import Case
-from kdelta.metric import Grade
-from kdelta.report import metrics, variants
-from kdelta.report.compat import kernbench
-from kdelta.report.evidence import points
-from kdelta.report.findings import scenarios
-from kdelta.report.limits import limits
-from kdelta.report.metrics import MetricTable
-from kdelta.report.timed_series import (
+from kdelta.analysis import metrics, variants
+from kdelta.analysis.compat import kernbench
+from kdelta.analysis.evidence import points
+from kdelta.analysis.findings import scenarios
+from kdelta.analysis.limits import limits
+from kdelta.analysis.metrics import MetricTable
+from kdelta.analysis.timed_series import (
     Rules,
     phases_of,
     rules_of,
     series_of,
     why_skipped,
 )
+from kdelta.foreign.series import Case
+from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
     ArmRecord,

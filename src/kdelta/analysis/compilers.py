@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kdelta.report.evidence import ArmEvidence
+from kdelta.analysis.evidence import ArmEvidence
 
 
 def warnings(arms: Sequence[ArmEvidence]) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kdelta.report.evidence import points
-from kdelta.report.findings import scenarios
+from kdelta.analysis.evidence import points
+from kdelta.analysis.findings import scenarios
 from kdelta.sample import UNKNOWN, Outcome, RunRecord, TrialRecord, TrialResult
 
 _ENDED_BADLY = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)

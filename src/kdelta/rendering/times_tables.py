@@ -8,9 +8,9 @@ import io
 import json
 from dataclasses import asdict
 
-from kdelta.report.printable import printable
-from kdelta.report.tables import FORMAT
-from kdelta.report.times import TimedReport
+from kdelta.analysis.times import TimedReport
+from kdelta.printable import printable
+from kdelta.rendering.tables import FORMAT
 
 _HEAD = (
     "run",
@@ -43,7 +43,7 @@ _HEAD = (
 
 
 def show_json(report: TimedReport) -> str:
-    """The whole report; names are those of kdelta.report.times, "format" is 1."""
+    """The whole report; names are those of kdelta.analysis.times, "format" is 1."""
     content = {"format": FORMAT, "kind": "show-time", **asdict(report)}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 

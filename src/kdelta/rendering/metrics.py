@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kdelta.analysis.compat import hot_cold_hot
+from kdelta.analysis.metrics import MetricCell, MetricRow, MetricTable
 from kdelta.metric import Better
-from kdelta.report.compat import hot_cold_hot
-from kdelta.report.metrics import MetricCell, MetricRow, MetricTable
-from kdelta.report.page import (
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,
@@ -20,7 +20,7 @@ from kdelta.report.page import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.report.tables import csv_text
+from kdelta.rendering.tables import csv_text
 
 _HEAD = (
     "workload",

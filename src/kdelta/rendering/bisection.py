@@ -13,8 +13,8 @@ from kdelta.bisect.judging import Change, Findings
 from kdelta.bisect.outcome import Ending, Outcome
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
-from kdelta.report.page import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
-from kdelta.report.text import number
+from kdelta.metric import number
+from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
 
 _TONES = {
     Standing.SAME: Tone.GOOD,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kdelta.report.findings import Ladder, Rung
-from kdelta.report.page import (
+from kdelta.analysis.findings import Ladder, Rung
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,

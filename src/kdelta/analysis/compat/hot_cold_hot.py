@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdelta.report.metrics import MetricCell, MetricRow, MetricTable
+from kdelta.analysis.metrics import MetricCell, MetricRow, MetricTable
 
 _WORKLOAD = "khugepaged"
 _HOT2 = (

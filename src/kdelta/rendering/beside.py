@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kdelta.analysis.findings import Ladder, Report, Rung
+from kdelta.analysis.times import TimedArm, TimedLadder, TimedReport
 from kdelta.errors import SpecError
-from kdelta.report.findings import Ladder, Report, Rung
-from kdelta.report.page import (
+from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,
@@ -18,8 +19,7 @@ from kdelta.report.page import (
     shortened,
     table_lines,
 )
-from kdelta.report.times import TimedArm, TimedLadder, TimedReport
-from kdelta.report.times_text import percent_level
+from kdelta.rendering.times import percent_level
 from kdelta.stats.verdict import Verdict
 
 
