@@ -14,10 +14,10 @@ from pathlib import Path
 
 from commands import BenchError
 from kdelta import arch, guest, workload
+from kdelta.guests.machine import Settings
+from kdelta.guests.qemu import Launch, Qemu
+from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Launch, Qemu
-from kdelta.machines.session import Guest
 from kdelta.run import trial
 from kdelta.study.spec import Study
 

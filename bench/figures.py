@@ -27,10 +27,10 @@ from boots import plain_boot, plain_boots, program_of, settings_of
 from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
+from kdelta.guests import qemu
+from kdelta.guests.machine import Settings
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import qemu
-from kdelta.machines.machine import Settings
 from kdelta.run import slots
 from kdelta.study import spec
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from kdelta import cache
-from kdelta.errors import InfraError, SpecError
-from kdelta.machines import cpus
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, InfraError, SpecError
+from kdelta.host import cpus
 
 NEVER = threading.Event()
 Host = Callable[..., Path]
@@ -161,7 +160,7 @@ def test_waiting_ends_when_cancelled_and_gives_back_what_it_had(host: Host) -> N
 HOLD = """
 import sys, threading, time
 from pathlib import Path
-from kdelta.machines import cpus
+from kdelta.host import cpus
 with cpus.lease(1, threading.Event(), Path(sys.argv[1])) as leased:
     print(*leased, flush=True)
     time.sleep(60)

@@ -19,16 +19,17 @@ from click.testing import CliRunner
 from kdelta import process
 from kdelta.arch import ARCHES
 from kdelta.cli.doctor import WIDTH, doctor
-from kdelta.machines import emulators, hardware, kvm, qemu_archive, toolchain
-from kdelta.machines.capabilities import (
+from kdelta.doctor import hardware, toolchain
+from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
     State,
     exact_runs_possible,
 )
-from kdelta.machines.emulators import Program
-from kdelta.machines.inventory import inventory
-from kdelta.machines.kvm import Reach
+from kdelta.doctor.inventory import inventory
+from kdelta.guests import emulators, kvm, qemu_archive
+from kdelta.guests.emulators import Program
+from kdelta.guests.kvm import Reach
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),

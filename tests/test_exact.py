@@ -10,7 +10,7 @@ import pytest
 
 from kdelta import arch, workload
 from kdelta.errors import SpecError
-from kdelta.machines.machine import Settings
+from kdelta.guests.machine import Settings
 from kdelta.run import exact, slots
 from kdelta.study import spec
 

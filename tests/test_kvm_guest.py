@@ -17,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from kdelta import arch, guest
-from kdelta.errors import BootError, InfraError, SpecError
-from kdelta.machines import kvm, kvm_guest, qemu
-from kdelta.machines.kvm_guest import KvmGuest
-from kdelta.machines.machine import Settings, mismatches
-from kdelta.machines.session import Cancelled
+from kdelta.errors import BootError, Cancelled, InfraError, SpecError
+from kdelta.guests import kvm, kvm_guest, qemu
+from kdelta.guests.kvm_guest import KvmGuest
+from kdelta.guests.machine import Settings, mismatches
 
 FAKE_QEMU = r'''#!PYTHON -IS
 """QEMU and PID 1 of a guest in one.  MODE says what goes wrong."""

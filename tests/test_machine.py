@@ -11,7 +11,7 @@ import pytest
 from fake_qemu import IDENTITY
 from kdelta import arch
 from kdelta.errors import GuestError
-from kdelta.machines.machine import Settings, lacking, mismatches, parse_identity
+from kdelta.guests.machine import Settings, lacking, mismatches, parse_identity
 
 SETTINGS = Settings(arch=arch.of("amd64"))
 RELEASE = "6.17.13+deb13-cloud-amd64"

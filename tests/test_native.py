@@ -12,9 +12,8 @@ import pytest
 
 from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
-from kdelta.errors import GuestError, InfraError
-from kdelta.machines import cpus, native
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, GuestError, InfraError
+from kdelta.host import cpus, native
 
 NEVER = threading.Event()
 HOST = next((a for a in ARCHES.values() if a.uname == os.uname().machine), None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.machines import preflight
+from kdelta.host import preflight, procfs
 
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -351,7 +351,7 @@ def test_hypervisor_as_systemd_names_it(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
-    assert preflight.cpu_list(text) == cpus
+    assert procfs.cpu_list(text) == cpus
 
 
 def test_settling_waits_for_quiet_and_no_longer(tmp_path: Path) -> None:

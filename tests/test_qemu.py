@@ -13,9 +13,9 @@ from elftools.elf.sections import SymbolTableSection
 
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.machines import qemu
-from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Channels, Counting, Launch, Qemu
+from kdelta.guests import qemu
+from kdelta.guests.machine import Settings
+from kdelta.guests.qemu import Channels, Counting, Launch, Qemu
 
 AMD64 = arch.of("amd64")
 SETTINGS = Settings(arch=AMD64, cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")

@@ -11,8 +11,8 @@ import pytest
 
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.machines import qemu_archive
-from kdelta.machines.qemu_archive import QemuOffer, choose, installed, provides
+from kdelta.guests import qemu_archive
+from kdelta.guests.qemu_archive import QemuOffer, choose, installed, provides
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.machines import reboot
+from kdelta.host import reboot
 
 # What Debian's update-grub writes, shortened.
 GRUB = r"""

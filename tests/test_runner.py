@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import run_records
-from kdelta.errors import GuestError, InfraError, StoreError
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.run import runner
 from kdelta.run.runner import Event, Runner, Step
 from kdelta.sample import Outcome, TrialRecord, TrialResult

@@ -14,10 +14,10 @@ import pytest
 
 import fake_qemu
 from kdelta import arch, process
-from kdelta.errors import BootError, GuestError, InfraError
-from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Launch
-from kdelta.machines.session import Cancelled, Guest
+from kdelta.errors import BootError, Cancelled, GuestError, InfraError
+from kdelta.guests.machine import Settings
+from kdelta.guests.qemu import Launch
+from kdelta.guests.session import Guest
 
 SETTINGS = Settings(arch=arch.of("amd64"))
 LAUNCH = Launch(image=Path("bzImage"), initramfs=Path("initramfs"))

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.errors import InfraError
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, InfraError
 from kdelta.run import slots
 
 HOLD = """

@@ -14,9 +14,9 @@ from fake_qemu import IDENTITY
 from kdelta import arch
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
+from kdelta.guests import qemu, swap
+from kdelta.guests.machine import Settings, mismatches, parse_identity
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import qemu, swap
-from kdelta.machines.machine import Settings, mismatches, parse_identity
 
 SETTINGS = Settings(arch=arch.of("amd64"))
 RELEASE = "6.17.13+deb13-cloud-amd64"

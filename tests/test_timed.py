@@ -13,7 +13,7 @@ import pytest
 
 from kdelta import output, workload
 from kdelta.errors import SpecError
-from kdelta.machines import cpus, preflight
+from kdelta.host import cpus, preflight
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
@@ -111,8 +111,8 @@ def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
 def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
     monkeypatch.setattr(preflight, "facts", lambda **_: running)
-    monkeypatch.setattr("kdelta.machines.reboot.installed", lambda: ("6.17.2-amd64",))
-    monkeypatch.setattr("kdelta.machines.reboot.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.installed", lambda: ("6.17.2-amd64",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
     trials.ready(TRIAL)
     with pytest.raises(NextBootError) as caught:
@@ -126,7 +126,7 @@ def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
 ) -> None:
     running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
     monkeypatch.setattr(preflight, "facts", lambda **_: running)
-    monkeypatch.setattr("kdelta.machines.reboot.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
     with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
         HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)

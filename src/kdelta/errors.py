@@ -7,6 +7,8 @@ exits with `exit_code`.  Nothing below `cli` prints an error or exits.
 
 from __future__ import annotations
 
+import os
+
 
 class KdeltaError(Exception):
     """Base of all expected errors.
@@ -72,3 +74,12 @@ class BootError(GuestFault):
 
 class GuestError(GuestFault):
     """The guest booted and then failed: panic, hang, garbage, early exit, wrong machine."""
+
+
+class Cancelled(Exception):  # noqa: N818  no error: the user ended the work
+    """The event given as `cancelled` was set while something was waited for."""
+
+
+def as_root(command: str) -> str:
+    """A command that an error or a remedy names, through sudo unless this user is root already."""
+    return command if os.geteuid() == 0 else f"sudo {command}"

@@ -13,11 +13,11 @@ from typing import Any
 
 from kdelta import arch, cache, guest, process, workload
 from kdelta.attribution import insns, symbols
+from kdelta.guests import checkpoint, qemu, qemu_archive
+from kdelta.guests.machine import Settings
+from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import checkpoint, qemu, qemu_archive
-from kdelta.machines.machine import Settings
-from kdelta.machines.session import Guest
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome, TrialResult
 

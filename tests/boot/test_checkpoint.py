@@ -15,9 +15,9 @@ import pytest
 from boot import lab
 from boot.lab import Machine
 from kdelta import cache, workload
-from kdelta.machines import checkpoint
-from kdelta.machines.machine import Settings
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled
+from kdelta.guests import checkpoint
+from kdelta.guests.machine import Settings
 from kdelta.run.trial import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.exact import representative

@@ -13,8 +13,8 @@ from boot import lab
 from boot.lab import Machine
 from kdelta import workload
 from kdelta.errors import BootError, InfraError
-from kdelta.machines import checkpoint
-from kdelta.machines.machine import Settings
+from kdelta.guests import checkpoint
+from kdelta.guests.machine import Settings
 from kdelta.run.trial import run_trial
 from kdelta.sample import Outcome, TrialResult
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import workload
-from kdelta.machines import cpus
+from kdelta.host import cpus
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.run.timed import Timing, time_here
 from kdelta.stats.series import Boot, Replicate, Series

@@ -10,7 +10,7 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
-from kdelta.machines.machine import Settings
+from kdelta.guests.machine import Settings
 from kdelta.sample import Outcome
 
 pytestmark = pytest.mark.boot

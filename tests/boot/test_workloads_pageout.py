@@ -12,10 +12,10 @@ from boot import lab
 from boot.command import Command
 from boot.lab import Machine, run_scenario, sabotaged
 from kdelta import data, guest
-from kdelta.machines import swap
-from kdelta.machines.machine import Lacking, Settings
-from kdelta.machines.qemu import Launch
-from kdelta.machines.session import Guest
+from kdelta.guests import swap
+from kdelta.guests.machine import Lacking, Settings
+from kdelta.guests.qemu import Launch
+from kdelta.guests.session import Guest
 from kdelta.run.exact import ExactTrials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 

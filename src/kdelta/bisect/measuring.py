@@ -9,8 +9,8 @@ from typing import Protocol
 
 from kdelta import runfolder
 from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.guests import qemu
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import qemu
 from kdelta.run import exact, slots, timed
 from kdelta.run.runner import Trials
 from kdelta.sample import TrialRecord, TrialResult

@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from kdelta import cache
-from kdelta.machines.capabilities import (
+from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
     State,
     exact_runs_possible,
 )
-from kdelta.machines.inventory import inventory
+from kdelta.doctor.inventory import inventory
 
 WIDTH = 100
 _STYLES = {State.OK: "green", State.MISSING: "yellow", State.UNUSABLE: "red", State.ABSENT: "dim"}

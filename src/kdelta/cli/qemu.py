@@ -10,7 +10,7 @@ import platformdirs
 
 from kdelta.archive.root import Archive
 from kdelta.cli.download import reporting
-from kdelta.machines import qemu_archive
+from kdelta.guests import qemu_archive
 
 _GUESTS = ("amd64", "arm64")
 

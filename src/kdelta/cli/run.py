@@ -107,7 +107,7 @@ def resume(
 
 def _go_on(store: Store, study: Study) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-    from kdelta.machines import preflight, reboot
+    from kdelta.host import preflight, reboot
     from kdelta.run.timed import NextBootError
 
     if not execution.on_host(study):

@@ -23,8 +23,8 @@ from kdelta.codegen import hot
 from kdelta.codegen.matrix import Cell, Executed, Matrix, kept, marked, references
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
+from kdelta.guests import qemu
 from kdelta.kernels import local
-from kdelta.machines import qemu
 from kdelta.run import exact, slots
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome

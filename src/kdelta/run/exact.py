@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kdelta import arch, workload
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.guests import qemu
+from kdelta.guests.machine import Settings
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import qemu
-from kdelta.machines.machine import Settings
 from kdelta.run import slots
 from kdelta.run.trial import Bench, run_trial
 from kdelta.run.twins import Twins

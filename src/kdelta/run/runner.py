@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kdelta import runfolder
-from kdelta.errors import InfraError, StoreError
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, InfraError, StoreError
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.store import Store
 from kdelta.study.spec import Study

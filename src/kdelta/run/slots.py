@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kdelta import cache
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled
 
 QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
 _MEMINFO = Path("/proc/meminfo")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from kdelta import arch, cache, guest, output, process, workload
 from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
+from kdelta.guests import kvm_guest, qemu, swap
+from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
+from kdelta.host import cpus, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import cpus, kvm_guest, native, preflight, qemu, reboot, swap
-from kdelta.machines.machine import Identity, Lacking, Settings, mismatches
 from kdelta.run.exact import kernel_of, settings_of, with_needs
 from kdelta.run.trial import blame
 from kdelta.sample import (

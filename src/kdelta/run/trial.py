@@ -13,10 +13,10 @@ from pathlib import Path
 from kdelta import guest, output, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError, GuestFault
+from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
+from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines import checkpoint, qemu, swap
-from kdelta.machines.machine import Identity, Lacking, Settings, mismatches
-from kdelta.machines.session import Guest
 from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, TrialResult
 
 _ANSWER_S = 60.0

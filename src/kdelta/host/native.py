@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from kdelta import process
-from kdelta.errors import GuestError
-from kdelta.machines import preflight
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, GuestError
+from kdelta.host import preflight
 
 _MAX_OUTPUT = 64 << 20
 _MAX_STDERR = 1 << 16

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kdelta.arch import Arch
 from kdelta.errors import GuestError
+from kdelta.host.procfs import chosen, compiler_in
 
 _MAX_LINE = 4096
 _LEAST_MEMORY = 0.8  # of what was asked for: the kernel keeps the rest for itself
@@ -30,7 +31,6 @@ _NUMBERS = ("cpus", "memory-mib", "nodes", "hugepages-2m", "hugepages-1g")
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _POOLS = {"hugepages_2m": 2048, "hugepages_1g": 1048576}  # kB of a page
 SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
-_CHOSEN = re.compile(r"[\[(](\w+)[\])]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +105,6 @@ class Identity:
     def compiler(self) -> str:
         """The compiler that /proc/version names: "gcc-14 (Debian 14.2.0-19) 14.2.0"."""
         return compiler_in(self.version)
-
-
-def compiler_in(version: str) -> str:
-    """The compiler that a text of /proc/version names, such as "gcc-14 (Debian 14.2.0-19)"."""
-    match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", version)
-    return match[1].strip() if match else ""
 
 
 def parse_identity(lines: Iterable[str]) -> Identity:
@@ -197,9 +191,3 @@ def lacking(settings: Settings, identity: Identity) -> str:
 
 class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
     """The kernel does not have what the settings ask for; the text says what."""
-
-
-def chosen(text: str) -> str:
-    """The bracketed word of "always [madvise] never"; the whole text when none is."""
-    match = _CHOSEN.search(text)
-    return match[1] if match else text

@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 
 from kdelta import process
-from kdelta.machines.emulators import Program
+from kdelta.errors import as_root
+from kdelta.guests.emulators import Program
 
 DEVICE = Path("/dev/kvm")
 
@@ -55,6 +56,16 @@ class Reach(StrEnum):
     NOTHING = "nothing runs"
     BOOT_SECTOR = "boot sector"
     KERNEL = "stock kernel"
+
+
+REMEDIES = {
+    Reach.NO_DEVICE: "load kvm_intel or kvm_amd; in a guest, enable nesting first",
+    Reach.NO_ACCESS: as_root("adduser $USER kvm") + ", then log in again",
+    Reach.NOTHING: "",
+    Reach.BOOT_SECTOR: "",
+    Reach.KERNEL: "",
+}
+"""What to do about each answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

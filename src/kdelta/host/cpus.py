@@ -14,9 +14,8 @@ from pathlib import Path
 import filelock
 
 from kdelta import cache
-from kdelta.errors import SpecError
-from kdelta.machines.preflight import cpu_list
-from kdelta.machines.session import Cancelled
+from kdelta.errors import Cancelled, SpecError
+from kdelta.host.procfs import cpu_list
 
 _POLL_S = 0.05
 _CPUS = "sys/devices/system/cpu"

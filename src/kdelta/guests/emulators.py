@@ -12,7 +12,7 @@ from pathlib import Path
 from kdelta import process
 from kdelta.arch import Arch
 from kdelta.errors import InfraError
-from kdelta.machines import qemu_archive
+from kdelta.guests import qemu_archive
 
 _TIMEOUT_S = 10.0
 _VERSION = re.compile(r"version (\d+(?:\.\d+)+)")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta.cache import writing
+from kdelta.guests.machine import SWAP_DEVICES, Lacking, Settings
+from kdelta.guests.session import Guest
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
-from kdelta.machines.machine import SWAP_DEVICES, Lacking, Settings
-from kdelta.machines.session import Guest
 
 BYTES = 256 << 20
 # Before 6.12 zram asks the crypto layer for its compressor, which cannot load a module here.

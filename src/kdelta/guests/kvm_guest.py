@@ -19,13 +19,12 @@ from pathlib import Path
 
 from kdelta import guest
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.machines import kvm, qemu
-from kdelta.machines.emulators import Program
-from kdelta.machines.inventory import KVM_ANSWERS
-from kdelta.machines.kvm import Reach
-from kdelta.machines.machine import Settings
-from kdelta.machines.session import Guest
-from kdelta.machines.swap import Backing
+from kdelta.guests import kvm, qemu
+from kdelta.guests.emulators import Program
+from kdelta.guests.kvm import Reach
+from kdelta.guests.machine import Settings
+from kdelta.guests.session import Guest
+from kdelta.guests.swap import Backing
 
 _CPU_MODELS = {
     # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
@@ -59,7 +58,7 @@ def require(emulator: qemu.Qemu, settings: Settings, cache: Path) -> None:
     seen = kvm.probe(program, cache)
     if seen.reach is Reach.KERNEL or (seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried):
         return
-    _, remedy = KVM_ANSWERS[seen.reach]
+    remedy = kvm.REMEDIES[seen.reach]
     raise InfraError(
         f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}",
         action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM,

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import IO, Self
 
 from kdelta import process
-from kdelta.errors import BootError, GuestError, InfraError, KdeltaError
-from kdelta.machines import qemu
-from kdelta.machines.machine import Identity, Lacking, Settings, lacking, parse_identity
+from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
+from kdelta.guests import qemu
+from kdelta.guests.machine import Identity, Lacking, Settings, lacking, parse_identity
 
 _PROTOCOL = 1
 _CHUNK = 1 << 16
@@ -36,10 +36,6 @@ _REASONS = (_OWN_REASON, "Kernel panic - not syncing: ", "BUG: ", "Oops: ")
 _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
-
-
-class Cancelled(Exception):  # noqa: N818  not an error: the user ended the run
-    """The event given as `cancelled` was set while a guest was waited for."""
 
 
 class Guest:

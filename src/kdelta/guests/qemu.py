@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kdelta import arch, build, cache, data, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.machines import qemu_archive
-from kdelta.machines.machine import Settings
+from kdelta.guests import qemu_archive
+from kdelta.guests.machine import Settings
 
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from kdelta.errors import as_root
 
 EXACT_NEEDS = frozenset({"Python", "QEMU (amd64)", "C compiler (amd64)", "memory", "cache"})
 """Rows without which no exact run works; of several with one name, one that is OK is enough."""
@@ -45,8 +46,3 @@ def exact_runs_possible(rows: Iterable[Capability]) -> bool:
 def install(*packages: str) -> str:
     """Command that adds Debian packages, for the user who runs this."""
     return as_root(f"apt-get install {' '.join(packages)}")
-
-
-def as_root(command: str) -> str:
-    """The command, through sudo unless this user is root already."""
-    return command if os.geteuid() == 0 else f"sudo {command}"

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from kdelta import process
-from kdelta.machines.capabilities import Capability, State, as_root
+from kdelta.doctor.capabilities import Capability, State
+from kdelta.errors import as_root
 
 GIB = 1 << 30
 NEEDED_MEMORY = 3 * GIB // 2  # one guest of 1 GiB, QEMU's own memory, kdelta

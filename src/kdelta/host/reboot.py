@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import process
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, SpecError, as_root
 from kdelta.files import write_aside
-from kdelta.machines.capabilities import as_root
 
 PREFIX = "host"
 UNIT = "kdelta-resume.service"

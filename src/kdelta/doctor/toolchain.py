@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kdelta import arch, process
 from kdelta.arch import Arch
+from kdelta.doctor.capabilities import Capability, State, install
 from kdelta.errors import InfraError
-from kdelta.machines.capabilities import Capability, State, install
 
 _TIMEOUT_S = 20.0
 _ONLINE_S = 30.0

@@ -20,9 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kdelta import process
-from kdelta.errors import InfraError
-from kdelta.machines.capabilities import as_root
-from kdelta.machines.machine import chosen, compiler_in
+from kdelta.errors import InfraError, as_root
+from kdelta.host.procfs import chosen, compiler_in, cpu_list
 
 UNKNOWN = "unknown"
 NONE = "none"
@@ -218,17 +217,6 @@ def _turbo(no_turbo: Path, boost: Path) -> str:
     if forbidden in ("0", "1"):
         return "off" if forbidden == "1" else "on"
     return {"0": "off", "1": "on"}.get(allowed, UNKNOWN)
-
-
-def cpu_list(text: str) -> tuple[int, ...]:
-    """The numbers in the kernel's CPU list format "0-3,8"; none for anything else."""
-    if not re.fullmatch(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", text):
-        return ()
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
 
 
 def _scheduling(root: Path) -> dict[str, str]:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kdelta.arch import ARCHES, Arch
+from kdelta.doctor import hardware, toolchain
+from kdelta.doctor.capabilities import Capability, State, install
 from kdelta.errors import KdeltaError
-from kdelta.machines import emulators, hardware, kvm, toolchain
-from kdelta.machines.capabilities import Capability, State, as_root, install
-from kdelta.machines.emulators import Emulator
-from kdelta.machines.kvm import Reach
+from kdelta.guests import emulators, kvm
+from kdelta.guests.emulators import Emulator
+from kdelta.guests.kvm import Reach
 from kdelta.source import make
 
 Probe = Callable[[], tuple[Capability, ...]]
@@ -24,6 +25,7 @@ _TOOLS = (
     ("clang", "a second compiler", "clang"),
     ("ccache", "faster rebuilds", "ccache"),
 )
+_KVM_STATES = {Reach.NO_DEVICE: State.ABSENT, Reach.KERNEL: State.OK}  # the others: unusable
 
 
 def inventory(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
@@ -135,17 +137,8 @@ def _kvm(cache: Path) -> Capability:
             name=name, state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
         )
     seen = kvm.probe(programs[0], cache)
-    state, remedy = KVM_ANSWERS[seen.reach]
+    remedy = kvm.REMEDIES[seen.reach]
     if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
         remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
+    state = _KVM_STATES.get(seen.reach, State.UNUSABLE)
     return Capability(name=name, state=state, detail=seen.detail, purpose=purpose, remedy=remedy)
-
-
-KVM_ANSWERS = {
-    Reach.NO_DEVICE: (State.ABSENT, "load kvm_intel or kvm_amd; in a guest, enable nesting first"),
-    Reach.NO_ACCESS: (State.UNUSABLE, as_root("adduser $USER kvm") + ", then log in again"),
-    Reach.NOTHING: (State.UNUSABLE, ""),
-    Reach.BOOT_SECTOR: (State.UNUSABLE, ""),
-    Reach.KERNEL: (State.OK, ""),
-}
-"""What each answer means for timed guests, and what to do about it."""

@@ -23,9 +23,9 @@ from kdelta import cache, guest
 from kdelta.attribution import symbols
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import sha256_of
-from kdelta.machines.machine import Settings
-from kdelta.machines.qemu import Launch, Qemu
-from kdelta.machines.session import Guest
+from kdelta.guests.machine import Settings
+from kdelta.guests.qemu import Launch, Qemu
+from kdelta.guests.session import Guest
 
 _KIND = "checkpoints"
 _FORMAT = "1"

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How a kernel words what it says in /proc and /sys, of this machine or of a guest."""
+
+from __future__ import annotations
+
+import re
+
+_CHOSEN = re.compile(r"[\[(](\w+)[\])]")
+
+
+def compiler_in(version: str) -> str:
+    """The compiler that a text of /proc/version names, such as "gcc-14 (Debian 14.2.0-19)"."""
+    match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", version)
+    return match[1].strip() if match else ""
+
+
+def cpu_list(text: str) -> tuple[int, ...]:
+    """The numbers in the kernel's CPU list format "0-3,8"; none for anything else."""
+    if not re.fullmatch(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", text):
+        return ()
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
+
+
+def chosen(text: str) -> str:
+    """The bracketed word of "always [madvise] never"; the whole text when none is."""
+    match = _CHOSEN.search(text)
+    return match[1] if match else text
