@@ -13,7 +13,7 @@ from pathlib import Path
 from kdelta.analysis import judgement
 from kdelta.analysis.judgement import Choice, Finding, Judgement
 from kdelta.foreign import reader
-from kdelta.foreign.record import Foreign, Kind
+from kdelta.foreign.record import Foreign, ImportFormat
 
 EVIDENCE = Path(__file__).resolve().parent / "data" / "evidence"
 Rows = list[dict[str, str]]
@@ -23,7 +23,7 @@ def evidence(*names: str) -> list[Path]:
     return [EVIDENCE / name for name in names]
 
 
-def imported(*paths: Path, kind: Kind | None = None) -> Foreign:
+def imported(*paths: Path, kind: ImportFormat | None = None) -> Foreign:
     sources, contents, found = reader.read(paths, kind, None)
     return Foreign(
         name="test", created="2026-11-20T12:00:00Z", kind=found, sources=sources, contents=contents

@@ -11,7 +11,7 @@ import pytest
 from foreign_records import EVIDENCE, imported
 from kdelta.errors import SpecError
 from kdelta.foreign import mapping, reader, tables
-from kdelta.foreign.record import Foreign, Kind
+from kdelta.foreign.record import Foreign, ImportFormat
 from kdelta.foreign.series import Case, cases, version_key
 from kdelta.metric import Assume, Better
 from kdelta.stats.series import Replicate
@@ -239,7 +239,7 @@ def test_table_that_does_not_fit_the_mapping(
 
 def test_csv_needs_a_mapping(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="needs a mapping"):
-        imported(write(tmp_path / "a.csv", "a,b\n1,2\n"), kind=Kind.CSV)
+        imported(write(tmp_path / "a.csv", "a,b\n1,2\n"), kind=ImportFormat.CSV)
 
 
 # The Go benchmark format.
@@ -260,7 +260,7 @@ ok  	example.com/x	1.2s
 
 def test_benchmark_format_with_several_units_a_line(tmp_path: Path) -> None:
     foreign = imported(write(tmp_path / "bench.txt", BENCHMARKS))
-    assert foreign.kind == Kind.BENCHFMT
+    assert foreign.kind == ImportFormat.BENCHFMT
     found = {case.metric.name: case for case in cases(foreign.contents)}
     assert set(found) == {"ns/op", "req/s", "insns/op"}
     assert found["ns/op"].group == (("benchmark", "Scan/pages=16384-8"),)
@@ -314,7 +314,7 @@ def test_kernbench_logs(tmp_path: Path) -> None:
             name = f"log/{arm}/iter-0/kernbench/logs/kernbench-2-{iteration}.time"
             write(tmp_path / name, text)
     foreign = imported(tmp_path / "log")
-    assert foreign.kind == Kind.KERNBENCH
+    assert foreign.kind == ImportFormat.KERNBENCH
     found = {case.metric.name: case for case in cases(foreign.contents)}
     assert set(found) == {"user", "syst", "elsp"}
     elapsed = found["elsp"]
@@ -338,7 +338,7 @@ def test_kernbench_hours_and_several_lines_a_file(tmp_path: Path) -> None:
 def test_wrong_kernbench_log(tmp_path: Path, text: str, cause: str) -> None:
     path = write(tmp_path / "kernbench-2-1.time", text)
     with pytest.raises(SpecError, match=cause):
-        imported(path, kind=Kind.KERNBENCH)
+        imported(path, kind=ImportFormat.KERNBENCH)
 
 
 # lkp.
@@ -355,7 +355,7 @@ def test_lkp_matrices(tmp_path: Path) -> None:
     incomplete = {"last_state.is_incomplete_run": [0, 0, 1, 0]}
     matrix(tmp_path, "bbbb", **{ops: [120, 121, 0]}, **incomplete)
     foreign = imported(tmp_path / "lkp")
-    assert foreign.kind == Kind.LKP
+    assert foreign.kind == ImportFormat.LKP
     case = only(foreign)
     assert (case.metric.name, case.metric.better) == (ops, Better.HIGHER)
     first, second = case.series
@@ -389,7 +389,7 @@ def test_direction_of_an_lkp_statistic_may_be_given(tmp_path: Path) -> None:
     matrix(tmp_path, "aaaa", **{"x.odd": [1, 2, 3, 4]})
     toml = '[columns]\narm = "-"\n[metrics."x.odd"]\ncolumn = "-"\nunit = "s"\nbetter = "lower"\n'
     known = mapping.parse(toml, "map.toml")
-    _, contents, _ = reader.read([tmp_path / "lkp"], Kind.LKP, known)
+    _, contents, _ = reader.read([tmp_path / "lkp"], ImportFormat.LKP, known)
     assert [metric.unit for metric in contents.metrics] == ["s"]
 
 

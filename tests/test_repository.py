@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,30 @@ def test_only_cli_talks_to_the_user_and_exits() -> None:
                 if re.match(r"(print|sys\.exit|exit|os\._exit)\(|raise SystemExit", words):
                     faults.append(f"{name}:{node.lineno}: {words}")
     assert not faults, "\n".join(faults)
+
+
+# Names that two rooms still share, to be told apart: this set only shrinks.
+SHARED_NAMES = """
+Answer Cell Change Choice Comparison Counting Counts Identity Instrument Kernel Kind Ladder Matrix
+Measure Metric Offer Outcome Pair Point Reading Replicate Row Rules State Status Step Timing Verdict
+"""
+
+
+def shared_names(texts: Iterable[str]) -> set[str]:
+    """Names of public classes that stand more than once in these modules."""
+    names = Counter(
+        node.name
+        for text in texts
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return {name for name, count in names.items() if count > 1}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    found = shared_names(path.read_text() for path in modules().values())
+    assert found <= set(SHARED_NAMES.split())
+    assert shared_names(["class A: ...", "class B: ...\nclass A: ...", "class _B: ..."]) == {"A"}
 
 
 def test_packages_have_empty_init_files() -> None:

@@ -12,7 +12,7 @@ from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
 from kdelta.foreign.record import Foreign, Pairs, Published
-from kdelta.foreign.series import Audit, Case, audits, cases
+from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
@@ -114,7 +114,7 @@ class Judgement:
     created: str
     sources: tuple[tuple[str, str, int], ...]
     findings: tuple[Finding, ...]
-    audits: tuple[Audit, ...]
+    audits: tuple[GroupAudit, ...]
     dimensions: tuple[Dimension, ...]
     notes: tuple[str, ...]
 

@@ -50,10 +50,10 @@ def import_command(
     from datetime import UTC, datetime
 
     from kdelta.foreign import folder, reader
-    from kdelta.foreign.record import Foreign, Kind
+    from kdelta.foreign.record import Foreign, ImportFormat
 
     chosen = _name(name, paths[0])
-    kind = None if form == "auto" else Kind(form)
+    kind = None if form == "auto" else ImportFormat(form)
     sources, contents, found = reader.read(paths, kind, _mapping(mapping))
     now = datetime.now(UTC)
     foreign = Foreign(

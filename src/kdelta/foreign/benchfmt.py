@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.errors import SpecError
-from kdelta.foreign.record import ArmFacts, Contents, Pairs, Reading, Source
-from kdelta.foreign.tables import Cell, shown
+from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
+from kdelta.foreign.tables import TableCell, shown
 from kdelta.metric import Assume, Better, Metric
 from kdelta.stats.series import Replicate
 
@@ -36,7 +36,7 @@ def looks_like(text: str) -> bool:
     return bool(re.search(rf"^{PREFIX}\S*[ \t]+\d+[ \t]+\S+[ \t]+\S", text, re.MULTILINE))
 
 
-def read(sources: Sequence[tuple[int, Source]], texts: Sequence[str]) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Contents:
     """The results of files; unit metadata holds for all of them.  Raises SpecError."""
     units: dict[str, dict[str, str]] = {}
     for (_, source), text in zip(sources, texts, strict=True):
@@ -96,7 +96,7 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
 
 def _results(
     number: int, name: str, text: str, counts: Counter[tuple[str, Pairs, str]]
-) -> Iterator[Reading]:
+) -> Iterator[ForeignReading]:
     config: dict[str, str] = {}
     arm = name.rpartition("/")[2].partition(".")[0]
     for at, line in enumerate(text.splitlines(), start=1):
@@ -105,7 +105,7 @@ def _results(
                 key = (config.get("arm", arm), group, unit)
                 counts[key] += 1
                 boot = config.get("boot", "")
-                yield Reading(
+                yield ForeignReading(
                     source=number,
                     line=at,
                     arm=key[0],
@@ -129,13 +129,13 @@ def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, P
             "a result needs a name, a count, and pairs of value and unit",
             place=f"{place}, column {len(line)}",
         )
-    Cell(words[1], name, at, "iterations").integer()
+    TableCell(words[1], name, at, "iterations").integer()
     group = (("benchmark", title),) if title else ()
     for value, unit in zip(words[2::2], words[3::2], strict=True):
-        yield unit, Cell(value, name, at, unit).number(), group
+        yield unit, TableCell(value, name, at, unit).number(), group
 
 
-def _arms(readings: Sequence[Reading]) -> Iterator[ArmFacts]:
+def _arms(readings: Sequence[ForeignReading]) -> Iterator[ArmFacts]:
     boots: dict[tuple[str, Pairs], bool] = {}
     for item in readings:
         key = (item.arm, item.group)

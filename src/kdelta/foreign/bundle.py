@@ -19,13 +19,13 @@ from kdelta.foreign.record import (
     ArmFacts,
     Audited,
     Contents,
+    ForeignReading,
     Pairs,
-    Reading,
-    Rules,
-    Source,
+    PublishedRules,
+    SourceFile,
     merged,
 )
-from kdelta.foreign.tables import Row, json_object, rows
+from kdelta.foreign.tables import TableRow, json_object, rows
 from kdelta.metric import Metric
 from kdelta.stats.series import Replicate
 
@@ -47,12 +47,12 @@ class _Session:
     profiles: Mapping[str, tuple[float, float, str, int]]
 
 
-def is_bundle(source: Source) -> bool:
+def is_bundle(source: SourceFile) -> bool:
     """True for a raw.csv of the framework."""
     return all(name in source.columns for name in _NEEDED)
 
 
-def read(sources: Sequence[tuple[int, Source]]) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]]) -> Contents:
     """What the bundle in one folder says.  Raises SpecError."""
     session = _session({_base(source.name): source for _, source in sources})
     raws = [(number, source) for number, source in sources if is_bundle(source)]
@@ -63,7 +63,7 @@ def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _session(files: Mapping[str, Source]) -> _Session:
+def _session(files: Mapping[str, SourceFile]) -> _Session:
     order = _object(files.get(ORDER))
     env = _object(files.get(ENVIRONMENT))
     facts: list[tuple[str, str]] = []
@@ -88,7 +88,7 @@ def _session(files: Mapping[str, Source]) -> _Session:
     )
 
 
-def _object(source: Source | None) -> dict[str, Any]:
+def _object(source: SourceFile | None) -> dict[str, Any]:
     return json_object(source.text, source.name) if source else {}
 
 
@@ -100,7 +100,7 @@ def _part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> Any:
 
 
 def _steps(
-    order: Mapping[str, Any], source: Source | None
+    order: Mapping[str, Any], source: SourceFile | None
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     if source is None:
         return
@@ -114,7 +114,7 @@ def _steps(
 
 
 def _profiles(
-    env: Mapping[str, Any], source: Source | None
+    env: Mapping[str, Any], source: SourceFile | None
 ) -> Iterator[tuple[str, tuple[float, float, str, int]]]:
     if source is None:
         return
@@ -136,8 +136,8 @@ def _profiles(
             ) from error
 
 
-def _raw(number: int, source: Source, session: _Session) -> Contents:
-    readings: list[Reading] = []
+def _raw(number: int, source: SourceFile, session: _Session) -> Contents:
+    readings: list[ForeignReading] = []
     times: Counter[tuple[str, str]] = Counter()
     metrics: dict[str, Metric] = {}
     states: dict[tuple[str, Pairs, str], set[str]] = {}
@@ -179,7 +179,7 @@ def _raw(number: int, source: Source, session: _Session) -> Contents:
     )
 
 
-def _failure(row: Row) -> str:
+def _failure(row: TableRow) -> str:
     """Why a run has no value; "" for one that ended ok."""
     if row["status"].text == _OK:
         return ""
@@ -195,7 +195,7 @@ def _runs(runs_of: Mapping[tuple[str, Pairs], Mapping[str, str]]) -> Iterator[Ar
         yield ArmFacts(arm=arm, group=group, facts=tuple(facts))
 
 
-def _dimensions(row: Row) -> Pairs:
+def _dimensions(row: TableRow) -> Pairs:
     return tuple((name, row[name].text) for name in ("scenario", "case") if row.text(name))
 
 
@@ -205,14 +205,14 @@ def _suite(run: str) -> str:
 
 
 def _reading(
-    number: int, row: Row, group: Pairs, session: _Session, count: int, refilled: set[str]
-) -> Reading:
+    number: int, row: TableRow, group: Pairs, session: _Session, count: int, refilled: set[str]
+) -> ForeignReading:
     ok = row["status"].text == _OK
     if ok and not row["value"].text:
         raise row["value"].wrong("a number, and the status is ok")
     run = row["run_id"].text
     sequence, repeat = session.order.get(_suite(run), (0, count))
-    return Reading(
+    return ForeignReading(
         source=number,
         line=row.line,
         arm=row["exact_version"].text,
@@ -243,7 +243,7 @@ def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
 
 
 def _arms(
-    groups: Mapping[tuple[str, Pairs], str], session: _Session, found: Iterator[Row]
+    groups: Mapping[tuple[str, Pairs], str], session: _Session, found: Iterator[TableRow]
 ) -> Iterator[ArmFacts]:
     families = {row["exact_version"].text: row.text("version_family") for row in found}
     for (arm, group), profile in groups.items():
@@ -252,8 +252,8 @@ def _arms(
         yield ArmFacts(arm=arm, group=group, facts=facts, replicate=Replicate.BOOT, planned=planned)
 
 
-def _rules(groups: Mapping[tuple[str, Pairs], str], session: _Session) -> Iterator[Rules]:
+def _rules(groups: Mapping[tuple[str, Pairs], str], session: _Session) -> Iterator[PublishedRules]:
     for group, profile in {group: profile for (_, group), profile in groups.items()}.items():
         if profile in session.profiles:
             tolerance, max_cv, baseline, _ = session.profiles[profile]
-            yield Rules(group=group, tolerance=tolerance, max_cv=max_cv, baseline=baseline)
+            yield PublishedRules(group=group, tolerance=tolerance, max_cv=max_cv, baseline=baseline)

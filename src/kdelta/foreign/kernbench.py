@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kdelta.errors import SpecError
-from kdelta.foreign.record import ArmFacts, Contents, Pairs, Reading, Source
+from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
 from kdelta.metric import Assume, Better, Metric
 from kdelta.stats.series import Replicate
 
@@ -36,9 +36,9 @@ def looks_like(text: str) -> bool:
     return bool(_TIMES.search(text))
 
 
-def read(sources: Sequence[tuple[int, Source]], texts: Sequence[str]) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Contents:
     """The times of all logs.  Raises SpecError for a log without one."""
-    readings: list[Reading] = []
+    readings: list[ForeignReading] = []
     counts: Counter[tuple[str, Pairs]] = Counter()
     for (number, source), text in zip(sources, texts, strict=True):
         found = list(_log(number, source.name, text, counts))
@@ -58,7 +58,7 @@ def read(sources: Sequence[tuple[int, Source]], texts: Sequence[str]) -> Content
 
 def _log(
     number: int, name: str, text: str, counts: Counter[tuple[str, Pairs]]
-) -> Iterator[Reading]:
+) -> Iterator[ForeignReading]:
     *folders, base = name.split("/")
     file = _FILE.match(base)
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
@@ -76,7 +76,7 @@ def _log(
         counts[arm, group] += 1
         count = counts[arm, group]
         for metric in METRICS:
-            yield Reading(
+            yield ForeignReading(
                 source=number,
                 line=at,
                 arm=arm,

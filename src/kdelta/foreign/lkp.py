@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign.record import ArmFacts, Contents, Reading, Source
+from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, SourceFile
 from kdelta.foreign.tables import json_object, shown
 from kdelta.metric import Assume, Better, Metric
 from kdelta.stats.series import Replicate
@@ -25,9 +25,9 @@ _LOWER = re.compile(
 )
 
 
-def read(sources: Sequence[tuple[int, Source]], known: Mapping[str, Metric]) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]], known: Mapping[str, Metric]) -> Contents:
     """The runs of matrices; `known`: metrics whose unit and direction the user gave."""
-    readings: list[Reading] = []
+    readings: list[ForeignReading] = []
     metrics: dict[str, Metric] = {}
     skipped: dict[str, int] = {}
     arms = []
@@ -95,7 +95,7 @@ def _values(
     metric: Metric,
     values: Any,
     runs: Sequence[tuple[str, bool]],
-) -> Iterator[Reading]:
+) -> Iterator[ForeignReading]:
     place = f"{name}: {metric.name}"
     if not isinstance(values, list) or len(values) > len(runs):
         raise SpecError(f"it is no list of at most {len(runs)} values", place=place)
@@ -108,7 +108,7 @@ def _values(
         ):
             raise SpecError(f"{shown(str(value))} is not a number", place=f"{place}[{at}]")
         used = complete and value is not None
-        yield Reading(
+        yield ForeignReading(
             source=number,
             line=at + 1,
             arm=arm,

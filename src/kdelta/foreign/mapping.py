@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
 from kdelta.foreign.points import plain_number
-from kdelta.foreign.record import ArmFacts, Audited, Contents, Pairs, Reading, Source
-from kdelta.foreign.tables import Row, rows, shown
+from kdelta.foreign.record import ArmFacts, Audited, Contents, ForeignReading, Pairs, SourceFile
+from kdelta.foreign.tables import TableRow, rows, shown
 from kdelta.metric import Assume, Better, Metric
 from kdelta.stats.series import Replicate
 
@@ -81,9 +81,9 @@ def parse(text: str, name: str) -> Mapping:
     return found
 
 
-def read(sources: Sequence[tuple[int, Source]], mapping: Mapping) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]], mapping: Mapping) -> Contents:
     """The readings of tables with this mapping.  Raises SpecError."""
-    readings: list[Reading] = []
+    readings: list[ForeignReading] = []
     metrics: dict[str, Metric] = {}
     states: dict[tuple[str, Pairs, str], set[str]] = {}
     counts: Counter[tuple[str, Pairs, str]] = Counter()
@@ -113,7 +113,7 @@ def read(sources: Sequence[tuple[int, Source]], mapping: Mapping) -> Contents:
     )
 
 
-def _check_columns(source: Source, mapping: Mapping) -> None:
+def _check_columns(source: SourceFile, mapping: Mapping) -> None:
     keys = mapping.columns
     named = [(f"columns.{key}", value) for key, value in msgspec.structs.asdict(keys).items()]
     named += [(f"metrics.{key}.column", value.column) for key, value in mapping.metrics.items()]
@@ -127,18 +127,18 @@ def _check_columns(source: Source, mapping: Mapping) -> None:
                 )
 
 
-def _arm(row: Row, mapping: Mapping) -> str:
+def _arm(row: TableRow, mapping: Mapping) -> str:
     cell = row[mapping.columns.arm]
     if not cell.text:
         raise cell.wrong("the name of an arm")
     return cell.text
 
 
-def _group(row: Row, mapping: Mapping) -> Pairs:
+def _group(row: TableRow, mapping: Mapping) -> Pairs:
     return tuple((name, row[name].text) for name in mapping.columns.group if row[name].text)
 
 
-def _values(row: Row, mapping: Mapping) -> Iterator[tuple[Metric, str]]:
+def _values(row: TableRow, mapping: Mapping) -> Iterator[tuple[Metric, str]]:
     """(metric, column of its value) of a row."""
     keys = mapping.columns
     if keys.metric and keys.value:
@@ -152,7 +152,7 @@ def _values(row: Row, mapping: Mapping) -> Iterator[tuple[Metric, str]]:
             yield _metric(row, name, mapping), metric.column
 
 
-def _metric(row: Row, name: str, mapping: Mapping) -> Metric:
+def _metric(row: TableRow, name: str, mapping: Mapping) -> Metric:
     known = mapping.metrics.get(name, MetricKeys())
     unit = row[mapping.columns.unit].text if mapping.columns.unit else known.unit
     if not unit:
@@ -178,12 +178,12 @@ def _metric(row: Row, name: str, mapping: Mapping) -> Metric:
 
 def _reading(
     number: int,
-    row: Row,
+    row: TableRow,
     key: tuple[str, Pairs, str],
     column: str,
     mapping: Mapping,
     count: int,
-) -> Reading:
+) -> ForeignReading:
     keys, (arm, group, metric) = mapping.columns, key
     status = row[keys.status].text if keys.status else mapping.ok[0]
     failed = status not in mapping.ok
@@ -191,7 +191,7 @@ def _reading(
         raise row[column].wrong("a number, and nothing says that the run failed")
     boot = row[keys.boot].text if keys.boot else ""
     reason = row[keys.failure].text if keys.failure else ""
-    return Reading(
+    return ForeignReading(
         source=number,
         line=row.line,
         arm=arm,
@@ -206,7 +206,7 @@ def _reading(
     )
 
 
-def _arms(readings: Sequence[Reading], mapping: Mapping) -> Iterator[ArmFacts]:
+def _arms(readings: Sequence[ForeignReading], mapping: Mapping) -> Iterator[ArmFacts]:
     for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
         yield ArmFacts(
             arm=arm,

@@ -19,13 +19,13 @@ from kdelta.foreign.record import (
     ArmFacts,
     Audited,
     Contents,
+    ForeignReading,
     Pairs,
     Published,
-    Reading,
-    Source,
+    SourceFile,
     merged,
 )
-from kdelta.foreign.tables import Cell, Row, rows
+from kdelta.foreign.tables import TableCell, TableRow, rows
 from kdelta.metric import Metric
 from kdelta.stats.series import Replicate
 
@@ -33,7 +33,7 @@ _SANDWICH = ("parent_a", "child", "parent_b")
 _TRACED = "function_profile_enabled"
 
 
-def read(sources: Sequence[tuple[int, Source]]) -> Contents:
+def read(sources: Sequence[tuple[int, SourceFile]]) -> Contents:
     """What the tables of one folder say; each comes with its number.  Raises SpecError."""
     parts = []
     for number, source in sources:
@@ -45,9 +45,9 @@ def read(sources: Sequence[tuple[int, Source]]) -> Contents:
 
 def _each_once(contents: Contents) -> Contents:
     """Where two tables list the values of an arm, keep those of the table that tells more."""
-    chosen: list[Reading] = []
+    chosen: list[ForeignReading] = []
     notes: list[str] = []
-    alike: dict[tuple[str, Pairs, str], dict[int, list[Reading]]] = {}
+    alike: dict[tuple[str, Pairs, str], dict[int, list[ForeignReading]]] = {}
     for item in contents.readings:
         key = (item.arm, item.group, item.metric)
         alike.setdefault(key, {}).setdefault(item.source, []).append(item)
@@ -64,7 +64,7 @@ def _each_once(contents: Contents) -> Contents:
     return replace(contents, readings=tuple(chosen), notes=(*contents.notes, *notes))
 
 
-def _detail(items: Sequence[Reading]) -> tuple[bool, int, int]:
+def _detail(items: Sequence[ForeignReading]) -> tuple[bool, int, int]:
     """Sorts first what tells most: a known order, a line for each value, many values."""
     return (
         any(item.position is None for item in items),
@@ -73,11 +73,11 @@ def _detail(items: Sequence[Reading]) -> tuple[bool, int, int]:
     )
 
 
-def _left(source: Source) -> str:
+def _left(source: SourceFile) -> str:
     return f"{source.name}: kept as it is, no column names an arm and a measured time"
 
 
-def _reader(source: Source) -> Callable[[int, list[Row]], Contents] | None:
+def _reader(source: SourceFile) -> Callable[[int, list[TableRow]], Contents] | None:
     names = source.columns
     if "metric" in names:
         if all(name in names for name in _SANDWICH):
@@ -91,11 +91,11 @@ def _arm_column(names: Iterable[str]) -> str | None:
     return next((name for name in columns.ARM if name in have), None)
 
 
-def _arm(row: Row) -> str:
+def _arm(row: TableRow) -> str:
     return row.text(*columns.ARM)
 
 
-def group_of(row: Row) -> Pairs:
+def group_of(row: TableRow) -> Pairs:
     """The dimensions of a row that must be equal in a comparison; empty cells are left out."""
     return tuple((name, row[name].text) for name in columns.DIMENSIONS if row.text(name))
 
@@ -103,13 +103,13 @@ def group_of(row: Row) -> Pairs:
 def plain_number(text: str) -> str:
     """A number written one way, so that 100.000000 and 100 are the same state; other text as is."""
     try:
-        value = Cell(text, "", 0, "").number()
+        value = TableCell(text, "", 0, "").number()
     except SpecError:  # what is no number is a word
         return text
     return f"{value:.12g}"
 
 
-def _wide(number: int, found: list[Row]) -> Contents:
+def _wide(number: int, found: list[TableRow]) -> Contents:
     names = found[0].columns if found else ()
     times = [name for name in names if columns.is_time(name)]
     parts = [
@@ -135,7 +135,7 @@ def _in_order(listed: Contents) -> Contents:
     )
 
 
-def _wide_readings(number: int, found: list[Row], times: list[str]) -> Contents:
+def _wide_readings(number: int, found: list[TableRow], times: list[str]) -> Contents:
     order = next((name for name in columns.ORDER if name in found[0]), None)
     turns = next((name for name in columns.ROUND if name in found[0]), None)
     key = [
@@ -151,7 +151,7 @@ def _wide_readings(number: int, found: list[Row], times: list[str]) -> Contents:
         seen[arm, group] += 1
         boot_id = f"{order} {key[at][0]}" if order and shared else ""
         readings += [
-            Reading(
+            ForeignReading(
                 source=number,
                 line=row.line,
                 arm=arm,
@@ -179,7 +179,7 @@ def _repeated(*, order: bool, shared: bool) -> Replicate | None:
     return Replicate.PROCESS_ROUND if shared else Replicate.BOOT
 
 
-def _replicates(readings: Iterable[Reading], what: Replicate | None) -> Iterator[ArmFacts]:
+def _replicates(readings: Iterable[ForeignReading], what: Replicate | None) -> Iterator[ArmFacts]:
     for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
         yield ArmFacts(arm=arm, group=group, facts=(), replicate=what)
 
@@ -188,9 +188,9 @@ def _metrics(names: Iterable[str]) -> tuple[Metric, ...]:
     return tuple(metric for name in names if (metric := columns.metric_of(name)))
 
 
-def _wide_summary(number: int, row: Row) -> Contents:
+def _wide_summary(number: int, row: TableRow) -> Contents:
     """Statistics in columns such as mean_x_ns, x_ns_cv, n, and a list of the values."""
-    words: dict[str, dict[str, Cell]] = {}
+    words: dict[str, dict[str, TableCell]] = {}
     for name in row.columns:
         if found := columns.statistic(name):
             words.setdefault(found[1], {})[found[0]] = row[name]
@@ -207,7 +207,7 @@ def _wide_summary(number: int, row: Row) -> Contents:
 
 
 def _published(
-    number: int, row: Row, metric: str, cells: dict[str, Cell], *, alone: bool
+    number: int, row: TableRow, metric: str, cells: dict[str, TableCell], *, alone: bool
 ) -> Published:
     cv = cells.get("cv")
     percent = row["cv_pct"] if alone and row.text("cv_pct") else None
@@ -228,19 +228,19 @@ def _published(
     )
 
 
-def _optional(cell: Cell | None) -> float | None:
+def _optional(cell: TableCell | None) -> float | None:
     return cell.number() if cell and cell.text else None
 
 
-def _count(row: Row, names: Sequence[str]) -> int | None:
+def _count(row: TableRow, names: Sequence[str]) -> int | None:
     return next((row[name].integer() for name in names if row.text(name)), None)
 
 
-def _digits(cell: Cell) -> int:
+def _digits(cell: TableCell) -> int:
     return len(cell.text.partition(".")[2])
 
 
-def _listed(number: int, row: Row, metric: str, cell: Cell) -> Contents:
+def _listed(number: int, row: TableRow, metric: str, cell: TableCell) -> Contents:
     """All values of one arm in one cell."""
     arm, group = _arm(row), group_of(row)
     values = cell.numbers()
@@ -250,7 +250,7 @@ def _listed(number: int, row: Row, metric: str, cell: Cell) -> Contents:
     order = next((name for name in columns.ORDER if row.text(name)), None)
     place = row[order].integer() if order else None
     readings = tuple(
-        Reading(
+        ForeignReading(
             source=number,
             line=row.line,
             arm=arm,
@@ -272,7 +272,7 @@ def _listed(number: int, row: Row, metric: str, cell: Cell) -> Contents:
     )
 
 
-def _long(number: int, found: list[Row]) -> Contents:
+def _long(number: int, found: list[TableRow]) -> Contents:
     parts = []
     for row in found:
         metric = row["metric"].text
@@ -294,14 +294,14 @@ def _unjudged(source: str, metric: str) -> str:
     )
 
 
-def _long_state(row: Row, field: str) -> Iterator[Audited]:
+def _long_state(row: TableRow, field: str) -> Iterator[Audited]:
     text = row.text("values") or row.text(*columns.MEAN)
     values = {plain_number(part) for part in text.replace(";", " ").split()}
     if values:
         yield Audited(arm=_arm(row), group=group_of(row), field=field, values=tuple(sorted(values)))
 
 
-def _long_summary(number: int, row: Row, metric: str) -> Contents:
+def _long_summary(number: int, row: TableRow, metric: str) -> Contents:
     cv = row["cv"] if row.text("cv") else None
     published = Published(
         source=number,
@@ -322,11 +322,11 @@ def _long_summary(number: int, row: Row, metric: str) -> Contents:
     return Contents(metrics=_metrics([metric]), published=(published,))
 
 
-def _first(row: Row, names: Sequence[str]) -> float | None:
+def _first(row: TableRow, names: Sequence[str]) -> float | None:
     return next((row[name].number() for name in names if row.text(name)), None)
 
 
-def _sandwich(number: int, found: list[Row]) -> Contents:
+def _sandwich(number: int, found: list[TableRow]) -> Contents:
     """metric, parent_a, child, parent_b: one figure of each arm of an A/B/A session."""
     published, notes = [], []
     for row in found:
@@ -349,7 +349,7 @@ def _sandwich(number: int, found: list[Row]) -> Contents:
     )
 
 
-def _arms_in_columns(number: int, found: list[Row]) -> Contents:  # noqa: ARG001
+def _arms_in_columns(number: int, found: list[TableRow]) -> Contents:  # noqa: ARG001
     """metric, then a column for each arm: read where the metric is a field of the audit."""
     audited = [
         Audited(arm=arm, group=(), field=row["metric"].text, values=(plain_number(row[arm].text),))
@@ -366,7 +366,7 @@ def _arms_in_columns(number: int, found: list[Row]) -> Contents:  # noqa: ARG001
     return Contents(audited=tuple(audited), notes=tuple(sorted(notes)))
 
 
-def _audited(found: list[Row], fields: list[str]) -> Iterator[Audited]:
+def _audited(found: list[TableRow], fields: list[str]) -> Iterator[Audited]:
     values: dict[tuple[str, Pairs, str], set[str]] = {}
     for row in found:
         for field in fields:
@@ -377,7 +377,7 @@ def _audited(found: list[Row], fields: list[str]) -> Iterator[Audited]:
         yield Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
 
 
-def _facts(found: list[Row]) -> Iterator[ArmFacts]:
+def _facts(found: list[TableRow]) -> Iterator[ArmFacts]:
     """Roles, boots, CPUs that were seen, lost runs: what a row tells beside values."""
     for row in found:
         facts = [

@@ -13,7 +13,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import benchfmt, bundle, kernbench, lkp, mapping, points, tables
-from kdelta.foreign.record import ArmFacts, Contents, Kind, Pairs, Source, merged
+from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, Pairs, SourceFile, merged
 from kdelta.metric import Metric
 
 MAX_FILES = 1000
@@ -28,19 +28,19 @@ SET = "set"
 class _File:
     """A loaded file; text is None for a table."""
 
-    source: Source
-    kind: Kind | None
+    source: SourceFile
+    kind: ImportFormat | None
     text: str | None = None
 
 
 def read(
-    paths: Sequence[Path], kind: Kind | None, mapped: mapping.Mapping | None
-) -> tuple[tuple[Source, ...], Contents, Kind]:
+    paths: Sequence[Path], kind: ImportFormat | None, mapped: mapping.Mapping | None
+) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
     """Sources, contents and the format of what `paths` hold; None: the format is found out.
 
     Raises SpecError: nothing to read, a file that is not what it says, two formats at once.
     """
-    if kind is Kind.CSV and mapped is None:
+    if kind is ImportFormat.CSV and mapped is None:
         raise SpecError(
             "a CSV of any kind needs a mapping", place="--format csv", action="give --mapping FILE"
         )
@@ -49,10 +49,12 @@ def read(
         raise SpecError(f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]))
     kinds = {file.kind for file in files if file.kind}
     # Tables beside a raw.csv are read as far as they have something to say.
-    chosen = kind or next((one for one in (Kind.BUNDLE, *Kind) if one in kinds), None)
+    chosen = kind or next(
+        (one for one in (ImportFormat.BUNDLE, *ImportFormat) if one in kinds), None
+    )
     if chosen is None:
         raise _unknown(paths, files)
-    others = kinds - {chosen, Kind.POINTS, Kind.BUNDLE}
+    others = kinds - {chosen, ImportFormat.POINTS, ImportFormat.BUNDLE}
     if others:
         names = ", ".join(sorted({chosen, *others}))
         raise SpecError(
@@ -105,39 +107,52 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _loaded(path: Path, name: str, kind: Kind | None, mapped: mapping.Mapping | None) -> _File:
+def _loaded(
+    path: Path, name: str, kind: ImportFormat | None, mapped: mapping.Mapping | None
+) -> _File:
     data, source = tables.load(path, name)
     suffix = path.suffix.lower()
-    if kind is Kind.CSV or (mapped is not None and kind is None):
+    if kind is ImportFormat.CSV or (mapped is not None and kind is None):
         delimiter = mapped.delimiter if mapped else ","
-        return _File(_tabled(source, data, delimiter), Kind.CSV)
-    tabular = suffix in _DELIMITERS or (kind in (Kind.POINTS, Kind.BUNDLE) and suffix != ".json")
-    if kind not in (Kind.BENCHFMT, Kind.KERNBENCH) and tabular:
+        return _File(_tabled(source, data, delimiter), ImportFormat.CSV)
+    tabular = suffix in _DELIMITERS or (
+        kind in (ImportFormat.POINTS, ImportFormat.BUNDLE) and suffix != ".json"
+    )
+    if kind not in (ImportFormat.BENCHFMT, ImportFormat.KERNBENCH) and tabular:
         head = data.partition(b"\n")[0]
         found = _tabled(source, data, _DELIMITERS.get(suffix, "\t" if b"\t" in head else ","))
-        return _File(found, Kind.BUNDLE if bundle.is_bundle(found) else Kind.POINTS)
+        return _File(found, ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.POINTS)
     text = tables.decoded(data, name)
-    if kind in (Kind.BENCHFMT, Kind.KERNBENCH):
+    if kind in (ImportFormat.BENCHFMT, ImportFormat.KERNBENCH):
         return _File(_lined(source, text), kind, text)
     if suffix == ".json":
         tables.json_object(text, name)
         found = replace(source, text=text)
-        return _File(found, Kind.LKP if path.name == lkp.FILE or kind is Kind.LKP else None, text)
-    looks = (Kind.KERNBENCH, kernbench.looks_like), (Kind.BENCHFMT, benchfmt.looks_like)
+        return _File(
+            found,
+            ImportFormat.LKP if path.name == lkp.FILE or kind is ImportFormat.LKP else None,
+            text,
+        )
+    looks = (
+        (ImportFormat.KERNBENCH, kernbench.looks_like),
+        (ImportFormat.BENCHFMT, benchfmt.looks_like),
+    )
     guess = next((one for one, like in looks if like(text)), None)
     return _File(_lined(source, text), guess, text)
 
 
-def _tabled(source: Source, data: bytes, delimiter: str) -> Source:
+def _tabled(source: SourceFile, data: bytes, delimiter: str) -> SourceFile:
     names, lines = tables.table(data, source.name, delimiter)
     return replace(source, columns=names, lines=lines)
 
 
-def _lined(source: Source, text: str) -> Source:
+def _lined(source: SourceFile, text: str) -> SourceFile:
     return replace(source, text=text)
 
 
-def _contents(files: Sequence[_File], kind: Kind, mapped: mapping.Mapping | None) -> Contents:
+def _contents(
+    files: Sequence[_File], kind: ImportFormat, mapped: mapping.Mapping | None
+) -> Contents:
     numbered = list(enumerate(files))
     mine = [(number, file.source) for number, file in numbered if file.kind is kind]
     texts = [file.text or "" for file in files if file.kind is kind]
@@ -146,13 +161,13 @@ def _contents(files: Sequence[_File], kind: Kind, mapped: mapping.Mapping | None
         for file in files
         if file.kind is None and not file.source.name.endswith(".json")
     )
-    if kind is Kind.CSV and mapped is not None:
+    if kind is ImportFormat.CSV and mapped is not None:
         found = mapping.read(mine, mapped)
-    elif kind is Kind.BENCHFMT:
+    elif kind is ImportFormat.BENCHFMT:
         found = benchfmt.read(mine, texts)
-    elif kind is Kind.KERNBENCH:
+    elif kind is ImportFormat.KERNBENCH:
         found = kernbench.read(mine, texts)
-    elif kind is Kind.LKP:
+    elif kind is ImportFormat.LKP:
         found = lkp.read(mine, _given(mapped))
     else:
         found = _folders([(number, file.source) for number, file in numbered])
@@ -167,9 +182,9 @@ def _given(mapped: mapping.Mapping | None) -> Mapping[str, Metric]:
     }
 
 
-def _folders(sources: Sequence[tuple[int, Source]]) -> Contents:
+def _folders(sources: Sequence[tuple[int, SourceFile]]) -> Contents:
     """Bundles and tables, each set of files by itself; several sets are kept apart by name."""
-    sets: dict[str, list[tuple[int, Source]]] = {}
+    sets: dict[str, list[tuple[int, SourceFile]]] = {}
     for number, source in sources:
         sets.setdefault(_set_of(source.name), []).append((number, source))
     found = {name: _one_set(members) for name, members in sets.items()}
@@ -188,7 +203,7 @@ def _set_of(name: str) -> str:
     return "/".join(part for part in (folder, stem) if part)
 
 
-def _one_set(members: Sequence[tuple[int, Source]]) -> Contents:
+def _one_set(members: Sequence[tuple[int, SourceFile]]) -> Contents:
     raw = any(bundle.is_bundle(source) for _, source in members)
     parts = [bundle.read(members)] if raw else []
     # Beside a raw.csv, summaries say again what it says.
@@ -216,7 +231,7 @@ def _labelled(part: Contents, name: str) -> Contents:
     )
 
 
-def _read_backs(source: Source) -> Iterator[ArmFacts]:
+def _read_backs(source: SourceFile) -> Iterator[ArmFacts]:
     """What a JSON file says was read back from the guests' logs."""
     found = tables.json_object(source.text, source.name)
     checks = found.get("runs")

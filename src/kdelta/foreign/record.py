@@ -15,7 +15,7 @@ FORMAT = 1  # of foreign.json
 Pairs = tuple[tuple[str, str], ...]
 
 
-class Kind(StrEnum):
+class ImportFormat(StrEnum):
     """The formats that an import reads; the values are what --format takes."""
 
     BUNDLE = "bundle"
@@ -34,7 +34,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceFile:
     """One imported file, whole: a table's columns and lines, or the text of what is no table."""
 
     name: str
@@ -45,7 +45,7 @@ class Source:
     text: str = ""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ForeignReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One value that somebody measured, or that is missing with a reason.
 
     source, line: index of the source, and the line in it; the raw text is there.
@@ -120,7 +120,7 @@ class ArmFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PublishedRules:
     """The decision rules that a published framework ran with, for its columns only."""
 
     group: Pairs
@@ -134,11 +134,11 @@ class Contents:
     """What readers make of sources; `notes` are sentences on what was left alone and why."""
 
     metrics: tuple[Metric, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[ForeignReading, ...] = ()
     published: tuple[Published, ...] = ()
     audited: tuple[Audited, ...] = ()
     arms: tuple[ArmFacts, ...] = ()
-    rules: tuple[Rules, ...] = ()
+    rules: tuple[PublishedRules, ...] = ()
     seen: Pairs = ()
     notes: tuple[str, ...] = ()
 
@@ -150,7 +150,7 @@ class Foreign:
     name: str
     created: str
     kind: str
-    sources: tuple[Source, ...]
+    sources: tuple[SourceFile, ...]
     contents: Contents
     format: int = FORMAT
     kdelta_version: str = ""

@@ -9,7 +9,14 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kdelta.foreign.record import ArmFacts, Contents, Pairs, Published, Reading, Rules
+from kdelta.foreign.record import (
+    ArmFacts,
+    Contents,
+    ForeignReading,
+    Pairs,
+    Published,
+    PublishedRules,
+)
 from kdelta.metric import Metric
 from kdelta.stats.series import Boot, Replicate, Series
 
@@ -38,7 +45,7 @@ class Case:
     published: tuple[Published, ...]
     roles: Pairs = ()
     details: tuple[tuple[str, Pairs], ...] = ()
-    rules: Rules | None = None
+    rules: PublishedRules | None = None
     remarks: tuple[str, ...] = ()
 
     def detail(self, arm: str, name: str) -> str:
@@ -53,7 +60,7 @@ class Case:
 def cases(contents: Contents) -> tuple[Case, ...]:
     """Every (group, metric) with its arms, in the order of the sources."""
     metrics = {metric.name: metric for metric in contents.metrics}
-    readings: dict[tuple[Pairs, str], dict[str, list[Reading]]] = {}
+    readings: dict[tuple[Pairs, str], dict[str, list[ForeignReading]]] = {}
     for item in contents.readings:
         readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
     said: dict[tuple[Pairs, str], list[Published]] = {}
@@ -69,7 +76,7 @@ def cases(contents: Contents) -> tuple[Case, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class GroupAudit:
     """The page state of the arms of one group; runs: arm -> how many of how many were audited."""
 
     group: Pairs
@@ -83,7 +90,7 @@ class Audit:
         return tuple(name for name, texts in self.fields if len({t for t in texts if t}) > 1)
 
 
-def audits(contents: Contents) -> tuple[Audit, ...]:
+def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     """What was audited, for each group; "" where an arm has no value of a field."""
     known = _Known.of(contents)
     found = []
@@ -94,7 +101,7 @@ def audits(contents: Contents) -> tuple[Audit, ...]:
         fields = dict.fromkeys(item.field for item in mine)
         facts = {arm: dict(_details(known.about(arm, group))) for arm in arms}
         found.append(
-            Audit(
+            GroupAudit(
                 group=group,
                 arms=tuple(arms),
                 fields=tuple(
@@ -112,7 +119,7 @@ class _Known:
 
     arms: Mapping[str, tuple[ArmFacts, ...]]
     states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
-    rules: tuple[Rules, ...]
+    rules: tuple[PublishedRules, ...]
 
     @classmethod
     def of(cls, contents: Contents) -> _Known:
@@ -147,7 +154,7 @@ def _within(part: Pairs, whole: Pairs) -> bool:
 def _case(
     group: Pairs,
     metric: Metric,
-    readings: Mapping[str, list[Reading]],
+    readings: Mapping[str, list[ForeignReading]],
     said: Sequence[Published],
     known: _Known,
 ) -> Case:
@@ -202,7 +209,7 @@ def _series(
     arm: str,
     metric: Metric,
     group: Pairs,
-    readings: Sequence[Reading],
+    readings: Sequence[ForeignReading],
     published: Sequence[Published],
     known: _Known,
 ) -> Series:
@@ -234,9 +241,9 @@ def _cpus(facts: dict[str, str], group: Pairs) -> None:
             facts["seen_cpus"] = requested
 
 
-def _boots(readings: Sequence[Reading]) -> Iterator[Boot]:
+def _boots(readings: Sequence[ForeignReading]) -> Iterator[Boot]:
     """Replicates in the order of the session where known, each with its samples in order."""
-    grouped: dict[tuple[str, str], list[Reading]] = {}
+    grouped: dict[tuple[str, str], list[ForeignReading]] = {}
     for item in readings:
         grouped.setdefault((item.replicate, item.run), []).append(item)
     made = []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign.record import Line, Source
+from kdelta.foreign.record import Line, SourceFile
 
 MAX_BYTES = 64 * 2**20
 MAX_LINES = 2_000_000
@@ -26,7 +26,7 @@ _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One cell with the place to name in an error."""
 
     text: str
@@ -52,7 +52,9 @@ class Cell:
         parts = [part for part in re.split(r"[;\s]+", self.text) if part]
         if not parts:
             raise self.wrong("a list of numbers")
-        return tuple(Cell(part, self.source, self.line, self.column).number() for part in parts)
+        return tuple(
+            TableCell(part, self.source, self.line, self.column).number() for part in parts
+        )
 
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
@@ -64,7 +66,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One line of a table by the names of its columns."""
 
     source: str
@@ -75,8 +77,8 @@ class Row:
     def __contains__(self, column: str) -> bool:
         return column in self.columns
 
-    def __getitem__(self, column: str) -> Cell:
-        return Cell(self.cells[self.columns.index(column)], self.source, self.line, column)
+    def __getitem__(self, column: str) -> TableCell:
+        return TableCell(self.cells[self.columns.index(column)], self.source, self.line, column)
 
     def text(self, *columns: str) -> str:
         """The cell of the first of these columns that the table has; "" without one."""
@@ -88,8 +90,8 @@ def shown(text: str) -> str:
     return json.dumps(text if len(text) <= 60 else text[:57] + "...")
 
 
-def load(path: Path, name: str) -> tuple[bytes, Source]:
-    """A file's content and its Source without lines.  Raises SpecError."""
+def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
+    """A file's content and its SourceFile without lines.  Raises SpecError."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -101,7 +103,7 @@ def load(path: Path, name: str) -> tuple[bytes, Source]:
         raise SpecError(
             f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
         )
-    return data, Source(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -166,10 +168,10 @@ def _lines(reader: Any, columns: tuple[str, ...], name: str) -> Iterator[Line]:
         yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
 
 
-def rows(source: Source) -> Iterator[Row]:
+def rows(source: SourceFile) -> Iterator[TableRow]:
     """The lines of a table source by column name."""
     for line in source.lines:
-        yield Row(source.name, line.number, source.columns, line.cells)
+        yield TableRow(source.name, line.number, source.columns, line.cells)
 
 
 def json_object(text: str, name: str) -> dict[str, Any]:

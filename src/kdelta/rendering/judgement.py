@@ -10,7 +10,7 @@ from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.judgement import Compat, Finding, Gap, Judgement, Others, Pair
 from kdelta.analysis.variants import closes
 from kdelta.foreign.record import Pairs, Published
-from kdelta.foreign.series import Audit
+from kdelta.foreign.series import GroupAudit
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -69,7 +69,7 @@ def _where(group: Pairs) -> str:
     return ", ".join(f"{name} {text}" for name, text in group)
 
 
-def _audit(audit: Audit) -> Iterator[Line]:
+def _audit(audit: GroupAudit) -> Iterator[Line]:
     where = f" ({_where(audit.group)})" if audit.group else ""
     yield from paragraph(f"page state and results{where}", Tone.BOLD)
     for arm, runs in audit.runs:
@@ -91,7 +91,7 @@ def _audit(audit: Audit) -> Iterator[Line]:
     yield from tables_that_fit([names], arms)
 
 
-def _fields(audit: Audit) -> str:
+def _fields(audit: GroupAudit) -> str:
     return ", ".join(
         f"{name} {next((text for text in texts if text), ABSENT)}" for name, texts in audit.fields
     )
