@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kdelta.analysis import judgement
-from kdelta.analysis.judgement import Choice, Finding, Judgement
+from kdelta.analysis.judgement import Finding, Judgement, JudgementChoice
 from kdelta.foreign import reader
 from kdelta.foreign.record import Foreign, ImportFormat
 
@@ -35,8 +35,8 @@ def noise(seed: int) -> random.Random:
 
 
 @lru_cache
-def judged(*paths: Path, choice: Choice | None = None) -> Judgement:
-    return judgement.judge("test", imported(*paths), choice or Choice())
+def judged(*paths: Path, choice: JudgementChoice | None = None) -> Judgement:
+    return judgement.judge("test", imported(*paths), choice or JudgementChoice())
 
 
 def finding(found: Judgement, metric: str, **group: str) -> Finding:

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from bisect_bench import Bench, journal, question
 from git_history import Repository
-from kdelta.bisect.judging import Counting
-from kdelta.bisect.ladder import Ladder
+from kdelta.bisect.judging import PointCounting
+from kdelta.bisect.ladder import LadderSearch
 from kdelta.cli import bisecting
 from kdelta.cli.bisect import bisect, one_scenario
-from kdelta.cli.bisecting import Choice
+from kdelta.cli.bisecting import BisectChoice
 from kdelta.errors import SpecError
 from kdelta.runfolder import find_run, runs
 from kdelta.store import Store
@@ -95,9 +95,11 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         bench = Bench(known)
         asked = replace(question(), study_toml=spec.to_toml(study))
         own = journal(tmp_path / "runs", list(known), asked)
-        instrument = Counting(own, bench.measure, step_percent=1.0)
-        ladder = Ladder(own, instrument, bench.resolve, bisecting.tell)
-        choice = Choice(runs=tmp_path / "runs", wanted_qemu="", fresh=False, as_json=as_json, top=3)
+        instrument = PointCounting(own, bench.measure, step_percent=1.0)
+        ladder = LadderSearch(own, instrument, bench.resolve, bisecting.tell)
+        choice = BisectChoice(
+            runs=tmp_path / "runs", wanted_qemu="", fresh=False, as_json=as_json, top=3
+        )
 
         @click.command()
         def command() -> None:

@@ -15,10 +15,10 @@ from bisect_bench import BOOT_FAILURE, counted, kernel, question
 from git_history import Repository
 from kdelta.bisect import journal as journals
 from kdelta.bisect.building import Built, SourceError
-from kdelta.bisect.commits import Commits, Verdict, described
+from kdelta.bisect.commits import CommitResult, Commits, described
 from kdelta.bisect.history import History
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import Counting, Counts
+from kdelta.bisect.judging import PointCounting, PointCounts
 from kdelta.bisect.ladder import News
 from kdelta.bisect.outcome import Ending, boots, builds
 from kdelta.errors import InfraError
@@ -101,7 +101,7 @@ class Search:
 
     journal: Journal
     shop: Shop
-    verdict: Verdict
+    verdict: CommitResult
     news: list[News]
 
 
@@ -128,7 +128,7 @@ def search(
         journal,
         history,
         maker.build,
-        Counting(journal, maker.measure, step_percent=1.0),
+        PointCounting(journal, maker.measure, step_percent=1.0),
         news.append,
         paths=paths,
         originals=originals,
@@ -373,7 +373,7 @@ def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
         plain(
             outcome_text.show(
                 found.journal,
-                Counts(found.journal, step_percent=1.0),
+                PointCounts(found.journal, step_percent=1.0),
                 found.verdict.outcome,
                 points="9 commits",
             )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import Counting, Counts, record
-from kdelta.bisect.ladder import Ladder
-from kdelta.bisect.outcome import Ending, Outcome, boots
+from kdelta.bisect.judging import PointCounting, PointCounts, record
+from kdelta.bisect.ladder import LadderSearch
+from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
@@ -32,11 +32,13 @@ def named(values: Sequence[float | TrialResult | Exception]) -> Values:
     return {f"k{at}": value for at, value in enumerate(values)}
 
 
-def searched(root: Path, values: Values, *, audits: int = 0) -> tuple[Outcome, Journal, Bench]:
+def searched(
+    root: Path, values: Values, *, audits: int = 0
+) -> tuple[BisectionResult, Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
-    ladder = Ladder(
+    ladder = LadderSearch(
         own,
-        Counting(own, bench.measure, step_percent=1.0),
+        PointCounting(own, bench.measure, step_percent=1.0),
         bench.resolve,
         bench.tell,
         audits=audits,
@@ -44,7 +46,7 @@ def searched(root: Path, values: Values, *, audits: int = 0) -> tuple[Outcome, J
     return ladder.run(), own, bench
 
 
-def pair(found: Outcome) -> tuple[str, str]:
+def pair(found: BisectionResult) -> tuple[str, str]:
     return found.good.key, found.bad.key
 
 
@@ -138,8 +140,8 @@ def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> Non
     assert own.steps["k2"].temporary
     before = len(bench.asked)
     bench.values = {**values, "k2": GOOD}
-    again = Ladder(
-        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    again = LadderSearch(
+        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
     ).run()
     assert pair(again) == ("k2", "k3")
     assert bench.asked[before:] == ["k2"]
@@ -157,15 +159,17 @@ def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Pat
         journal(tmp_path, list(values)),
         Bench({**values, "k4": MachineFaultError("no memory")}),
     )
-    ladder = Ladder(own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell)
+    ladder = LadderSearch(
+        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    )
     with pytest.raises(InfraError):
         ladder.run()
     found = journals.find(tmp_path, question())
     assert found is not None
     assert found.state == own.state
     fresh = Bench(values)
-    result = Ladder(
-        found, Counting(found, fresh.measure, step_percent=1.0), fresh.resolve, fresh.tell
+    result = LadderSearch(
+        found, PointCounting(found, fresh.measure, step_percent=1.0), fresh.resolve, fresh.tell
     ).run()
     assert pair(result) == ("k7", "k8")
     assert fresh.asked[0] == "k4"
@@ -188,11 +192,13 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
         return bench.measure(kernel, trial, folder)
 
     with pytest.raises(Killed):
-        Ladder(own, Counting(own, measure, step_percent=1.0), bench.resolve, bench.tell).run()
+        LadderSearch(
+            own, PointCounting(own, measure, step_percent=1.0), bench.resolve, bench.tell
+        ).run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
-    result = Ladder(
-        again, Counting(again, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    result = LadderSearch(
+        again, PointCounting(again, bench.measure, step_percent=1.0), bench.resolve, bench.tell
     ).run()
     assert pair(result) == ("k4", "k5")
     assert bench.asked == whole.asked
@@ -201,8 +207,8 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
 def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
     count = len(bench.asked)
-    again = Ladder(
-        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    again = LadderSearch(
+        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
     ).run()
     assert again == first
     assert len(bench.asked) == count
@@ -229,8 +235,8 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     values = named([GOOD, GOOD, BAD])
     own = journal(tmp_path, list(values), question(phase="touch"))
     bench = Bench(values)
-    found = Ladder(
-        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    found = LadderSearch(
+        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
     ).run()
     assert found.ending is Ending.SAME
     assert found.good_value == 100
@@ -239,8 +245,8 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
     own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
     bench = Bench(named([GOOD, BAD]))
-    found = Ladder(
-        own, Counting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+    found = LadderSearch(
+        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
     ).run()
     assert found.ending is Ending.INVALID
     assert "no phase nonsense" in found.reasons[0]
@@ -254,15 +260,15 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
         "The change is between k3 and k4: 301.7 -> 669.8 instructions per page (+122.0 %)" in text
     )
     assert "6 kernels" in text
-    counts = Counts(own, step_percent=1.0)
+    counts = PointCounts(own, step_percent=1.0)
     data = outcome_text.data(own, counts, found)
     assert data["good"] == {"key": "k3", "label": "k3", "value": pytest.approx(301.7, rel=1e-3)}
     assert data["boots"] == boots(own)
     assert [step["key"] for step in data["steps"]] == [step.key for step in own.state.steps]
 
 
-def shown(own: Journal, found: Outcome) -> str:
-    counts = Counts(own, step_percent=1.0)
+def shown(own: Journal, found: BisectionResult) -> str:
+    counts = PointCounts(own, step_percent=1.0)
     lines = outcome_text.show(own, counts, found, points=f"{len(own.state.points)} kernels")
     return " ".join(plain(lines).split())
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
 from git_history import Repository
-from kdelta.bisect.probe import Answer, Rule, answer, rule_of, rule_of_run
+from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
 from kdelta.cli.probe import EXIT_STOP, probe
 from kdelta.errors import SpecError
 from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
@@ -27,7 +27,7 @@ KERNEL = KernelIdentity(
 )  # fmt: skip
 
 
-def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[Answer, str]:
+def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[ExitStatus, str]:
     result = value if isinstance(value, TrialResult) else counted(value)
     found = answer(result, KERNEL, SCENARIO, phase, rule)
     return found.answer, found.sentence
@@ -36,15 +36,15 @@ def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
-        (264.0, Answer.GOOD),
-        (270.0, Answer.GOOD),
-        (150.0, Answer.GOOD),
-        (405.0, Answer.BAD),
-        (700.0, Answer.BAD),
-        (327.0, Answer.SKIP),
+        (264.0, ExitStatus.GOOD),
+        (270.0, ExitStatus.GOOD),
+        (150.0, ExitStatus.GOOD),
+        (405.0, ExitStatus.BAD),
+        (700.0, ExitStatus.BAD),
+        (327.0, ExitStatus.SKIP),
     ],
 )
-def test_between_two_values(value: float, wanted: Answer) -> None:
+def test_between_two_values(value: float, wanted: ExitStatus) -> None:
     found, sentence = said(value, rule_of(good=264, bad=405))
     assert found is wanted
     assert sentence.startswith(f"6.17.0-g1a2b: {value:.1f} instructions per page, total: ")
@@ -53,15 +53,15 @@ def test_between_two_values(value: float, wanted: Answer) -> None:
 
 def test_good_may_be_the_larger_value() -> None:
     rule = rule_of(good=405, bad=264)
-    assert said(264.0, rule)[0] is Answer.BAD
-    assert said(405.0, rule)[0] is Answer.GOOD
+    assert said(264.0, rule)[0] is ExitStatus.BAD
+    assert said(405.0, rule)[0] is ExitStatus.GOOD
 
 
 def test_a_limit() -> None:
-    assert said(264.0, rule_of(below=300))[0] is Answer.GOOD
-    assert said(405.0, rule_of(below=300))[0] is Answer.BAD
-    assert said(405.0, rule_of(above=300))[0] is Answer.GOOD
-    assert said(264.0, rule_of(above=300))[0] is Answer.BAD
+    assert said(264.0, rule_of(below=300))[0] is ExitStatus.GOOD
+    assert said(405.0, rule_of(below=300))[0] is ExitStatus.BAD
+    assert said(405.0, rule_of(above=300))[0] is ExitStatus.GOOD
+    assert said(264.0, rule_of(above=300))[0] is ExitStatus.BAD
 
 
 def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
@@ -74,12 +74,12 @@ def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
         kernel=tuple(range(290, 298)),
     )
     found, sentence = said(replace(shape, phases=(wide,), functions=()), rule_of(below=294))
-    assert found is Answer.SKIP
+    assert found is ExitStatus.SKIP
     assert "scatter" in sentence
 
 
 def test_one_phase() -> None:
-    assert said(405.0, rule_of(good=100, bad=200), phase="touch")[0] is Answer.GOOD
+    assert said(405.0, rule_of(good=100, bad=200), phase="touch")[0] is ExitStatus.GOOD
     with pytest.raises(SpecError, match="no phase nonsense"):
         said(405.0, rule_of(good=100, bad=200), phase="nonsense")
 
@@ -94,7 +94,7 @@ def test_one_phase() -> None:
 )
 def test_what_cannot_be_compared_is_skipped_with_the_reason(result: TrialResult) -> None:
     found, sentence = said(result, rule_of(below=300))
-    assert found is Answer.SKIP
+    assert found is ExitStatus.SKIP
     assert result.reason in sentence
 
 
@@ -135,7 +135,7 @@ def test_like_a_stored_run() -> None:
     rule = rule_of_run(stored(), SCENARIO, "total", "", "")
     assert rule.good == pytest.approx(264, abs=0.1)
     assert rule.bad == pytest.approx(405, abs=0.1)
-    assert said(264.0, rule)[0] is Answer.GOOD
+    assert said(264.0, rule)[0] is ExitStatus.GOOD
     named = rule_of_run(stored(), SCENARIO, "total", "6.1", "6.2")
     assert named.good == pytest.approx(330, abs=0.1)
 
@@ -179,7 +179,7 @@ def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("kdelta.cli.probe._kernel", unbuildable)
     found = CliRunner().invoke(probe, [SCENARIO, "--kernel", "tree:.", "--below", "3"])
-    assert found.exit_code == Answer.SKIP
+    assert found.exit_code == ExitStatus.SKIP
     assert found.output == "tree:.: skip: it does not build: mm/a.c:3: expected ;\n"
 
 

@@ -16,12 +16,12 @@ import pytest
 from bisect_bench import BOOT_FAILURE, journal, kernel, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.judging import record
-from kdelta.bisect.ladder import Ladder
+from kdelta.bisect.ladder import LadderSearch
 from kdelta.bisect.measuring import TrialMeasure, timed_measure
-from kdelta.bisect.outcome import Ending, Outcome, boots
+from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
-from kdelta.bisect.timing import Rules, Timing
+from kdelta.bisect.timing import BlockTiming, TimingRules
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome as Ended
@@ -80,17 +80,17 @@ class Machine:
         return TrialResult(outcome=Ended.OK, times=times)
 
 
-def timed(machine: Machine, root: Path) -> tuple[Outcome, journals.Journal]:
+def timed(machine: Machine, root: Path) -> tuple[BisectionResult, journals.Journal]:
     own = journal(root, list(machine.values), question(phase="total"))
     return go_on(machine, own), own
 
 
-def go_on(machine: Machine, own: journals.Journal) -> Outcome:
+def go_on(machine: Machine, own: journals.Journal) -> BisectionResult:
     study = spec.from_arguments([SCENARIO], ["6.16", "6.17"], max_attempts=1)
     measure = TrialMeasure(study, machine, machine.kernels)
-    rules = Rules(tolerance=0.02, alpha=0.01, points=len(machine.values))
-    instrument = Timing(own, measure, lambda point: kernel(point.key), rules)
-    ladder = Ladder(own, instrument, lambda point: kernel(point.key), lambda _news: None)
+    rules = TimingRules(tolerance=0.02, alpha=0.01, points=len(machine.values))
+    instrument = BlockTiming(own, measure, lambda point: kernel(point.key), rules)
+    ladder = LadderSearch(own, instrument, lambda point: kernel(point.key), lambda _news: None)
     return ladder.run()
 
 
@@ -98,7 +98,7 @@ def stepped(count: int, bad: int, *, old: float = 100.0, new: float = 130.0) -> 
     return {f"k{at}": old if at < bad else new for at in range(count)}
 
 
-def pair(found: Outcome) -> tuple[str, str]:
+def pair(found: BisectionResult) -> tuple[str, str]:
     return found.good.key, found.bad.key
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foreign_records import EVIDENCE
-from kdelta.analysis.compat.framework import Label, Row, Runs, rows
+from kdelta.analysis.compat.framework import FrameworkRow, Label, Runs, rows
 
 BUNDLES = sorted(
     str(path.parent.relative_to(EVIDENCE))
@@ -64,7 +64,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 @lru_cache
-def rebuilt(bundle: str) -> dict[tuple[str, ...], Row]:
+def rebuilt(bundle: str) -> dict[tuple[str, ...], FrameworkRow]:
     """Our row for each key of the bundle's summary, from raw.csv and the recorded rules alone."""
     folder = EVIDENCE / bundle
     runs: dict[tuple[str, ...], list[dict[str, str]]] = {}
@@ -139,7 +139,9 @@ def test_counts_are_rebuilt(bundle: str) -> None:
     }
 
 
-def one(*values: float, failures: tuple[str, ...] = (), base: tuple[float, ...] = (100.0,)) -> Row:
+def one(
+    *values: float, failures: tuple[str, ...] = (), base: tuple[float, ...] = (100.0,)
+) -> FrameworkRow:
     arms = [Runs(arm="new", values=values, failures=failures), Runs(arm="base", values=base)]
     return rows(arms, baseline="base")[0]
 
@@ -164,7 +166,7 @@ def test_direction_is_turned_for_a_throughput() -> None:
         (one(100.0, 101.0, failures=("crashed",)), Label.PARTIAL),
     ],
 )
-def test_labels(row: Row, label: Label) -> None:
+def test_labels(row: FrameworkRow, label: Label) -> None:
     assert row.label is label
 
 

@@ -18,7 +18,9 @@ OLD = (241.0, 243.0, 242.0, 250.0, 244.0)
 NEW = (251.0, 249.0, 250.0, 252.0, 248.0)
 
 
-def figures(better: Better, *samples: tuple[float, ...]) -> dict[str, tuple[mmtests.Cell, ...]]:
+def figures(
+    better: Better, *samples: tuple[float, ...]
+) -> dict[str, tuple[mmtests.MmtestsCell, ...]]:
     return {row.name: row.cells for row in mmtests.table(samples, better)}
 
 

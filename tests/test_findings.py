@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdelta.analysis.evidence import Replicates, State
-from kdelta.analysis.explanation import USER, Status, base_name, explain
+from kdelta.analysis.explanation import USER, Presence, base_name, explain
 from kdelta.analysis.findings import Ladder, report
 from kdelta.errors import SpecError, StoreError
 from kdelta.sample import (
@@ -18,7 +18,7 @@ from kdelta.sample import (
     StateField,
     TrialResult,
 )
-from kdelta.stats.exact import Kind
+from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
 from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, result, run
 
@@ -194,7 +194,7 @@ def test_windows_that_hardly_repeat_yield_the_flagged_median() -> None:
     scattered = result(Trial(per_page=600, windows=tuple(range(8))))
     found = only(run({"6.16.1": [OLD], "6.17.1": [scattered]}))
     protect = found.rungs[1].phases[0]
-    assert (protect.kind, protect.value) == (Kind.MEDIAN, 500 * PAGES + 3)
+    assert (protect.kind, protect.value) == (LocationKind.MEDIAN, 500 * PAGES + 3)
     assert any(w.startswith("protect: counts hardly repeat") for w in found.warnings)
     assert verdicts(found) == [None, Verdict.REGRESSION]
 
@@ -202,7 +202,7 @@ def test_windows_that_hardly_repeat_yield_the_flagged_median() -> None:
 def test_a_low_share_at_the_mode_is_warned_about() -> None:
     ticks = result(Trial(per_page=600, windows=(0, 0, 0, 11, 12, 13, 14, 15)))
     found = only(run({"6.16.1": [OLD], "6.17.1": [ticks]}))
-    assert found.rungs[1].phases[0].kind is Kind.MODE
+    assert found.rungs[1].phases[0].kind is LocationKind.MODE
     assert "protect: fewer than half of the windows have the shown count: 6.17.1 38%" in (
         found.warnings
     )
@@ -289,10 +289,10 @@ def test_the_explanation_ranks_and_closes_exactly() -> None:
         "change_pte_range",
         "vm_normal_page",
     ]
-    assert found.functions[0].status is Status.NEW
+    assert found.functions[0].status is Presence.NEW
     assert found.functions[0].old is None
     assert found.functions[0].calls_new == PAGES
-    assert found.functions[1].status is Status.VANISHED
+    assert found.functions[1].status is Presence.VANISHED
     assert found.delta == sum(row.delta for row in found.functions)
     assert sum(row.share or 0 for row in found.functions) == pytest.approx(100)
     assert [row.function for row in found.rising] == [
@@ -306,7 +306,7 @@ def test_the_explanation_ranks_and_closes_exactly() -> None:
 def test_compiler_suffixes_are_folded_and_told() -> None:
     found = explain(ladder(), "6.16", "6.17")
     row = next(row for row in found.functions if row.function == "change_pte_range")
-    assert row.status is Status.BOTH
+    assert row.status is Presence.BOTH
     assert found.folded == (("change_pte_range", ("change_pte_range.isra.0",)),)
 
 

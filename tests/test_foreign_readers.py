@@ -14,7 +14,7 @@ from kdelta.foreign import mapping, reader, tables
 from kdelta.foreign.record import Foreign, ImportFormat
 from kdelta.foreign.series import Case, cases, version_key
 from kdelta.metric import Assume, Better
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 BUNDLE_HEAD = "exact_version,metric,value,status,run_id,failure_reason\n"
 
@@ -177,7 +177,7 @@ def test_mapping_of_a_long_table(tmp_path: Path) -> None:
     old = case.arm("old")
     assert old is not None
     assert [boot.values for boot in old.boots] == [(10.5, 10.7), ()]  # two samples of one boot
-    assert (old.planned, old.replicate, old.boots[1].failure) == (3, Replicate.BOOT, "oops")
+    assert (old.planned, old.replicate, old.boots[1].failure) == (3, ReplicateUnit.BOOT, "oops")
     assert old.fact("clocksource") == "tsc"
     assert old.state == (("thp", "0"),)
 
@@ -196,7 +196,7 @@ assume = "exact"
     case = only(mapped(write(tmp_path / "a.csv", "k;lat\n6.1;5\n6.1;6\n"), toml))
     assert (case.metric.name, case.metric.assume) == ("latency", Assume.EXACT)
     assert case.series[0].values == (5.0, 6.0)
-    assert case.series[0].replicate is Replicate.PROCESS_ROUND
+    assert case.series[0].replicate is ReplicateUnit.PROCESS_ROUND
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_kernbench_logs(tmp_path: Path) -> None:
     assert elapsed.group == (("jobs", "2"),)
     assert [series.arm for series in elapsed.series] == ["6.12", "6.13"]
     assert elapsed.series[0].values == pytest.approx((242.17, 243.17, 244.17))
-    assert elapsed.series[0].replicate is Replicate.PROCESS_ROUND
+    assert elapsed.series[0].replicate is ReplicateUnit.PROCESS_ROUND
     assert found["syst"].series[1].values == (38.21,) * 3
 
 

@@ -19,7 +19,7 @@ from foreign_records import (
     traps,
     write_table,
 )
-from kdelta.analysis.judgement import Choice
+from kdelta.analysis.judgement import JudgementChoice
 from kdelta.foreign import summaries
 from kdelta.foreign.record import Published
 from kdelta.stats.verdict import Verdict
@@ -380,7 +380,7 @@ def test_default_pairs_follow_versions_and_named_arms_do_not() -> None:
     path = evidence("mprotect-baremetal/kernel-queue")
     pairs = finding(judged(*path), ITERATION).pairs
     assert [pair.old.split("-")[0] for pair in pairs] == ["6.12.77", "6.19.9", "6.19.9", "7.0.9"]
-    chosen = judged(*path, choice=Choice(old="7.0.9", new="6.12"))
+    chosen = judged(*path, choice=JudgementChoice(old="7.0.9", new="6.12"))
     (pair,) = finding(chosen, ITERATION).pairs
     assert (pair.old, pair.new) == ("7.0.9-bm-7.0.9", "6.12.77-bm-6.12.77")
 

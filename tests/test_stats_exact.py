@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.stats.exact import MODE_SHARE, Kind, representative
+from kdelta.stats.exact import MODE_SHARE, LocationKind, representative
 
 WINDOWS = st.lists(st.integers(min_value=0, max_value=2**63), min_size=1, max_size=60)
 
 
 def test_the_mode_ignores_timer_ticks() -> None:
     found = representative([1700, 1000, 1000, 1000, 1900, 1000])
-    assert (found.value, found.kind, found.index) == (1000, Kind.MODE, 1)
+    assert (found.value, found.kind, found.index) == (1000, LocationKind.MODE, 1)
     assert found.share == pytest.approx(4 / 6)
     assert (found.n, found.minimum, found.maximum, found.deviation) == (6, 1000, 1900, 0)
 
@@ -21,23 +21,33 @@ def test_a_tie_goes_to_the_smallest() -> None:
 
 def test_without_a_frequent_value_the_lower_median_is_taken() -> None:
     found = representative([1004, 1001, 1003, 1002])
-    assert (found.value, found.kind, found.share, found.index) == (1002, Kind.MEDIAN, 0.25, 3)
+    assert (found.value, found.kind, found.share, found.index) == (
+        1002,
+        LocationKind.MEDIAN,
+        0.25,
+        3,
+    )
 
 
 def test_a_value_that_repeats_too_rarely_is_not_a_mode() -> None:
     windows = [5, 5, *range(100, 107)]  # 2 of 9 is below the share
     assert 2 / len(windows) < MODE_SHARE
     found = representative(windows)
-    assert (found.value, found.kind) == (102, Kind.MEDIAN)
+    assert (found.value, found.kind) == (102, LocationKind.MEDIAN)
 
 
 def test_a_mode_at_exactly_the_share_counts() -> None:
-    assert representative([5, 5, *range(100, 106)]).kind is Kind.MODE
+    assert representative([5, 5, *range(100, 106)]).kind is LocationKind.MODE
 
 
 def test_one_window_stands_for_itself() -> None:
     found = representative([42])
-    assert (found.value, found.kind, found.share, found.deviation) == (42, Kind.MODE, 1.0, 0)
+    assert (found.value, found.kind, found.share, found.deviation) == (
+        42,
+        LocationKind.MODE,
+        1.0,
+        0,
+    )
 
 
 def test_no_windows_have_no_representative() -> None:

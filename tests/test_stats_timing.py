@@ -10,7 +10,7 @@ import pytest
 
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats.detectors import Trap
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import summarise
 from kdelta.stats.timing import TimeComparison, compare
 from kdelta.stats.verdict import Verdict
@@ -144,7 +144,7 @@ def test_drift_of_the_control_limits_the_claim(
 
 
 def test_process_rounds_of_two_boots_need_a_control() -> None:
-    kind = Replicate.PROCESS_ROUND
+    kind = ReplicateUnit.PROCESS_ROUND
     old, new = (replace(each, replicate=kind) for each in pair(0.10))
     assert compare(old, new, grade=GUEST).verdict is Verdict.UNDECIDED
     one = [
@@ -271,7 +271,7 @@ def test_drift_between_boots_widens_an_interval_of_process_rounds() -> None:
     arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
     bounds = []
     drift = 0.0
-    for kind in (Replicate.PROCESS_ROUND, Replicate.BOOT):
+    for kind in (ReplicateUnit.PROCESS_ROUND, ReplicateUnit.BOOT):
         a, child, b = (
             replace(arms[name], replicate=kind) for name in ("parent-a", "child", "parent-b")
         )

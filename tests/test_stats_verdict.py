@@ -4,16 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdelta.metric import INSNS_PER_OP, Assume, Better, Grade, Metric
-from kdelta.stats.verdict import Comparison, Reading, Verdict, compare
+from kdelta.stats.verdict import Comparison, CountReading, Verdict, compare
 
 THROUGHPUT = Metric(name="rate", unit="page/s", better=Better.HIGHER, assume=Assume.NOTHING)
 
 
-def reading(value: int, *, noise: int = 0, operations: int = 100) -> Reading:
-    return Reading(value=value, operations=operations, operation="page", noise=noise)
+def reading(value: int, *, noise: int = 0, operations: int = 100) -> CountReading:
+    return CountReading(value=value, operations=operations, operation="page", noise=noise)
 
 
-def decide(old: Reading | None, new: Reading | None, step_percent: float = 1.0) -> Comparison:
+def decide(
+    old: CountReading | None, new: CountReading | None, step_percent: float = 1.0
+) -> Comparison:
     return compare(old, new, metric=INSNS_PER_OP, step_percent=step_percent)
 
 
@@ -76,7 +78,7 @@ def test_a_difference_at_the_threshold_within_the_scatter_is_undecided() -> None
     [(None, reading(1), "the old"), (reading(1), None, "the new"), (None, None, "either")],
 )
 def test_an_arm_without_data_is_undecided(
-    old: Reading | None, new: Reading | None, side: str
+    old: CountReading | None, new: CountReading | None, side: str
 ) -> None:
     found = decide(old, new)
     assert found.verdict is Verdict.UNDECIDED

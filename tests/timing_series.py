@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 EVIDENCE = Path(__file__).parent / "data" / "evidence"
 METRIC = Metric(name="cycle", unit="ns/page", better=Better.LOWER, assume=Assume.NOTHING)
@@ -25,7 +25,7 @@ def arm(
     planned: int = 0,
     facts: tuple[tuple[str, str], ...] = (),
     state: tuple[tuple[str, str], ...] = (),
-    replicate: Replicate = Replicate.BOOT,
+    replicate: ReplicateUnit = ReplicateUnit.BOOT,
     boot_id: str = "",
     metric: Metric = METRIC,
 ) -> Series:
@@ -76,7 +76,7 @@ def points(folder: str, column: str) -> dict[str, Series]:
             metric=METRIC,
             boots=tuple(found),
             planned=len(found),
-            replicate=Replicate.PROCESS_ROUND,
+            replicate=ReplicateUnit.PROCESS_ROUND,
         )
         for name, found in boots.items()
     }

@@ -12,7 +12,7 @@ from kdelta import workload
 from kdelta.host import cpus
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.run.timed import Timing, time_here
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.timing import TimeComparison, compare
 from kdelta.stats.verdict import Verdict
 
@@ -48,7 +48,7 @@ def session(folder: Path, names: list[str]) -> list[Series]:
             metric=METRIC,
             boots=tuple(own),
             planned=ROUNDS,
-            replicate=Replicate.PROCESS_ROUND,
+            replicate=ReplicateUnit.PROCESS_ROUND,
         )
         for arm, own in enumerate(boots)
     ]

@@ -18,8 +18,8 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.stats.exact import Kind, Location, representative
-from kdelta.stats.verdict import Reading
+from kdelta.stats.exact import Location, LocationKind, representative
+from kdelta.stats.verdict import CountReading
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
 
@@ -51,7 +51,7 @@ class Measure:
     value: int
     user: int
     kernel: int
-    kind: Kind
+    kind: LocationKind
     share: float
     windows: int | None
     minimum: int | None
@@ -69,9 +69,9 @@ class Measure:
         return self.value / self.operations
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> CountReading:
         """This measure as the verdict rules take it."""
-        return Reading(
+        return CountReading(
             value=self.value,
             operations=self.operations,
             operation=self.operation,
@@ -340,7 +340,9 @@ def _total(phases: Sequence[Measure], used: Sequence[TrialRecord]) -> Measure:
         value=value,
         user=sum(measure.user for measure in phases),
         kernel=sum(measure.kernel for measure in phases),
-        kind=Kind.MEDIAN if any(m.kind is Kind.MEDIAN for m in phases) else Kind.MODE,
+        kind=LocationKind.MEDIAN
+        if any(m.kind is LocationKind.MEDIAN for m in phases)
+        else LocationKind.MODE,
         share=min(measure.share for measure in phases),
         windows=None,
         minimum=None,

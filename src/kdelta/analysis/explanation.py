@@ -22,7 +22,7 @@ _SUFFIX = re.compile(r"(?<=.)(\.(isra|constprop|part|cold|lto_priv|llvm)(\.\d+)*
 _PIECE = re.compile(r"\.(part|cold)\b")
 
 
-class Status(StrEnum):
+class Presence(StrEnum):
     """Whether a function ran under both kernels."""
 
     NEW = "new"
@@ -45,7 +45,7 @@ class FunctionDelta:
     share: float | None
     calls_old: int | None
     calls_new: int | None
-    status: Status
+    status: Presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ def _delta(
         share=_share(delta, whole),
         calls_old=old[1] if old and counts_calls else None,
         calls_new=new[1] if new and counts_calls else None,
-        status=Status.NEW if old is None else Status.VANISHED if new is None else Status.BOTH,
+        status=Presence.NEW if old is None else Presence.VANISHED if new is None else Presence.BOTH,
     )
 
 

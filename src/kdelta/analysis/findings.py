@@ -30,7 +30,7 @@ from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.metric import INSNS_PER_OP
 from kdelta.sample import TOTAL, Environment, Outcome, RunRecord
-from kdelta.stats.exact import Kind
+from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
@@ -92,7 +92,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LadderStep:
     """A change above the threshold between two kernels, per operation."""
 
     old: str
@@ -129,7 +129,7 @@ class Ladder:
     phases: tuple[str, ...]
     operation: str | None
     rungs: tuple[Rung, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[LadderStep, ...]
     warnings: tuple[str, ...]
     failures: tuple[Failure, ...]
     machines: tuple[Machine, ...]
@@ -350,7 +350,7 @@ def _ratio(old: ArmEvidence | None, new: ArmEvidence, phase: str) -> float | Non
     return comparison.ratio
 
 
-def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tuple[Step, ...]:
+def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tuple[LadderStep, ...]:
     """The steps to all arms but the goal of a gap, which is told on its own."""
     values = {arm.arm.label: arm.total for arm in arms if arm.sound}
     steps = []
@@ -360,7 +360,7 @@ def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tup
             continue
         if old and arm.total and rung.comparison and rung.comparison.verdict.is_step:
             steps.append(
-                Step(
+                LadderStep(
                     old=rung.previous or "",
                     new=rung.arm,
                     old_value=old.per_operation,
@@ -372,7 +372,7 @@ def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tup
     return tuple(sorted(steps, key=_size, reverse=True))
 
 
-def _size(step: Step) -> float:
+def _size(step: LadderStep) -> float:
     ratio = step.comparison.ratio
     return abs(math.log(ratio)) if ratio else math.inf
 
@@ -443,8 +443,10 @@ def _warnings(arms: Sequence[ArmEvidence], base: str) -> list[str]:
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
     found = []
-    median = [(label, m) for label, m in measured if m.kind is Kind.MEDIAN]
-    low = [(label, m) for label, m in measured if m.kind is Kind.MODE and m.share < LOW_SHARE]
+    median = [(label, m) for label, m in measured if m.kind is LocationKind.MEDIAN]
+    low = [
+        (label, m) for label, m in measured if m.kind is LocationKind.MODE and m.share < LOW_SHARE
+    ]
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out]:
         found.append(
             f"{phase}: windows left out because another task ran in them: {', '.join(left)}"

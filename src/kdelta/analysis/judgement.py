@@ -28,7 +28,7 @@ _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class JudgementChoice:
     """What to judge: arms and metric by name or unique beginning; None: as the data suggests."""
 
     old: str | None = None
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class JudgedPair:
     """Two arms of a finding and the verdict on them."""
 
     old: str
@@ -81,12 +81,12 @@ class Compat:
     others: what benchstat, mmtests and lkp would decide on each pair.
     """
 
-    framework: tuple[framework.Row, ...]
+    framework: tuple[framework.FrameworkRow, ...]
     baseline: str
     tolerance: float
     max_cv: float
     own: bool
-    mmtests: tuple[mmtests.Row, ...]
+    mmtests: tuple[mmtests.MmtestsRow, ...]
     mmtests_arms: tuple[str, ...]
     others: tuple[Others, ...]
 
@@ -99,7 +99,7 @@ class Finding:
     metric: Metric
     arms: tuple[Summary, ...]
     published: tuple[Published, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[JudgedPair, ...]
     gaps: tuple[Gap, ...]
     cautions: tuple[Caution, ...]
     compat: Compat
@@ -119,7 +119,7 @@ class Judgement:
     notes: tuple[str, ...]
 
 
-def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
+def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
     """Judge an import.  Raises SpecError for an arm or a metric that it does not have."""
     found = cases(foreign.contents)
     wanted = _of_metric(found, choice.metric)
@@ -152,7 +152,7 @@ def judge(name: str, foreign: Foreign, choice: Choice) -> Judgement:
 
 def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
     """Our own measurements as other tools would see them, neighbours compared."""
-    choice = Choice(grade=grade, tolerance=tolerance)
+    choice = JudgementChoice(grade=grade, tolerance=tolerance)
     shared = _Shared.of(found, ())
     return tuple(
         _finding(
@@ -182,8 +182,8 @@ class _Shared:
 
 
 def _corrected(
-    plans: Sequence[tuple[Case, object]], judged: Sequence[tuple[Pair, ...]]
-) -> list[tuple[Pair, ...]]:
+    plans: Sequence[tuple[Case, object]], judged: Sequence[tuple[JudgedPair, ...]]
+) -> list[tuple[JudgedPair, ...]]:
     """Verdicts with Holm's correction over the metrics of one pair of arms in one group."""
     families: dict[tuple[Pairs, str, str], list[tuple[int, int]]] = {}
     for at, ((case, _), pairs) in enumerate(zip(plans, judged, strict=True)):
@@ -219,7 +219,7 @@ def _named(text: str, names: Sequence[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _no_such_arm(found: Sequence[Case], choice: Choice) -> SpecError:
+def _no_such_arm(found: Sequence[Case], choice: JudgementChoice) -> SpecError:
     arms = dict.fromkeys(series.arm for case in found for series in case.series)
     asked = ", ".join(text for text in (choice.old, choice.new, choice.control) if text)
     return SpecError(
@@ -229,7 +229,7 @@ def _no_such_arm(found: Sequence[Case], choice: Choice) -> SpecError:
     )
 
 
-def _pairs(case: Case, choice: Choice) -> list[tuple[Series, Series, Series | None]]:
+def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
     """(old, new, control) to compare."""
     if choice.old or choice.new or choice.control:
         return _asked(case, choice)
@@ -239,7 +239,7 @@ def _pairs(case: Case, choice: Choice) -> list[tuple[Series, Series, Series | No
     return [(old, new, None) for old, new in zip(case.series, case.series[1:], strict=False)]
 
 
-def _asked(case: Case, choice: Choice) -> list[tuple[Series, Series, Series | None]]:
+def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
     if not (choice.old and choice.new):
         raise SpecError(
             "--old and --new go together", place="kdelta judge", action="give both, or neither"
@@ -275,7 +275,9 @@ def _began(series: Series) -> int:
     return min((boot.position for boot in series.boots if boot.position is not None), default=0)
 
 
-def _finding(case: Case, pairs: tuple[Pair, ...], choice: Choice, shared: _Shared) -> Finding:
+def _finding(
+    case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice, shared: _Shared
+) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
     alone = [] if pairs else _alone(case)
     remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
@@ -295,7 +297,7 @@ def _finding(case: Case, pairs: tuple[Pair, ...], choice: Choice, shared: _Share
     )
 
 
-def _gaps(case: Case, pairs: Sequence[Pair], choice: Choice) -> Iterator[Gap]:
+def _gaps(case: Case, pairs: Sequence[JudgedPair], choice: JudgementChoice) -> Iterator[Gap]:
     """For a step between two arms: the share of it that each later arm closes."""
     for pair in pairs:
         old, new = case.arm(pair.old), case.arm(pair.new)
@@ -323,7 +325,9 @@ def _unknown_replicates(case: Case) -> Iterator[Caution]:
         yield Caution(trap=Trap.REPLICATE, sentence=text)
 
 
-def _pair(case: Case, old: Series, new: Series, control: Series | None, choice: Choice) -> Pair:
+def _pair(
+    case: Case, old: Series, new: Series, control: Series | None, choice: JudgementChoice
+) -> JudgedPair:
     grade = choice.grade or _grade(old)
     comparison = timing.compare(
         old,
@@ -338,7 +342,7 @@ def _pair(case: Case, old: Series, new: Series, control: Series | None, choice: 
     arms = [series for series in (old, new, control) if series]
     if not all(series.boots for series in arms):
         comparison = _without_values(case, comparison, arms)
-    return Pair(
+    return JudgedPair(
         old=old.arm,
         new=new.arm,
         control=control.arm if control else None,
@@ -385,7 +389,7 @@ def _published_mean(case: Case, series: Series) -> float | None:
     return next((one.mean for one in case.published if one.arm == series.arm), None)
 
 
-def _compat(case: Case, pairs: Sequence[Pair]) -> Compat:
+def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     with_values = [series for series in case.series if series.values]
     runs = [
         framework.Runs(
@@ -441,7 +445,7 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
     )
 
 
-def _baseline(case: Case, pairs: Sequence[Pair]) -> str:
+def _baseline(case: Case, pairs: Sequence[JudgedPair]) -> str:
     """The framework's baseline: its own is a version family; else the old arm."""
     if case.rules:
         for series in case.series:

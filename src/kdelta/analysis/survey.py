@@ -15,7 +15,7 @@ STEP_PERCENT = 5.0  # a change of less is not listed: a survey looks for what ma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class SurveyCell:
     """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
@@ -28,18 +28,18 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SurveyRow:
     """One scenario: a cell for each kernel, in the run's order.  inexact: counts hardly repeat."""
 
     reference: str
     point: str
     operation: str
     inexact: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[SurveyCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SurveyStep:
     """A step between two neighbouring kernels of a scenario, with its functions."""
 
     reference: str
@@ -54,8 +54,8 @@ class Survey:
     report: Report
     step_percent: float
     kernels: tuple[str, ...]
-    rows: tuple[Row, ...]
-    changes: tuple[Change, ...]
+    rows: tuple[SurveyRow, ...]
+    changes: tuple[SurveyStep, ...]
 
 
 def survey(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
@@ -64,7 +64,7 @@ def survey(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     changes = [
-        Change(
+        SurveyStep(
             reference=f"{ladder.workload}:{ladder.scenario}",
             point=ladder.point,
             explanation=explain(
@@ -87,15 +87,15 @@ def survey(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
     )
 
 
-def _size(change: Change) -> float:
+def _size(change: SurveyStep) -> float:
     ratio = change.explanation.comparison.ratio or 1.0
     return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
-def _row(ladder: Ladder, kernels: tuple[str, ...]) -> Row:
+def _row(ladder: Ladder, kernels: tuple[str, ...]) -> SurveyRow:
     rungs = {rung.arm: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
-    return Row(
+    return SurveyRow(
         reference=f"{ladder.workload}:{ladder.scenario}",
         point=ladder.point,
         operation=ladder.operation or "",
@@ -104,13 +104,13 @@ def _row(ladder: Ladder, kernels: tuple[str, ...]) -> Row:
     )
 
 
-def _cell(rung: Rung | None) -> Cell:
+def _cell(rung: Rung | None) -> SurveyCell:
     if rung is None or not rung.done:
-        return Cell(per_operation=None, ratio=None, note="not run")
+        return SurveyCell(per_operation=None, ratio=None, note="not run")
     if rung.total is None:
-        return Cell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
+        return SurveyCell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
     invalid = rung.comparison is not None and rung.comparison.verdict is Verdict.INVALID
-    return Cell(
+    return SurveyCell(
         per_operation=rung.total.per_operation,
         ratio=rung.ratio(TOTAL).previous,
         note="invalid" if invalid else "",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kdelta.errors import StoreError
 from kdelta.metric import Assume, Better, Metric
 from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 # What must be the same for two arms: the machine, and how it was set.
 _FACTS = (
@@ -36,7 +36,7 @@ class Rules:
     tolerance: float
     alpha: float
     machine: str
-    replicate: Replicate
+    replicate: ReplicateUnit
     sequential: bool
     want_valid: int
 
@@ -53,7 +53,7 @@ def rules_of(record: RunRecord) -> Rules:
             sequential=bool(table["sequential"]),
             want_valid=int(table["want_valid"]),
             machine=machine,
-            replicate=Replicate.PROCESS_ROUND if per_process else Replicate.BOOT,
+            replicate=ReplicateUnit.PROCESS_ROUND if per_process else ReplicateUnit.BOOT,
         )
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(
@@ -112,7 +112,7 @@ def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: Rules) -> Boot:
         refilled=trial.attempts > 1,
         round=trial.round,
         boot_id=result.facts.get("boot_id", "") if result else "",
-        run=f"trial {trial.index}" if rules.replicate is Replicate.PROCESS_ROUND else "",
+        run=f"trial {trial.index}" if rules.replicate is ReplicateUnit.PROCESS_ROUND else "",
     )
 
 

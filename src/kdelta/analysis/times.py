@@ -37,7 +37,7 @@ from kdelta.stats.decomposition import Share, decompose
 from kdelta.stats.detectors import MIN_REPLICATES, inspect
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.sequential import Look, Stop
-from kdelta.stats.series import Replicate, Series
+from kdelta.stats.series import ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
 
@@ -82,7 +82,7 @@ class TimedLadder:
     scenario: str
     point: str  # of the study's matrix, "" without one
     operation: str
-    replicate: Replicate
+    replicate: ReplicateUnit
     grade: Grade
     arms: tuple[TimedArm, ...]
     cautions: tuple[str, ...]

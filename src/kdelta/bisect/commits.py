@@ -18,9 +18,9 @@ from kdelta.bisect import judging, outcome
 from kdelta.bisect.building import Builder, SourceError
 from kdelta.bisect.history import Candidates, Commit, Contradiction, Culprit, History, Next
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.judging import Instrument
+from kdelta.bisect.judging import PointInstrument
 from kdelta.bisect.ladder import News, Tell
-from kdelta.bisect.outcome import Ending, Outcome
+from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.search import Mark
 from kdelta.kernels.kernel import Kernel
 
@@ -30,10 +30,10 @@ _MOST_LABEL = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CommitResult:
     """What a bisection over commits came to; culprit: None when no single commit was found."""
 
-    outcome: Outcome
+    outcome: BisectionResult
     culprit: Commit | None
     candidates: tuple[Commit, ...] = ()
 
@@ -46,7 +46,7 @@ class Commits:
         journal: Journal,
         history: History,
         build: Builder,
-        instrument: Instrument,
+        instrument: PointInstrument,
         tell: Tell,
         *,
         paths: Sequence[str] = (),
@@ -70,7 +70,7 @@ class Commits:
         self._order = {commit: at for at, commit in enumerate((history.good, *order))}
         self.count = len(order)
 
-    def run(self) -> Verdict:
+    def run(self) -> CommitResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
         self._journal.reopen()
         for end in (self._history.good, self._history.bad):
@@ -93,9 +93,9 @@ class Commits:
         """The commit of the user's history that a commit is, or stands for."""
         return self._history.commit(self._originals.get(commit_id, commit_id))
 
-    def _ended(self, found: Outcome, verdict: Verdict | None = None) -> Verdict:
+    def _ended(self, found: BisectionResult, verdict: CommitResult | None = None) -> CommitResult:
         self._journal.end()
-        return verdict or Verdict(outcome=found, culprit=None)
+        return verdict or CommitResult(outcome=found, culprit=None)
 
     def _search(self, paths: Sequence[str]) -> Culprit | Candidates | Contradiction:
         """Let `git bisect` lead, over the commits that touch paths, from what is known already."""
@@ -117,10 +117,10 @@ class Commits:
         inside = [one for one in self._history.commits(paths) if low < self._at(one) <= high]
         return max(1, (len(inside) - 1).bit_length())
 
-    def _judged(self, found: Culprit | Candidates | Contradiction) -> Verdict:
+    def _judged(self, found: Culprit | Candidates | Contradiction) -> CommitResult:
         """The verdict on what a search led to: a culprit is held against its parents."""
         if isinstance(found, Contradiction):
-            return Verdict(outcome=self._invalid(found.why), culprit=None)
+            return CommitResult(outcome=self._invalid(found.why), culprit=None)
         if isinstance(found, Candidates):
             return self._range(found)
         commit = self._history.commit(found.commit)
@@ -128,24 +128,24 @@ class Commits:
         for step in steps:
             if step.mark is Mark.BAD:
                 why = f"{commit.short} is the first bad commit, but its parent is bad as well"
-                return Verdict(outcome=self._invalid(why), culprit=None)
+                return CommitResult(outcome=self._invalid(why), culprit=None)
             if step.mark is Mark.SKIP:
                 return self._range(Candidates(commits=(step.key, commit.id)))
         own = self._journal.steps[commit.id]
         if own.same_as and own.same_as in commit.parents:
             why = f"{commit.short} changes nothing in the image"
-            return Verdict(outcome=self._invalid(why), culprit=None)
+            return CommitResult(outcome=self._invalid(why), culprit=None)
         parent = self._point(commit.parents[0])
         result = outcome.of_pair(
             self._journal, self._instrument.findings(), parent, self._point(commit.id)
         )
-        return Verdict(outcome=result, culprit=self.original(commit.id))
+        return CommitResult(outcome=result, culprit=self.original(commit.id))
 
     def _known(self, commit_id: str) -> Step:
         """The step of a commit, made now when there is none."""
         return self._journal.steps.get(commit_id) or self._visit(commit_id, 1)
 
-    def _range(self, found: Candidates) -> Verdict:
+    def _range(self, found: Candidates) -> CommitResult:
         """The verdict when skipped commits hide the first bad one."""
         steps = self._journal.state.steps
         good = max((s for s in steps if s.mark is Mark.GOOD), key=lambda s: self._at(s.key))
@@ -161,13 +161,13 @@ class Commits:
             skipped=[self._point(commit) for commit in skipped],
         )
         every = (*skipped, bad.key)
-        return Verdict(
+        return CommitResult(
             outcome=result,
             culprit=None,
             candidates=tuple(self.original(commit) for commit in every),
         )
 
-    def _invalid(self, why: str) -> Outcome:
+    def _invalid(self, why: str) -> BisectionResult:
         points = self._journal.state.points
         found = outcome.of_pair(self._journal, self._instrument.findings(), points[0], points[-1])
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)

@@ -16,7 +16,7 @@ from typing import Protocol
 from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
 from kdelta.analysis.findings import compare_arms
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.measuring import Measure
+from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.kernels.kernel import Kernel
@@ -29,7 +29,7 @@ _UNKNOWN_KERNEL = KernelIdentity(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class NeighbourChange:
     """Two measured neighbours that differ; values per operation, between: points not measured."""
 
     old: Point
@@ -55,17 +55,17 @@ class Findings(Protocol):
     def compare(self, old: Point, new: Point) -> Comparison:
         """The verdict on old -> new, both measured."""
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
 
 
-def changes_of(findings: Findings, points: Sequence[Point]) -> list[Change]:
+def changes_of(findings: Findings, points: Sequence[Point]) -> list[NeighbourChange]:
     """Every two measured neighbours among the points that differ, in order."""
     values = [(at, point, findings.value(point)) for at, point in enumerate(points)]
     measured = [(at, point, value) for at, point, value in values if value is not None]
     compared = [(findings.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
     return [
-        Change(
+        NeighbourChange(
             old=old,
             new=new,
             old_value=was,
@@ -78,7 +78,7 @@ def changes_of(findings: Findings, points: Sequence[Point]) -> list[Change]:
     ]
 
 
-class Instrument(Protocol):
+class PointInstrument(Protocol):
     """Measures points and says what they are like."""
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
@@ -91,17 +91,17 @@ class Instrument(Protocol):
         """What the journal has by now."""
 
 
-class Counting:
+class PointCounting:
     """The exact instrument: one trial says it."""
 
-    def __init__(self, journal: Journal, measure: Measure, *, step_percent: float) -> None:
+    def __init__(self, journal: Journal, measure: Measurer, *, step_percent: float) -> None:
         """step_percent: a change of fewer percent is none."""
         self._journal = journal
         self._measure = measure
         self._step_percent = step_percent
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
-        """See Instrument."""
+        """See PointInstrument."""
         trial = self._journal.new_trial()
         result = self._measure(kernel, trial, self._journal.folder)
         self._journal.keep(trial, result)
@@ -111,12 +111,12 @@ class Counting:
         )
         return self.findings().judged(point, step)
 
-    def findings(self) -> Counts:
-        """See Instrument."""
-        return Counts(self._journal, step_percent=self._step_percent)
+    def findings(self) -> PointCounts:
+        """See PointInstrument."""
+        return PointCounts(self._journal, step_percent=self._step_percent)
 
 
-class Counts:
+class PointCounts:
     """Everything that a bisection has counted so far, by point."""
 
     def __init__(self, journal: Journal, *, step_percent: float) -> None:
@@ -154,7 +154,7 @@ class Counts:
         was, now = (self._arms[self.booted(point).label] for point in (old, new))
         return compare_arms(was, now, phase=self._phase, step_percent=self._step_percent)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[NeighbourChange]:
         """See Findings."""
         return changes_of(self, self._journal.state.points)
 

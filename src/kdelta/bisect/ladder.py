@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from kdelta.bisect import outcome
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.judging import Instrument
-from kdelta.bisect.outcome import Outcome
+from kdelta.bisect.judging import PointInstrument
+from kdelta.bisect.outcome import BisectionResult
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -36,13 +36,13 @@ class News:
 Tell = Callable[[News], None]
 
 
-class Ladder:
+class LadderSearch:
     """Measures point after point until two neighbours are left; every step is in the journal."""
 
     def __init__(
         self,
         journal: Journal,
-        instrument: Instrument,
+        instrument: PointInstrument,
         resolve: Callable[[Point], Kernel],
         tell: Tell,
         *,
@@ -62,7 +62,7 @@ class Ladder:
         self._audits = audits
         self._absent = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> BisectionResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
         self._journal.reopen()
         while True:

@@ -17,7 +17,7 @@ from kdelta.sample import TrialRecord, TrialResult
 from kdelta.study.spec import Instrument, Study, TimeMachine
 
 
-class Measure(Protocol):
+class Measurer(Protocol):
     """Measures a scenario on a kernel, once."""
 
     def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
@@ -46,7 +46,7 @@ class TrialMeasure:
         self._kernels = kernels
 
     def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
-        """See Measure.  This machine's faults are tried again within the study's budget."""
+        """See Measurer.  This machine's faults are tried again within the study's budget."""
         if kernel not in self._kernels:
             self._kernels.append(kernel)
         record = TrialRecord(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.bisect.journal import Journal, Point
-from kdelta.bisect.judging import Change, Findings
+from kdelta.bisect.judging import Findings, NeighbourChange
 from kdelta.bisect.search import Found, Mark
 from kdelta.stats.verdict import Comparison, Verdict
 
@@ -26,7 +26,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class BisectionResult:
     """The result of a bisection.
 
     good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends), values per operation,
@@ -46,11 +46,11 @@ class Outcome:
     comparison: Comparison | None = None
     share: float | None = None
     skipped: tuple[Point, ...] = ()
-    others: tuple[Change, ...] = ()
+    others: tuple[NeighbourChange, ...] = ()
     back: tuple[tuple[Point, Point], ...] = ()
 
 
-def of_ends(journal: Journal, findings: Findings) -> Outcome | None:
+def of_ends(journal: Journal, findings: Findings) -> BisectionResult | None:
     """Why there is nothing to search, as far as the ends are measured; None: go on."""
     good, bad = journal.state.points[0], journal.state.points[-1]
     for side, end in (("good", good), ("bad", bad)):
@@ -68,7 +68,7 @@ def of_ends(journal: Journal, findings: Findings) -> Outcome | None:
     return _without_change(ending, comparison.reasons, journal, findings, comparison)
 
 
-def of_search(journal: Journal, findings: Findings, found: Found) -> Outcome:
+def of_search(journal: Journal, findings: Findings, found: Found) -> BisectionResult:
     """The outcome of a search over the journal's points that came to its end."""
     points = journal.state.points
     good, bad = points[found.good], points[found.bad]
@@ -90,7 +90,7 @@ def of_pair(
     *,
     skipped: Iterable[Point] = (),
     back: Iterable[tuple[Point, Point]] = (),
-) -> Outcome:
+) -> BisectionResult:
     """The outcome when the change is between these two, both measured."""
     between = tuple(skipped)
     comparison = findings.compare(good, bad)
@@ -104,7 +104,7 @@ def of_pair(
     share = None
     if old and new and first and last:
         share = math.log(new / old) / math.log(last / first)
-    return Outcome(
+    return BisectionResult(
         ending=ending,
         reasons=comparison.reasons,
         good=good,
@@ -126,9 +126,9 @@ def _without_change(
     journal: Journal,
     findings: Findings,
     comparison: Comparison | None = None,
-) -> Outcome:
+) -> BisectionResult:
     good, bad = journal.state.points[0], journal.state.points[-1]
-    return Outcome(
+    return BisectionResult(
         ending=ending,
         reasons=reasons,
         good=good,

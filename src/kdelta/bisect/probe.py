@@ -16,7 +16,7 @@ from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRe
 from kdelta.source.make import SourceError
 
 
-class Answer(IntEnum):
+class ExitStatus(IntEnum):
     """What `git bisect run` takes a command's exit status for."""
 
     GOOD = 0
@@ -42,7 +42,7 @@ class Rule:
 class Probed:
     """The answer, and one sentence that says what was measured."""
 
-    answer: Answer
+    answer: ExitStatus
     sentence: str
 
 
@@ -104,7 +104,7 @@ def answer(
     name = kernel.name or kernel.release or kernel.reference
     if not arm.sound:
         why = arm.objections[0] if arm.objections else _failure(result)
-        return Probed(answer=Answer.SKIP, sentence=f"{name}: skip: {why}")
+        return Probed(answer=ExitStatus.SKIP, sentence=f"{name}: skip: {why}")
     measure = arm.measure(phase)
     if measure is None:
         known = ", ".join(each.phase for each in arm.phases)
@@ -125,26 +125,26 @@ def answer(
 def unbuildable(reference: str, error: SourceError) -> Probed:
     """The answer for a source that does not build."""
     return Probed(
-        answer=Answer.SKIP, sentence=f"{reference}: skip: it does not build: {error.first}"
+        answer=ExitStatus.SKIP, sentence=f"{reference}: skip: it does not build: {error.first}"
     )
 
 
-def _decide(value: float, noise: float, rule: Rule) -> tuple[Answer, str]:
+def _decide(value: float, noise: float, rule: Rule) -> tuple[ExitStatus, str]:
     limit = rule.below if rule.below is not None else rule.above
     if limit is not None:
         side = "below" if value < limit else "above" if value > limit else "exactly at"
         if abs(value - limit) < noise:
-            return Answer.SKIP, f"the windows scatter across {number(limit)}"
+            return ExitStatus.SKIP, f"the windows scatter across {number(limit)}"
         good = value < limit if rule.below is not None else value > limit
-        return (Answer.GOOD if good else Answer.BAD), f"{side} {number(limit)}"
+        return (ExitStatus.GOOD if good else ExitStatus.BAD), f"{side} {number(limit)}"
     if rule.good is None or rule.bad is None:
         raise ValueError("a rule has two values or a limit")
     found = place(value, good=rule.good, bad=rule.bad, noise=noise)
     if found.standing is Standing.UNKNOWN and not found.beyond:
-        return Answer.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
+        return ExitStatus.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
     if found.nearer is Mark.GOOD:
-        return Answer.GOOD, f"nearer to {number(rule.good)} than to {number(rule.bad)}"
-    return Answer.BAD, f"nearer to {number(rule.bad)} than to {number(rule.good)}"
+        return ExitStatus.GOOD, f"nearer to {number(rule.good)} than to {number(rule.bad)}"
+    return ExitStatus.BAD, f"nearer to {number(rule.bad)} than to {number(rule.good)}"
 
 
 def _arm(result: TrialResult, kernel: KernelIdentity, scenario: str) -> ArmEvidence:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from kdelta.analysis.evidence import ITERATION
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.judging import Change, changes_of
-from kdelta.bisect.measuring import Measure
+from kdelta.bisect.judging import NeighbourChange, changes_of
+from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError
@@ -40,7 +40,7 @@ _MOST_LOST = 3  # blocks of a point that may fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class TimingRules:
     """What is a difference: as in a study's [time]; alpha is that of the whole bisection."""
 
     tolerance: float
@@ -54,15 +54,15 @@ class Rules:
         return self.alpha / max(1, (self.points - 1).bit_length())
 
 
-class Timing:
-    """The time instrument; see judging.Instrument."""
+class BlockTiming:
+    """The time instrument; see judging.PointInstrument."""
 
     def __init__(
         self,
         journal: Journal,
-        measure: Measure,
+        measure: Measurer,
         kernel_of: Callable[[Point], Kernel],
-        rules: Rules,
+        rules: TimingRules,
         *,
         budget: int = BUDGET,
     ) -> None:
@@ -75,11 +75,11 @@ class Timing:
         self._ends: dict[str, Kernel] = {}
 
     def findings(self) -> Times:
-        """See judging.Instrument."""
+        """See judging.PointInstrument."""
         return Times(self._journal, self._rules)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
-        """See judging.Instrument."""
+        """See judging.PointInstrument."""
         good, bad = self._journal.state.points[0], self._journal.state.points[-1]
         step = Step(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
         if point == good:
@@ -183,7 +183,7 @@ class Timing:
 class Times:
     """Everything that a bisection has timed so far; see judging.Findings."""
 
-    def __init__(self, journal: Journal, rules: Rules) -> None:
+    def __init__(self, journal: Journal, rules: TimingRules) -> None:
         self._journal = journal
         self._rules = rules
         self._phase = journal.state.question.phase
@@ -228,7 +228,7 @@ class Times:
             found = contrast_of_places(*places, tolerance=tolerance, alpha=alpha)
         return _comparison(found, self._rules)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[NeighbourChange]:
         """See judging.Findings."""
         return changes_of(self, self._journal.state.points)
 
@@ -262,7 +262,7 @@ class Times:
         return None
 
 
-def _comparison(found: Contrast | None, rules: Rules) -> Comparison:
+def _comparison(found: Contrast | None, rules: TimingRules) -> Comparison:
     grade = rules.grade
     if found is None:
         reasons = ("too few blocks were timed",)

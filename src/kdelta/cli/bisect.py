@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli import bisect_tree
-from kdelta.cli.bisect_tree import Source
-from kdelta.cli.bisecting import TOP, Choice
+from kdelta.cli.bisect_tree import CommitSource
+from kdelta.cli.bisecting import TOP, BisectChoice
 from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
     from kdelta.bisect.journal import Point
-    from kdelta.bisect.outcome import Outcome
+    from kdelta.bisect.outcome import BisectionResult
     from kdelta.kernels.kernel import Kernel
     from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
@@ -116,7 +116,7 @@ def bisect(
     then as few as halving takes.  What cannot be built or measured is left out.  The same command
     goes on with what an earlier one, ended however, has measured.
     """
-    choice = Choice(
+    choice = BisectChoice(
         runs=runs,
         wanted_qemu=wanted_qemu,
         fresh=fresh,
@@ -127,7 +127,7 @@ def bisect(
     instrument = settings.pop("instrument")
     study = one_scenario(what, scenario, (good, bad), settings)
     study = _by_instrument(study, instrument)
-    source = Source(
+    source = CommitSource(
         tree=tree,
         pick=pick,
         paths=paths,
@@ -199,10 +199,10 @@ def _table_keys(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _releases(
-    study: Study, phase: str, choice: Choice, *, skip: tuple[str, ...], every_package: bool
+    study: Study, phase: str, choice: BisectChoice, *, skip: tuple[str, ...], every_package: bool
 ) -> None:
     from kdelta.bisect import releases
-    from kdelta.bisect.ladder import Ladder
+    from kdelta.bisect.ladder import LadderSearch
     from kdelta.bisect.measuring import measure_of
     from kdelta.cli import bisecting
 
@@ -218,7 +218,7 @@ def _releases(
     resolve = _resolver(study)
     count = len(journal.state.points)
     instrument = bisecting.instrument_of(journal, study, measure, resolve, count)
-    ladder = Ladder(
+    ladder = LadderSearch(
         journal,
         instrument,
         resolve,
@@ -237,7 +237,7 @@ def _releases(
     )
 
 
-def _where_to_look(found: Outcome) -> tuple[list[Line], dict[str, Any]]:
+def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
     from kdelta.bisect import releases
     from kdelta.rendering.columns import paragraph

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdelta.cli import bisecting
-from kdelta.cli.bisecting import Choice
+from kdelta.cli.bisecting import BisectChoice
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
-    from kdelta.bisect.commits import Verdict
+    from kdelta.bisect.commits import CommitResult
     from kdelta.bisect.history import History
     from kdelta.bisect.journal import Journal
     from kdelta.bisect.measuring import TrialMeasure
-    from kdelta.bisect.outcome import Outcome
+    from kdelta.bisect.outcome import BisectionResult
     from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
 
@@ -26,7 +26,7 @@ _CHOSEN = ("pick", "paths", "configs", "fragments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CommitSource:
     """Which commits are searched, and how they are built."""
 
     tree: Path | None
@@ -49,7 +49,7 @@ class Source:
             raise SpecError(f"{', '.join(wrong)} is for commits", action="add --tree PATH")
 
 
-def commits(study: Study, phase: str, choice: Choice, source: Source) -> None:
+def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource) -> None:
     """Find the commit, print it, exit 1 when there is none."""
     from kdelta.bisect.building import TreeBuilder
     from kdelta.bisect.commits import Commits
@@ -66,7 +66,7 @@ def commits(study: Study, phase: str, choice: Choice, source: Source) -> None:
     history = History(source.tree, *study.kernels)
     measure = measure_of(study, choice.wanted_qemu, threading.Event())
     journal, originals = _opened(study, phase, measure, choice, source, history)
-    verdicts: list[Verdict] = []
+    verdicts: list[CommitResult] = []
     with reporting() as progress:
         builder = TreeBuilder(
             history,
@@ -91,7 +91,7 @@ def commits(study: Study, phase: str, choice: Choice, source: Source) -> None:
             suspect=study.instrument == "exact",
         )
 
-        def run() -> Outcome:
+        def run() -> BisectionResult:
             verdicts.append(search.run())
             return verdicts[-1].outcome
 
@@ -110,8 +110,8 @@ def _opened(
     study: Study,
     phase: str,
     measure: TrialMeasure,
-    choice: Choice,
-    source: Source,
+    choice: BisectChoice,
+    source: CommitSource,
     history: History,
 ) -> tuple[Journal, dict[str, str]]:
     """The journal, with its repository opened; of a picked history, what its commits stand for."""
@@ -141,13 +141,13 @@ def _opened(
     return journal, originals
 
 
-def _culprit(verdict: Verdict) -> tuple[list[Line], dict[str, Any]]:
+def _culprit(verdict: CommitResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-    from kdelta.rendering import bisection as outcome_text
+    from kdelta.rendering import bisection
 
-    candidates = [outcome_text.commit_data(commit) for commit in verdict.candidates]
+    candidates = [bisection.commit_data(commit) for commit in verdict.candidates]
     if verdict.culprit is not None:
-        lines = [(), *outcome_text.culprit(verdict.culprit)]
-        return lines, {"culprit": outcome_text.commit_data(verdict.culprit), "candidates": []}
-    lines = [(), *outcome_text.candidates(verdict.candidates)] if verdict.candidates else []
+        lines = [(), *bisection.culprit(verdict.culprit)]
+        return lines, {"culprit": bisection.commit_data(verdict.culprit), "candidates": []}
+    lines = [(), *bisection.candidates(verdict.candidates)] if verdict.candidates else []
     return lines, {"culprit": None, "candidates": candidates}

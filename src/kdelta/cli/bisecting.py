@@ -14,10 +14,10 @@ import click
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.journal import Journal, Point, Question
-    from kdelta.bisect.judging import Findings, Instrument
+    from kdelta.bisect.judging import Findings, PointInstrument
     from kdelta.bisect.ladder import News
     from kdelta.bisect.measuring import TrialMeasure
-    from kdelta.bisect.outcome import Outcome
+    from kdelta.bisect.outcome import BisectionResult
     from kdelta.kernels.kernel import Kernel
     from kdelta.rendering.columns import Line
     from kdelta.sample import RunRecord
@@ -28,7 +28,7 @@ EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class BisectChoice:
     """How the command line wants it done."""
 
     runs: Path
@@ -59,7 +59,7 @@ def question(
 
 
 def opened(
-    asked: Question, choice: Choice, study: Study, points: Callable[[], tuple[Point, ...]]
+    asked: Question, choice: BisectChoice, study: Study, points: Callable[[], tuple[Point, ...]]
 ) -> Journal:
     """The earlier bisection of the same question, else a new one over these points."""
     from kdelta.bisect import journal as journals
@@ -80,20 +80,20 @@ def instrument_of(
     measure: TrialMeasure,
     kernel_of: Callable[[Point], Kernel],
     points: int,
-) -> Instrument:
+) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
     from kdelta.study import spec
 
     if study.instrument is not spec.Instrument.TIME:
-        from kdelta.bisect.judging import Counting
+        from kdelta.bisect.judging import PointCounting
 
-        return Counting(journal, measure, step_percent=study.thresholds.step_percent)
-    from kdelta.bisect.timing import Rules, Timing
+        return PointCounting(journal, measure, step_percent=study.thresholds.step_percent)
+    from kdelta.bisect.timing import BlockTiming, TimingRules
 
-    rules = Rules(
+    rules = TimingRules(
         tolerance=study.time.tolerance_percent / 100, alpha=study.time.alpha, points=points
     )
-    return Timing(journal, measure, kernel_of, rules)
+    return BlockTiming(journal, measure, kernel_of, rules)
 
 
 def tell(news: News) -> None:
@@ -121,12 +121,12 @@ def _to_go(left: int) -> str:
 def carried_out(
     journal: Journal,
     study: Study,
-    instrument: Instrument,
-    search: Callable[[], Outcome],
-    choice: Choice,
+    instrument: PointInstrument,
+    search: Callable[[], BisectionResult],
+    choice: BisectChoice,
     *,
     points: str,
-    more: Callable[[Outcome], tuple[list[Line], dict[str, Any]]],
+    more: Callable[[BisectionResult], tuple[list[Line], dict[str, Any]]],
 ) -> None:
     """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
 
@@ -135,8 +135,7 @@ def carried_out(
     from kdelta.bisect import journal as journals
     from kdelta.bisect.outcome import Ending
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.rendering import bisection as outcome_text
-    from kdelta.rendering import tables, text
+    from kdelta.rendering import bisection, tables, text
 
     try:
         with journals.held(journal):
@@ -149,11 +148,11 @@ def carried_out(
     explained = _explained(journal, findings, found, record, choice.top)
     lines, fields = more(found)
     if choice.as_json:
-        content = outcome_text.data(journal, findings, found) | fields
+        content = bisection.data(journal, findings, found) | fields
         content["functions"] = json.loads(tables.explain_json(explained)) if explained else None
         print_raw(json.dumps(content, indent=2) + "\n")
     else:
-        page = outcome_text.show(journal, findings, found, points=points)
+        page = bisection.show(journal, findings, found, points=points)
         page += [(), *text.explain(explained)] if explained else []
         print_lines([*page, *lines])
         click.echo(f"\nEverything of it: {journal.folder}")
@@ -168,7 +167,7 @@ def _finished(journal: Journal, study: Study) -> RunRecord:
     from kdelta import runfolder
     from kdelta.bisect import judging
     from kdelta.cli.execution import own_version
-    from kdelta.rendering import answers as bundle
+    from kdelta.rendering import answers
     from kdelta.store import Store
 
     record = replace(judging.record(journal), name=study.name, kdelta_version=own_version())
@@ -178,12 +177,12 @@ def _finished(journal: Journal, study: Study) -> RunRecord:
     with runfolder.disk_errors(folder):
         (folder / runfolder.RUN_FILE).unlink(missing_ok=True)
     Store.create(folder, record)
-    bundle.write_answers(record, folder, step_percent=study.thresholds.step_percent)
+    answers.write_answers(record, folder, step_percent=study.thresholds.step_percent)
     return record
 
 
 def _explained(
-    journal: Journal, findings: Findings, found: Outcome, record: RunRecord, top: int
+    journal: Journal, findings: Findings, found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
     from kdelta.analysis import explanation

@@ -214,11 +214,11 @@ def _trials(
 def _answer(store: Store, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     from kdelta.cli.show import print_report
-    from kdelta.rendering import answers as bundle
+    from kdelta.rendering import answers
     from kdelta.sample import Outcome
 
     record = store.record()
-    bundle.write_answers(record, store.folder)
+    answers.write_answers(record, store.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {store.folder}")
     if _failed(record, Outcome.OK, Outcome.SKIP):

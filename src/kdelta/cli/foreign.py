@@ -178,7 +178,7 @@ def judge(
         return
     need_time()
     grade = choice.pop("grade")
-    wanted = judgement.Choice(grade=Grade(grade) if grade else None, **choice)
+    wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
     _print(judged, compat=compat, as_json=as_json, as_csv=as_csv)
     asked = wanted.old is not None

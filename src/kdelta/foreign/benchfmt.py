@@ -15,7 +15,7 @@ from kdelta.errors import SpecError
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
 from kdelta.foreign.tables import TableCell, shown
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 PREFIX = "Benchmark"
 _KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")
@@ -141,4 +141,6 @@ def _arms(readings: Sequence[ForeignReading]) -> Iterator[ArmFacts]:
         key = (item.arm, item.group)
         boots[key] = boots.get(key, True) and bool(item.boot_id)
     for (arm, group), named in boots.items():
-        yield ArmFacts(arm=arm, group=group, facts=(), replicate=Replicate.BOOT if named else None)
+        yield ArmFacts(
+            arm=arm, group=group, facts=(), replicate=ReplicateUnit.BOOT if named else None
+        )

@@ -27,7 +27,7 @@ from kdelta.foreign.record import (
 )
 from kdelta.foreign.tables import TableRow, json_object, rows
 from kdelta.metric import Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 RAW = "raw.csv"
 ORDER = "execution_order.json"
@@ -249,7 +249,9 @@ def _arms(
     for (arm, group), profile in groups.items():
         facts = (*session.facts, ("version_family", families[arm]))
         planned = session.profiles[profile][3] if profile in session.profiles else None
-        yield ArmFacts(arm=arm, group=group, facts=facts, replicate=Replicate.BOOT, planned=planned)
+        yield ArmFacts(
+            arm=arm, group=group, facts=facts, replicate=ReplicateUnit.BOOT, planned=planned
+        )
 
 
 def _rules(groups: Mapping[tuple[str, Pairs], str], session: _Session) -> Iterator[PublishedRules]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from kdelta.errors import SpecError
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 METRICS = tuple(
     Metric(name=name, unit="s", better=Better.LOWER, assume=Assume.NOTHING)
@@ -50,7 +50,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Con
             )
         readings += found
     arms = tuple(
-        ArmFacts(arm=arm, group=group, facts=(), replicate=Replicate.PROCESS_ROUND)
+        ArmFacts(arm=arm, group=group, facts=(), replicate=ReplicateUnit.PROCESS_ROUND)
         for arm, group in dict.fromkeys((item.arm, item.group) for item in readings)
     )
     return Contents(metrics=METRICS, readings=tuple(readings), arms=arms)

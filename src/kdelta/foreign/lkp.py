@@ -12,7 +12,7 @@ from kdelta.errors import SpecError
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, SourceFile
 from kdelta.foreign.tables import json_object, shown
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 FILE = "matrix.json"
 _SOURCES = "stats_source"
@@ -43,7 +43,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], known: Mapping[str, Metric])
             metrics[name] = metric
             readings += _values(number, source.name, arm, metric, values, runs)
         arms.append(
-            ArmFacts(arm=arm, group=(), facts=(), replicate=Replicate.BOOT, planned=len(runs))
+            ArmFacts(arm=arm, group=(), facts=(), replicate=ReplicateUnit.BOOT, planned=len(runs))
         )
     notes = tuple(
         f"{name}: {count} statistics are kept and not judged, no direction is known for them"

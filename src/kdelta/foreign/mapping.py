@@ -16,7 +16,7 @@ from kdelta.foreign.points import plain_number
 from kdelta.foreign.record import ArmFacts, Audited, Contents, ForeignReading, Pairs, SourceFile
 from kdelta.foreign.tables import TableRow, rows, shown
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 _Names = Annotated[tuple[_Text, ...], Meta(max_length=50)]
@@ -54,7 +54,7 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     columns: ColumnKeys
     delimiter: Annotated[str, Meta(pattern=r"\A[,;\t|]\Z")] = ","
-    replicate: Replicate = Replicate.PROCESS_ROUND
+    replicate: ReplicateUnit = ReplicateUnit.PROCESS_ROUND
     planned: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     ok: _Names = ("ok",)
     facts: dict[_Text, _Text] = {}

@@ -27,7 +27,7 @@ from kdelta.foreign.record import (
 )
 from kdelta.foreign.tables import TableCell, TableRow, rows
 from kdelta.metric import Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 _SANDWICH = ("parent_a", "child", "parent_b")
 _TRACED = "function_profile_enabled"
@@ -173,13 +173,15 @@ def _wide_readings(number: int, found: list[TableRow], times: list[str]) -> Cont
     )
 
 
-def _repeated(*, order: bool, shared: bool) -> Replicate | None:
+def _repeated(*, order: bool, shared: bool) -> ReplicateUnit | None:
     if not order:
         return None
-    return Replicate.PROCESS_ROUND if shared else Replicate.BOOT
+    return ReplicateUnit.PROCESS_ROUND if shared else ReplicateUnit.BOOT
 
 
-def _replicates(readings: Iterable[ForeignReading], what: Replicate | None) -> Iterator[ArmFacts]:
+def _replicates(
+    readings: Iterable[ForeignReading], what: ReplicateUnit | None
+) -> Iterator[ArmFacts]:
     for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
         yield ArmFacts(arm=arm, group=group, facts=(), replicate=what)
 
@@ -264,7 +266,7 @@ def _listed(number: int, row: TableRow, metric: str, cell: TableCell) -> Content
         )
         for at, value in enumerate(values, start=1)
     )
-    what = Replicate.PROCESS_ROUND if order else Replicate.BOOT if "runs" in row else None
+    what = ReplicateUnit.PROCESS_ROUND if order else ReplicateUnit.BOOT if "runs" in row else None
     return Contents(
         metrics=_metrics([metric]),
         readings=readings,

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from kdelta.metric import Metric
-from kdelta.stats.series import Replicate
+from kdelta.stats.series import ReplicateUnit
 
 FORMAT = 1  # of foreign.json
 Pairs = tuple[tuple[str, str], ...]
@@ -114,7 +114,7 @@ class ArmFacts:
     arm: str
     group: Pairs
     facts: Pairs
-    replicate: Replicate | None = None
+    replicate: ReplicateUnit | None = None
     planned: int | None = None
     role: str = ""
 

@@ -18,7 +18,7 @@ from kdelta.foreign.record import (
     PublishedRules,
 )
 from kdelta.metric import Metric
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 # What an arm is, or what happened to it: two arms may differ in these and be compared.
 _DETAILS = frozenset(
@@ -229,7 +229,7 @@ def _series(
         planned=planned,
         facts=tuple((name, text) for name, text in facts.items() if name not in _DETAILS),
         state=known.state(arm, group),
-        replicate=replicate or Replicate.PROCESS_ROUND,
+        replicate=replicate or ReplicateUnit.PROCESS_ROUND,
     )
 
 

@@ -11,10 +11,7 @@ from kdelta.analysis import explanation, findings
 from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.rendering import columns as page
-from kdelta.rendering import figures as figures_text
-from kdelta.rendering import metrics as metrics_text
-from kdelta.rendering import tables, text
+from kdelta.rendering import columns, figures, metrics, tables, text
 from kdelta.sample import RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
@@ -49,7 +46,7 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         from kdelta.rendering import times_tables
 
         timed = times.report(record)
-        yield "show.txt", page.plain(times_text.show(timed))
+        yield "show.txt", columns.plain(times_text.show(timed))
         yield "show.json", times_tables.show_json(timed)
         yield "show.csv", times_tables.show_csv(timed)
         yield from _metrics(timed.metrics)
@@ -60,7 +57,7 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
     yield "show.csv", tables.show_csv(report)
     yield from _metrics(report.metrics)
     if report.figures:
-        yield "figures.csv", figures_text.show_csv(report.figures)
+        yield "figures.csv", figures.show_csv(report.figures)
     for ladder in report.ladders:
         if not ladder.steps:
             continue
@@ -89,7 +86,7 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
 def _metrics(told: Sequence[MetricTable]) -> Iterator[tuple[str, str]]:
     """The figures that workloads told; they are in show.txt and show.json, too."""
     if told:
-        yield "metrics.csv", metrics_text.show_csv(told)
+        yield "metrics.csv", metrics.show_csv(told)
 
 
 def _file_name(name: str) -> str:

@@ -24,7 +24,7 @@ from kdelta.stats.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class SideBySide:
     """One kernel in both runs; the same release, whatever each run calls it."""
 
     exact: Rung
@@ -51,16 +51,16 @@ def _case(ladder: Ladder | TimedLadder) -> tuple[str, str, str]:
     return ladder.workload, ladder.scenario, ladder.point
 
 
-def _pairs(left: Ladder, right: TimedLadder) -> list[Pair]:
+def _pairs(left: Ladder, right: TimedLadder) -> list[SideBySide]:
     """Kernels of both runs, in the order of the timed one; [] without its first, the baseline."""
     exact = {rung.release: rung for rung in left.rungs if rung.total and rung.release}
     arms = [arm for arm in right.arms if not arm.control]
     if arms[0].release not in exact:
         return []
-    return [Pair(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
+    return [SideBySide(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
 
 
-def _section(left: Ladder, right: TimedLadder, pairs: list[Pair]) -> Iterator[Line]:
+def _section(left: Ladder, right: TimedLadder, pairs: list[SideBySide]) -> Iterator[Line]:
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
     yield from paragraph(
         f"instructions per {left.operation} (exact-path, never a time) beside nanoseconds per"
@@ -85,16 +85,16 @@ def _section(left: Ladder, right: TimedLadder, pairs: list[Pair]) -> Iterator[Li
         yield from paragraph(_sentence(right, pairs, pair), Tone.BOLD)
 
 
-def _insns(pair: Pair) -> str:
+def _insns(pair: SideBySide) -> str:
     return f"{pair.exact.total.per_operation:.1f}" if pair.exact.total else ABSENT
 
 
-def _ns(pair: Pair) -> str:
+def _ns(pair: SideBySide) -> str:
     median = pair.timed.total.median
     return ABSENT if median is None else f"{median:.2f}"
 
 
-def _path_ratio(pairs: list[Pair], pair: Pair) -> float | None:
+def _path_ratio(pairs: list[SideBySide], pair: SideBySide) -> float | None:
     old, new = pairs[0].exact.total, pair.exact.total
     if pair is pairs[0] or old is None or new is None or not old.per_operation:
         return None
@@ -105,18 +105,18 @@ def _times(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"x{ratio:.3f}"
 
 
-def _time_ratio(pair: Pair) -> str:
+def _time_ratio(pair: SideBySide) -> str:
     found = pair.timed.comparison
     if found is None or found.ratio is None or found.low is None or found.high is None:
         return ABSENT
     return f"x{found.ratio:.3f} ({found.low:.3f}-{found.high:.3f})"
 
 
-def _verdict(pair: Pair) -> str:
+def _verdict(pair: SideBySide) -> str:
     return pair.timed.comparison.verdict if pair.timed.comparison else ABSENT
 
 
-def _sentence(right: TimedLadder, pairs: list[Pair], pair: Pair) -> str:
+def _sentence(right: TimedLadder, pairs: list[SideBySide], pair: SideBySide) -> str:
     path = _path_ratio(pairs, pair)
     head = f"{pair.exact.arm} executes {_plain(path)} the instructions of {pairs[0].exact.arm}"
     found = pair.timed.comparison

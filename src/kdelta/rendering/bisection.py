@@ -9,8 +9,8 @@ from typing import Any
 from kdelta.bisect import outcome
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import Journal, Point, Step
-from kdelta.bisect.judging import Change, Findings
-from kdelta.bisect.outcome import Ending, Outcome
+from kdelta.bisect.judging import Findings, NeighbourChange
+from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
@@ -26,7 +26,9 @@ _TITLE = 48
 _MOST_NAMED = 6
 
 
-def show(journal: Journal, findings: Findings, found: Outcome, *, points: str) -> list[Line]:
+def show(
+    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
+) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
     points: how many there are of what ("52 kernels", "64 commits").
@@ -47,7 +49,7 @@ def show(journal: Journal, findings: Findings, found: Outcome, *, points: str) -
     return lines
 
 
-def sentence(found: Outcome) -> str:
+def sentence(found: BisectionResult) -> str:
     """The outcome in one sentence."""
     good, bad = found.good.label, found.bad.label
     values = f"{_figure(found.good_value)} -> {_figure(found.bad_value)} {found.unit}"
@@ -116,7 +118,7 @@ def _verbatim(text: str) -> Iterator[Line]:
     yield (Span(text),)
 
 
-def data(journal: Journal, findings: Findings, found: Outcome) -> dict[str, Any]:
+def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data (format 1)."""
     question = journal.state.question
     return {
@@ -197,7 +199,7 @@ def _notes(journal: Journal) -> Iterator[Line]:
             yield from paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
 
 
-def _more(found: Outcome) -> Iterator[Line]:
+def _more(found: BisectionResult) -> Iterator[Line]:
     for change in found.others:
         gap = f", {change.between} not measured between them" if change.between else ""
         yield from paragraph(
@@ -212,12 +214,12 @@ def _more(found: Outcome) -> Iterator[Line]:
         )
 
 
-def _percent(change: Change) -> str:
+def _percent(change: NeighbourChange) -> str:
     ratio = change.comparison.ratio
     return f" ({100 * (ratio - 1):+.1f} %)" if ratio else ""
 
 
-def _share(found: Outcome) -> str:
+def _share(found: BisectionResult) -> str:
     return "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
 
 
@@ -227,7 +229,7 @@ def _listed(points: Sequence[Point]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-def _tone(found: Outcome) -> Tone:
+def _tone(found: BisectionResult) -> Tone:
     return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
 
 
@@ -239,7 +241,7 @@ def _side(point: Point, value: float | None) -> dict[str, Any]:
     return {"key": point.key, "label": point.label, "value": value}
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: NeighbourChange) -> dict[str, Any]:
     return {
         "old": _side(change.old, change.old_value),
         "new": _side(change.new, change.new_value),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from kdelta.analysis.compat import framework, lkp, mmtests
-from kdelta.analysis.judgement import Compat, Finding, Gap, Judgement, Others, Pair
+from kdelta.analysis.judgement import Compat, Finding, Gap, JudgedPair, Judgement, Others
 from kdelta.analysis.variants import closes
 from kdelta.foreign.record import Pairs, Published
 from kdelta.foreign.series import GroupAudit
@@ -175,7 +175,7 @@ def _percent(fraction: float | None) -> str:
     return ABSENT if fraction is None else f"{100 * fraction:.2f}"
 
 
-def _pair(pair: Pair) -> Iterator[Line]:
+def _pair(pair: JudgedPair) -> Iterator[Line]:
     found = pair.comparison
     tone = VERDICT_TONES[found.verdict]
     control = f" (old again: {pair.control})" if pair.control else ""
@@ -234,7 +234,7 @@ def _framework(found: Compat) -> Iterator[Line]:
 
 
 def _cells(
-    rows: Sequence[framework.Row], columns: Sequence[tuple[str, str]], *, right: bool
+    rows: Sequence[framework.FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
 ) -> Iterator[Column]:
     for head, name in columns:
         texts = (row.cell(name) or ABSENT for row in rows)
@@ -261,7 +261,7 @@ def _mmtests(found: Compat) -> Iterator[Line]:
     yield from tables_that_fit([names, *arms[:1]], arms[1:])
 
 
-def _mmtests_cell(cell: mmtests.Cell) -> str:
+def _mmtests_cell(cell: mmtests.MmtestsCell) -> str:
     left, right = ("*", "*") if cell.star else ("(", ")")
     return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
 

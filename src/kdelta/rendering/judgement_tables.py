@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kdelta.analysis.compat import framework
-from kdelta.analysis.judgement import Finding, Judgement, Pair
+from kdelta.analysis.judgement import Finding, JudgedPair, Judgement
 from kdelta.printable import printable
 from kdelta.stats.summary import Summary
 
@@ -79,7 +79,7 @@ def judgement_csv(found: Judgement) -> str:
     return text.getvalue()
 
 
-def _row(name: str, finding: Finding, pair: Pair) -> Iterator[object]:
+def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[object]:
     found, metric = pair.comparison, finding.metric
     sandwich = found.sandwich
     group = ";".join(f"{key}={text}" for key, text in finding.group)
@@ -105,7 +105,7 @@ def _summary(summary: Summary) -> Iterator[object]:
     yield from (getattr(summary, name) for name in _SUMMARY)
 
 
-def _framework(row: framework.Row | None, name: str) -> str:
+def _framework(row: framework.FrameworkRow | None, name: str) -> str:
     return "" if row is None else row.cell(name)
 
 

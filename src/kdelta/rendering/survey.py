@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 from typing import Final
 
-from kdelta.analysis.survey import Cell, Change, Row, Survey, quiet
+from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.metric import number
 from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.text import limits_of, sentence
@@ -49,16 +49,16 @@ def _table(found: Survey) -> Iterator[Line]:
     yield from table_lines([names, *columns])
 
 
-def _name(row: Row) -> str:
+def _name(row: SurveyRow) -> str:
     mark = "~" if row.inexact else ""
     return f"{mark}{row.reference} {row.point}".strip()
 
 
-def _is_first(row: Row, at: int) -> bool:
+def _is_first(row: SurveyRow, at: int) -> bool:
     return all(cell.per_operation is None for cell in row.cells[:at])
 
 
-def _span(cell: Cell, step_percent: float, *, first: bool) -> Span:
+def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
     if cell.per_operation is None:
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     if first:
@@ -99,7 +99,7 @@ def _changes(found: Survey) -> Iterator[Line]:
     )
 
 
-def _change(change: Change) -> Iterator[Line]:
+def _change(change: SurveyStep) -> Iterator[Line]:
     explanation = change.explanation
     ratio = explanation.comparison.ratio
     tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.evidence import ITERATION, Measure, State
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest, Status
-from kdelta.analysis.findings import Failure, Ladder, Machine, Report, Rung, Step
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest
+from kdelta.analysis.findings import Failure, Ladder, LadderStep, Machine, Report, Rung
 from kdelta.analysis.variants import conclusions
 from kdelta.metric import decimals, number
-from kdelta.rendering import figures as figures_text
-from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering import figures, metrics
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -31,7 +30,7 @@ from kdelta.rendering.columns import (
 )
 from kdelta.rendering.overview import overview
 from kdelta.sample import TOTAL, Outcome
-from kdelta.stats.exact import Kind
+from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
 
 __all__ = [
@@ -68,8 +67,8 @@ def show(report: Report) -> list[Line]:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
         lines += [(), *_kernels(list({**every, **known}.values()))]
-    lines += metrics_text.show(report.metrics)
-    lines += figures_text.show(report.figures)
+    lines += metrics.show(report.metrics)
+    lines += figures.show(report.figures)
     if report.done:
         lines += [*_findings(report), *limits_of(report.limits)]
     return lines
@@ -213,7 +212,7 @@ def _verdict(rung: Rung) -> Span:
 def _value(measure: Measure | None) -> Span:
     if measure is None:
         return Span(ABSENT)
-    mark = "~" if measure.kind is Kind.MEDIAN else ""
+    mark = "~" if measure.kind is LocationKind.MEDIAN else ""
     return Span(mark + number(measure.per_operation))
 
 
@@ -237,7 +236,7 @@ def _legend(ladder: Ladder) -> Iterator[Line]:
     )
     if any(rung.gap_closed is not None for rung in ladder.rungs):
         text += "; gap closed: of the study's gap, by this kernel"
-    if any(measure.kind is Kind.MEDIAN for rung in ladder.rungs for measure in rung.phases):
+    if any(measure.kind is LocationKind.MEDIAN for rung in ladder.rungs for measure in rung.phases):
         text += "; ~: median, no exact count"
     yield from paragraph(text, Tone.FAINT)
 
@@ -343,7 +342,7 @@ def _no_step(report: Report, ladder: Ladder) -> str:
     )
 
 
-def _change(step: Step) -> str:
+def _change(step: LadderStep) -> str:
     values = f"{number(step.old_value)} -> {number(step.new_value)}"
     ratio = f", {_ratio(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
     claim = f"({step.comparison.verdict}, {step.comparison.grade})"
@@ -462,7 +461,7 @@ def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tupl
         tone, calls, status = Tone.BOLD, (ABSENT, ABSENT), ""
     else:
         name, status = short(row.function, _NAME_WIDTH), row.status
-        tone = Tone.WARN if row.status is not Status.BOTH else Tone.PLAIN
+        tone = Tone.WARN if row.status is not Presence.BOTH else Tone.PLAIN
         calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
     cells = (
         name,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kdelta.analysis.times import TimedArm, TimedLadder, TimedReport
 from kdelta.analysis.variants import closes
 from kdelta.metric import Grade
-from kdelta.rendering import metrics as metrics_text
+from kdelta.rendering import metrics
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -49,7 +49,7 @@ def show(report: TimedReport) -> list[Line]:
         )
     for ladder in report.ladders:
         lines += [(), *_ladder(report, ladder)]
-    return [*lines, *metrics_text.show(report.metrics), *limits_of(report.limits)]
+    return [*lines, *metrics.show(report.metrics), *limits_of(report.limits)]
 
 
 def _ladder(report: TimedReport, ladder: TimedLadder) -> Iterator[Line]:

@@ -16,7 +16,7 @@ MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
 
 
-class Kind(StrEnum):
+class LocationKind(StrEnum):
     """How a representative value was chosen."""
 
     MODE = "mode"  # the most frequent value
@@ -35,7 +35,7 @@ class Location:
     """
 
     value: int
-    kind: Kind
+    kind: LocationKind
     share: float
     n: int
     minimum: int
@@ -74,7 +74,7 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
     value = mode if is_mode else _lower_median(windows)
     return Location(
         value=value,
-        kind=Kind.MODE if is_mode else Kind.MEDIAN,
+        kind=LocationKind.MODE if is_mode else LocationKind.MEDIAN,
         share=seen[value] / n,
         n=n,
         minimum=min(windows),

@@ -16,7 +16,7 @@ from enum import StrEnum
 from kdelta.metric import Metric
 
 
-class Replicate(StrEnum):
+class ReplicateUnit(StrEnum):
     """What was repeated.  The value is the word that reports print."""
 
     BOOT = "boot"
@@ -85,7 +85,7 @@ class Series:
     planned: int
     facts: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
-    replicate: Replicate = Replicate.BOOT
+    replicate: ReplicateUnit = ReplicateUnit.BOOT
     valid: tuple[Boot, ...] = field(init=False, repr=False, compare=False)
     values: tuple[float, ...] = field(init=False, repr=False, compare=False)
 

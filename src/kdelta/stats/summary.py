@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from kdelta.stats.series import Replicate, Series
+from kdelta.stats.series import ReplicateUnit, Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Summary:
     """
 
     arm: str
-    replicate: Replicate
+    replicate: ReplicateUnit
     n: int
     planned: int
     median: float | None = None

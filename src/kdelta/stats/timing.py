@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
-from kdelta.stats.series import Boot, Replicate, Series
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.verdict import Verdict
 
@@ -169,7 +169,7 @@ class _Case:
         if len(self.arms) == 2 and effect:
             text = "no control arm: the drift of the session was not measured"
             found.append(Caution(trap=Trap.CONTROL, sentence=text))
-        if self.arms[0].replicate is Replicate.PROCESS_ROUND:
+        if self.arms[0].replicate is ReplicateUnit.PROCESS_ROUND:
             text = "replicates are process rounds: what differs from boot to boot is not in them"
             found.append(Caution(trap=Trap.REPLICATE, sentence=text))
         return found
@@ -198,7 +198,7 @@ def _missing(arms: Sequence[Series]) -> tuple[list[str], int | None]:
     if len(arms) == 2 and detectors.interleaved(arms) is False and not _one_boot(arms):
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
         return [f"{text} interleave them, or repeat the old arm after the new (A/B/A)"], None
-    if len(arms) == 2 and arms[0].replicate is Replicate.PROCESS_ROUND and not _one_boot(arms):
+    if len(arms) == 2 and arms[0].replicate is ReplicateUnit.PROCESS_ROUND and not _one_boot(arms):
         text = "process rounds in different boots say nothing of the scatter between boots; repeat"
         return [f"{text} the old arm in another boot (A/B/A), or measure boots"], None
     return [], None
@@ -207,7 +207,7 @@ def _missing(arms: Sequence[Series]) -> tuple[list[str], int | None]:
 def _one_boot(arms: Sequence[Series]) -> bool:
     """True when all replicates are process rounds of one known boot, in alternation."""
     boots = {boot.boot_id for arm in arms for boot in arm.valid}
-    rounds = all(arm.replicate is Replicate.PROCESS_ROUND for arm in arms)
+    rounds = all(arm.replicate is ReplicateUnit.PROCESS_ROUND for arm in arms)
     return rounds and len(boots) == 1 and boots != {""} and detectors.interleaved(arms) is not False
 
 
@@ -251,7 +251,7 @@ def _effect(
         values, new.values, alpha=alpha, seed=seed, when=_when([*before, *new.valid], arms)
     )
     unknown = _unread(arms)
-    if sandwich and old.replicate is Replicate.PROCESS_ROUND:
+    if sandwich and old.replicate is ReplicateUnit.PROCESS_ROUND:
         # Rounds within a boot know nothing of the scatter between boots; two of one kernel do.
         unknown += abs(math.log(sandwich.second / sandwich.first))
     return _Effect(

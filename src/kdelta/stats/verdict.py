@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
     noise: bound of how far the value may be off, in the unit of value (windows and trials).
@@ -62,8 +62,8 @@ class Comparison:
 
 
 def compare(
-    old: Reading | None,
-    new: Reading | None,
+    old: CountReading | None,
+    new: CountReading | None,
     *,
     metric: Metric,
     step_percent: float = STEP_PERCENT,
@@ -93,7 +93,7 @@ def compare(
     )
 
 
-def _operation_obstacles(old: Reading | None, new: Reading | None) -> list[str]:
+def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> list[str]:
     if old is None or new is None:
         return []
     was, now = (f"{side.operations} {side.operation}" for side in (old, new))
@@ -101,7 +101,7 @@ def _operation_obstacles(old: Reading | None, new: Reading | None) -> list[str]:
 
 
 def _decide(
-    old: Reading, new: Reading, *, metric: Metric, step_percent: float
+    old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
 ) -> tuple[Verdict, str]:
     size = abs(new.value - old.value)
     threshold = old.value * step_percent / 100

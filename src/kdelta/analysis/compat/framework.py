@@ -40,7 +40,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FrameworkRow:
     """One row of summary.csv; figures are None when no run ended ok.
 
     cv is sample sd / mean, mad the median distance from the median, mad_ratio mad / median; each
@@ -109,7 +109,7 @@ def rows(
     tolerance: float = TOLERANCE,
     max_cv: float = MAX_CV,
     lower_is_better: bool = True,
-) -> tuple[Row, ...]:
+) -> tuple[FrameworkRow, ...]:
     """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
     found = {runs.arm: _statistics(runs.values) for runs in arms}
     base = next((runs for runs in arms if runs.arm == baseline), Runs(arm=baseline, values=()))
@@ -150,12 +150,12 @@ def _row(
     *,
     limits: tuple[float, float],
     lower_is_better: bool,
-) -> Row:
+) -> FrameworkRow:
     tolerance, max_cv = limits
     delta = _delta(mine.mean, base.mean)
     mean_ok, robust_ok = _steady(runs, mine, max_cv)
     base_mean_ok, base_robust_ok = _steady(base_runs, base, max_cv)
-    return Row(
+    return FrameworkRow(
         arm=runs.arm,
         value=mine.mean,
         median_value=mine.median,

@@ -23,7 +23,7 @@ _COMPARE = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class MmtestsCell:
     """A statistic of one arm and its change against the first arm: positive is better.
 
     star: a two-sample t test on the means says that they differ.
@@ -35,14 +35,14 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MmtestsRow:
     """One statistic over the arms, the first of which is the baseline."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MmtestsCell, ...]
 
 
-def table(samples: Sequence[Sequence[float]], better: Better) -> tuple[Row, ...]:
+def table(samples: Sequence[Sequence[float]], better: Better) -> tuple[MmtestsRow, ...]:
     """Rows Min, Amean, Stddev, CoeffVar, Max, BAmean-50, -95, -99 over the samples of each arm.
 
     Where higher is better the means are harmonic and called so (Hmean, BHmean-50 ...).  A
@@ -59,18 +59,18 @@ def table(samples: Sequence[Sequence[float]], better: Better) -> tuple[Row, ...]
         spread = name in ("Stddev", "HStddev", "CoeffVar", "HCoeffVar")
         lower = spread or better is Better.LOWER
         cells = [
-            Cell(
+            MmtestsCell(
                 value=arm[name],
                 percent=_change(arm[name], arms[0][name], lower=lower),
                 star=mean and starred[at],
             )
             for at, arm in enumerate(arms)
         ]
-        rows.append(Row(name=name, cells=tuple(cells)))
+        rows.append(MmtestsRow(name=name, cells=tuple(cells)))
     return tuple(rows)
 
 
-def lines(operation: str, table_rows: Sequence[Row]) -> list[str]:
+def lines(operation: str, table_rows: Sequence[MmtestsRow]) -> list[str]:
     """The table as mmtests lays it out, without its head."""
     width = max(len(row.name) for row in table_rows)
     return [
@@ -79,7 +79,7 @@ def lines(operation: str, table_rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: MmtestsCell) -> str:
     left, right = ("*", "*") if cell.star else ("(", ")")
     return f"{cell.value:{_FIELD}.2f} {left}{cell.percent:{_COMPARE}.2f}%{right}"
 

@@ -39,7 +39,7 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PerfbenchRow:
     """One arm's throughput in a scenario, over the loops of all its trials."""
 
     name: str  # "demand_fault:timed_thp_256m", with the point of a matrix
@@ -60,7 +60,7 @@ def throughput(region: float, nanoseconds: Sequence[int]) -> Throughput:
     return Throughput(bytes_per_second=region * loops * 1e9 / whole, percent=percent, loops=loops)
 
 
-def rows(record: RunRecord) -> tuple[Row, ...]:
+def rows(record: RunRecord) -> tuple[PerfbenchRow, ...]:
     """Those of a timed run whose workload tells its region, by scenario; none otherwise."""
     arms = {arm.index: arm for arm in record.arms}
     groups: dict[tuple[str, int], list[TrialResult]] = {}
@@ -75,7 +75,7 @@ def rows(record: RunRecord) -> tuple[Row, ...]:
         loops = [ns for result in results for ns in _loops(result)]
         if region is not None and sum(loops) > 0:
             label = f"{arms[arm].label}{' (control)' * arms[arm].control}"
-            found.append(Row(name=name, arm=label, found=throughput(region, loops)))
+            found.append(PerfbenchRow(name=name, arm=label, found=throughput(region, loops)))
     return tuple(found)
 
 
@@ -84,7 +84,7 @@ def _loops(result: TrialResult) -> list[int]:
     return [sum(phases) for phases in zip(*(t.nanoseconds for t in result.times), strict=False)]
 
 
-def lines(table: Sequence[Row]) -> list[str]:
+def lines(table: Sequence[PerfbenchRow]) -> list[str]:
     """The rows, each under what it is, as perf lays a result out."""
     said = []
     for row in table:
