@@ -48,8 +48,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["mincore:nothing", "--kernels", "6.16,6.17"], "no scenario 'nothing'"),
-        (["nothing:at_all", "--kernels", "6.16,6.17"], "unknown workload 'nothing'"),
+        (["mincore:nothing", "--kernels", "6.16,6.17"], 'no scenario "nothing"'),
+        (["nothing:at_all", "--kernels", "6.16,6.17"], 'unknown workload "nothing"'),
         ([GOOD], "a scenario needs kernels"),
         ([GOOD, "--kernels", ""], "kernels"),
         ([GOOD, "--kernels", "6.16,6.17", "--rounds", "0"], "rounds"),
@@ -84,7 +84,7 @@ def test_a_study_with_a_wrong_key_names_file_and_key(
     study.write_text(STUDY.replace(GOOD, "mincore:nothing"))
     status, error = refused(capsys, "run", study)
     assert status == 2
-    assert "no scenario 'nothing'" in error
+    assert 'no scenario "nothing"' in error
 
 
 def test_no_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:

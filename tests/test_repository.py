@@ -87,7 +87,7 @@ DOCUMENT_HOSTS = {
 TIME_MODULES = {"kdelta.stats.permutation"}
 
 # An import name differs from the name on PyPI.
-IMPORT_NAME = {"pyelftools": "elftools", "qemu.qmp": "qemu"}
+IMPORT_NAME = {"pyelftools": "elftools", "qemu.qmp": "qemu", "tomli-w": "tomli_w"}
 
 
 def tracked(*suffixes: str) -> list[Path]:

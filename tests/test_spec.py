@@ -120,7 +120,7 @@ def test_wrong_values_name_file_key_and_value(text: str, sentence: str) -> None:
         ("[plan]\nround = 2", 'plan: unknown key "round"; did you mean rounds?'),
         ("[threshold]\n", 'unknown key "threshold"; did you mean thresholds?'),
         ("zzz = 2", 'unknown key "zzz"; known keys: name, title, question, instrument'),
-        ('"\\u001b[2J" = 2', 'unknown key "\\u001b[2J"'),
+        ('"\\u001b[2J" = 2', 'unknown key "\\x1b[2J"'),
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(text: str, sentence: str) -> None:

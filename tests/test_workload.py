@@ -145,7 +145,7 @@ def test_a_workload_is_read_whole(folder: Path) -> None:
         ),
         ('"round"', '"two words"', "walk.toml: scenarios.oneway.contract[...]: expected"),
         ('["thp"]', '["wings"]', "walk.toml: scenarios.oneway.features[0]: invalid enum value"),
-        ('name = "walk"', 'name = "run"', "walk.toml: name: 'run' is not the file's name"),
+        ('name = "walk"', 'name = "run"', 'walk.toml: name: "run" is not the file\'s name'),
         ("[scenarios.short]", "[scenarios.Short]", "walk.toml: key in scenarios: expected str"),
         ("[contract]", "[contract", "walk.toml: not valid TOML"),
     ],
@@ -174,9 +174,9 @@ def test_an_unknown_workload_lists_the_known(folder: Path, name: str) -> None:
 def test_references_resolve_or_say_what_is_known(folder: Path) -> None:
     walk, scenario = parse_reference("walk:short", folder)
     assert (walk.name, scenario.name) == ("walk", "short")
-    with pytest.raises(SpecError, match="walk has no scenario 'long'; known: short, oneway"):
+    with pytest.raises(SpecError, match='walk has no scenario "long"; known: short, oneway'):
         parse_reference("walk:long", folder)
-    with pytest.raises(SpecError, match="'walk' names no scenario; write WORKLOAD:SCENARIO"):
+    with pytest.raises(SpecError, match='"walk" names no scenario; write WORKLOAD:SCENARIO'):
         parse_reference("walk", folder)
 
 
@@ -255,7 +255,7 @@ def test_a_program_that_gives_up_says_why(folder: Path, code: int) -> None:
         ("phase 1 back page 4", "phase 2 back page 4", "not a phase of the scenario's TOML"),
         ("phase 1 back page 4", "phase 1 side page 4", "not a phase of the scenario's TOML"),
         ("phase 1 back page 4", "phase 0 out page 4", "phase declared twice"),
-        ("phase 1 back page 4", "phase -1 back page 4", "'-1' is not a number"),
+        ("phase 1 back page 4", "phase -1 back page 4", '"-1" is not a number'),
         ("state after vmas 1 1", "state after vmas 1 2", "not as the scenario's TOML wants it"),
         ("state after vmas 1 1", "state after vma 1 1", "not as the scenario's TOML wants it"),
         ("state after vmas 1 1", "state later vmas 1 1", "not a fact"),
@@ -264,7 +264,7 @@ def test_a_program_that_gives_up_says_why(folder: Path, code: int) -> None:
         ("sample out 1 1002 4", "sample out 0 1002 4", "sample printed twice"),
         ("sample out 1 1002 4", "sample out 1 1002 3", "not a sample of a declared phase"),
         ("sample out 1 1002 4", "sample up 1 1002 4", "not a sample of a declared phase"),
-        ("sample out 1 1002 4", "sample out 1 1e3 4", "'1e3' is not a number"),
+        ("sample out 1 1002 4", "sample out 1 1e3 4", '"1e3" is not a number'),
         ("sample out 1 1002 4", "sample out 1 " + "9" * 30 + " 4", "is not a number"),
         ("sample out 1 1002 4", "sample out 1 1002", "not a record"),
         ("sample out 1 1002 4", "sample  out 1 1002 4", "not a record"),

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from kdelta.errors import GuestError
+from kdelta.printable import quoted
 from kdelta.sample import UNKNOWN, MetricValue, StateField
-from kdelta.workload import FREE, Scenario, Window, Workload, quoted
+from kdelta.workload import FREE, Scenario, Window, Workload
 
 PROTOCOL_VERSION = "1"
 MAX_LINE = 4096

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text from kernels, guests and studies, made safe for a terminal and bounded."""
+"""Text from kernels, guests, studies and strangers, made safe for a terminal and bounded."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def printable(text: str, longest: int = LONGEST) -> str:
     if len(text) > longest:
         text = text[: max(longest - 3, 0)] + "..."
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
+
+
+def quoted(text: str, longest: int = 80) -> str:
+    """`text` for an error sentence: in quotes, in ASCII, with escapes for all else.
+
+    Text longer than `longest` characters ends in "...".
+    """
+    if len(text) > longest:
+        text = text[: longest - 3] + "..."
+    return '"' + text.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'

@@ -22,6 +22,7 @@ from msgspec import Meta, Struct
 from kdelta import data
 from kdelta.errors import InfraError, SpecError
 from kdelta.metric import Better
+from kdelta.printable import quoted
 
 Instrument = Literal["exact", "time"]
 INSTRUMENTS: tuple[Instrument, ...] = ("exact", "time")
@@ -179,11 +180,6 @@ class Workload:
                 return scenario
         known = ", ".join(scenario.name for scenario in self.scenarios)
         raise SpecError(f"{self.name} has no scenario {quoted(name)}", action=f"known: {known}")
-
-
-def quoted(text: str, limit: int = 80) -> str:
-    """Untrusted text for an error sentence: escaped, quoted, cut."""
-    return ascii(text if len(text) <= limit else text[:limit] + "...")
 
 
 # ---- TOML ----------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.errors import SpecError
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
-from kdelta.foreign.tables import TableCell, shown
+from kdelta.foreign.tables import TableCell
 from kdelta.metric import Assume, Better, Metric
+from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit
 
 PREFIX = "Benchmark"
@@ -85,10 +86,10 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
         for field in fields[1:]:
             key, sign, value = field.partition("=")
             if not (key and sign):
-                raise SpecError(f"{shown(field)} is not key=value", place=place)
+                raise SpecError(f"{quoted(field)} is not key=value", place=place)
             if key in allowed and value not in allowed[key]:
                 wanted = " or ".join(allowed[key])
-                raise SpecError(f"{key} is {shown(value)}, not {wanted}", place=place)
+                raise SpecError(f"{key} is {quoted(value)}, not {wanted}", place=place)
             have = units.setdefault(fields[0], {}).setdefault(key, value)
             if have != value:
                 raise SpecError(f"{key} of {fields[0]} was {have} before", place=place)

@@ -10,8 +10,9 @@ from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, SourceFile
-from kdelta.foreign.tables import json_object, shown
+from kdelta.foreign.tables import json_object
 from kdelta.metric import Assume, Better, Metric
+from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit
 
 FILE = "matrix.json"
@@ -106,7 +107,7 @@ def _values(
             or not isinstance(value, int | float)
             or not math.isfinite(value)
         ):
-            raise SpecError(f"{shown(str(value))} is not a number", place=f"{place}[{at}]")
+            raise SpecError(f"{quoted(str(value))} is not a number", place=f"{place}[{at}]")
         used = complete and value is not None
         yield ForeignReading(
             source=number,

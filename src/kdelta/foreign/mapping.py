@@ -14,8 +14,9 @@ from msgspec import Meta, Struct
 from kdelta.errors import SpecError
 from kdelta.foreign.points import plain_number
 from kdelta.foreign.record import ArmFacts, Audited, Contents, ForeignReading, Pairs, SourceFile
-from kdelta.foreign.tables import TableRow, rows, shown
+from kdelta.foreign.tables import TableRow, rows
 from kdelta.metric import Assume, Better, Metric
+from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit
 
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -121,7 +122,7 @@ def _check_columns(source: SourceFile, mapping: Mapping) -> None:
         for column in (value,) if isinstance(value, str) else value or ():
             if column not in source.columns:
                 raise SpecError(
-                    f"there is no column {shown(column)}, which the mapping's {key} names",
+                    f"there is no column {quoted(column)}, which the mapping's {key} names",
                     place=f"{source.name}: line 1",
                     action=f"the columns are {', '.join(source.columns[:20])}",
                 )
@@ -157,7 +158,7 @@ def _metric(row: TableRow, name: str, mapping: Mapping) -> Metric:
     unit = row[mapping.columns.unit].text if mapping.columns.unit else known.unit
     if not unit:
         raise SpecError(
-            f"the unit of {shown(name)} is not known",
+            f"the unit of {quoted(name)} is not known",
             place=f"{row.source}: line {row.line}",
             action=f"name a column in columns.unit, or write unit in [metrics.{name}]",
         )
@@ -169,7 +170,7 @@ def _metric(row: TableRow, name: str, mapping: Mapping) -> Metric:
         better = Better(cell.text)
     if better is None:
         raise SpecError(
-            f"which direction of {shown(name)} is better is not known",
+            f"which direction of {quoted(name)} is better is not known",
             place=f"{row.source}: line {row.line}",
             action=f"name a column in columns.better, or write better in [metrics.{name}]",
         )

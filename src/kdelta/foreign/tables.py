@@ -16,6 +16,7 @@ from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.foreign.record import Line, SourceFile
+from kdelta.printable import quoted
 
 MAX_BYTES = 64 * 2**20
 MAX_LINES = 2_000_000
@@ -59,7 +60,7 @@ class TableCell:
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
         return SpecError(
-            f"{shown(self.text)} is not {wanted}",
+            f"{quoted(self.text)} is not {wanted}",
             place=f"{self.source}: line {self.line}, column {self.column}",
             action="correct the file, or import the others without it",
         )
@@ -83,11 +84,6 @@ class TableRow:
     def text(self, *columns: str) -> str:
         """The cell of the first of these columns that the table has; "" without one."""
         return next((self[column].text for column in columns if column in self), "")
-
-
-def shown(text: str) -> str:
-    """A quoted piece of foreign text for a message."""
-    return json.dumps(text if len(text) <= 60 else text[:57] + "...")
 
 
 def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
@@ -143,7 +139,7 @@ def _columns(head: list[str], name: str) -> tuple[str, ...]:
         if not column:
             raise SpecError("a column has no name", place=f"{place}, column {at + 1}")
         if column in columns[:at]:
-            raise SpecError(f"two columns are called {shown(column)}", place=place)
+            raise SpecError(f"two columns are called {quoted(column)}", place=place)
     return columns
 
 

@@ -17,6 +17,7 @@ from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
+from kdelta.printable import quoted
 from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, TrialResult
 
 _ANSWER_S = 60.0
@@ -200,7 +201,7 @@ class _Trial:
         identity, printed, status = ran.identity, ran.printed, ran.status
         if status not in _STATUSES:
             last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
-            said = workload.quoted(last[0], 200)
+            said = quoted(last[0], 200)
             raise GuestError(f"the workload ended with status {status}: {said}")
         reading = output.parse_output(printed, self._workload, self._scenario)
         if reading.exit_code != status:

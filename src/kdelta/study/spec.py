@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import tomli_w
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
@@ -275,9 +275,7 @@ def with_settings(study: Study, **settings: object) -> Study:
 
     kernels=["6.17"] asks for a single kernel explicitly.
     """
-    base: dict[str, Any] = msgspec.to_builtins(study)
-    if study.plan.seed is None:
-        del base["plan"]["seed"]
+    base = _values(study)
     kernels = settings.get("kernels")
     if isinstance(kernels, list | tuple) and len(kernels) == 1:
         base["plan"]["single_kernel"] = True
@@ -286,13 +284,15 @@ def with_settings(study: Study, **settings: object) -> Study:
 
 def to_toml(study: Study) -> str:
     """The study as TOML text; `from_text` of it is equal to the study."""
-    tables = [(name, getattr(study, name)) for name in _TABLES]
-    lines = [*strict.assignments(study, skip=(*_TABLES, *_ARRAYS))]
-    for name, table in tables:
-        lines += ["", f"[{name}]", *strict.assignments(table, skip=())]
-    for figure in study.figures:
-        lines += ["", "[[figures]]", *strict.assignments(figure, skip=())]
-    return "\n".join(lines) + "\n"
+    return tomli_w.dumps(_values(study))
+
+
+def _values(study: Study) -> dict[str, Any]:
+    """Every key of the study in plain types; TOML has no word for the seed that is not set."""
+    found: dict[str, Any] = msgspec.to_builtins(study)
+    if study.plan.seed is None:
+        del found["plan"]["seed"]
+    return found
 
 
 def digest(study: Study) -> str:
@@ -300,8 +300,7 @@ def digest(study: Study) -> str:
 
     What has its default is left out, so that a key of a later version changes no digest.
     """
-    text = json.dumps(_told(study), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(_told(study), order="sorted")).hexdigest()
 
 
 def _told(struct: Struct) -> dict[str, Any]:

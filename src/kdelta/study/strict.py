@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""TOML values to frozen structs, every error with its key and what was expected; and back."""
+"""TOML values to frozen structs, every error with its key and what was expected."""
 
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.printable import printable, quoted
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 _S = TypeVar("_S", bound=Struct)
@@ -107,8 +107,9 @@ def shown(value: object) -> str:
         return "an array"
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
-    text = json.dumps(value) if isinstance(value, str | bool) else str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else printable(str(value), 80)
 
 
 def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
@@ -118,22 +119,3 @@ def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
     if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
         return f"did you mean {homes[close[0]]}?"
     return f"known keys: {', '.join(here)}"
-
-
-def assignments(table: Struct, skip: Collection[str]) -> Iterator[str]:
-    """Lines "key = value" of TOML for the fields of a struct that are not None or skipped."""
-    for name in table.__struct_fields__:
-        value = getattr(table, name)
-        if name not in skip and value is not None:
-            yield f"{name} = {_literal(value)}"
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(_literal(one) for one in value)}]"
-    if isinstance(value, str):
-        # Checked text holds no character that JSON and a TOML basic string write differently.
-        return json.dumps(str(value), ensure_ascii=False)
-    return repr(value)
