@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.cli.printing import print_json
 
 if TYPE_CHECKING:
     from kdelta.source.build import Build
@@ -57,7 +57,7 @@ def build(*, references: tuple[str, ...], show_log: bool, as_json: bool) -> None
         for at, (reference, item) in enumerate(zip(references, made, strict=True))
     ]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         for row in rows:
             _print(row)

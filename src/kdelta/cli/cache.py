@@ -8,6 +8,7 @@ import shutil
 import click
 
 from kdelta import cache as store
+from kdelta.cli.printing import print_table
 from kdelta.errors import SpecError
 
 _MEANING = {
@@ -37,9 +38,11 @@ def cache() -> None:
 def show() -> None:
     """Print what the cache holds, the largest first."""
     click.echo(f"{store.root()}")
-    for row in store.usage():
-        meaning = _MEANING.get(row.kind, "")
-        click.echo(f"  {row.kind:<12} {row.size / 2**20:>9.1f} MiB  {row.entries:>5}  {meaning}")
+    rows = (
+        (row.kind, f"{row.size / 2**20:.1f}", str(row.entries), _MEANING.get(row.kind, ""))
+        for row in store.usage()
+    )
+    print_table(("kind", "MiB", "entries", "what"), rows, right=("MiB", "entries"), indent=2)
 
 
 @cache.command("clear")

@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.cli.printing import print_json, print_table
 from kdelta.errors import SpecError
 from kdelta.kernels import reference
 from kdelta.kernels.debian import Offer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, Kernel, compiler_of, options_of
-
-WIDTH = 100
 
 _arch = click.option(
     "--arch",
@@ -68,7 +67,7 @@ def list_command(
             action=f"choose from: {known}" if known else "",
         )
     if as_json:
-        click.echo(json.dumps([_offer_fields(offer) for offer in chosen], indent=2))
+        print_json([_offer_fields(offer) for offer in chosen])
         return
     _print_offers(chosen, arch, flavour)
     stale = [f"{s.name} ({s.stale})" for s in reference.opened(arch).suites() if s.stale]
@@ -102,7 +101,7 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
         kernel = reference.resolve(ref, arch, flavour, progress=progress)
     fields = _kernel_fields(kernel)
     if as_json:
-        click.echo(json.dumps(fields, indent=2))
+        print_json(fields)
         return
     for name, value in fields.items():
         click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
@@ -138,38 +137,24 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
 
 
 def _print_offers(offers: list[Offer], arch: str, flavour: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    end = Flavour(flavour).suffix(arch)
+    click.echo(f"{len(offers)} kernels, {flavour} {arch}; release names end in {end}")
+    heads = ("release", "upstream", "version", "suites", "MB", "cached")
+    print_table(heads, _rows(offers, end), right=("MB",), wrap="suites")
 
-    console = Console(highlight=False)
-    if not console.is_terminal or console.width > WIDTH:
-        console = Console(highlight=False, width=WIDTH)
-    click.echo(
-        f"{len(offers)} kernels, {flavour} {arch}; release names end in {_end(arch, flavour)}"
-    )
-    table = Table(box=None, pad_edge=False)
-    table.add_column("release", no_wrap=True)
-    table.add_column("upstream", no_wrap=True)
-    table.add_column("version", no_wrap=True)
-    table.add_column("suites", overflow="fold")
-    table.add_column("MB", justify="right", no_wrap=True)
-    table.add_column("cached", no_wrap=True)
+
+def _rows(offers: list[Offer], end: str) -> Iterator[tuple[str, ...]]:
+    """A row for each kernel, an empty one between two series."""
     previous = ""
     for offer in offers:
         if previous and offer.series != previous:
-            table.add_section()
-            table.add_row()
+            yield ()
         previous = offer.series
-        table.add_row(
-            offer.release.removesuffix(_end(arch, flavour)),
+        yield (
+            offer.release.removesuffix(end),
             offer.upstream,
             offer.version,
             ", ".join(offer.package.suites),
             f"{offer.package.size / 1e6:.0f}",
             "yes" if reference.is_cached(offer) else "no",
         )
-    console.print(table)
-
-
-def _end(arch: str, flavour: str) -> str:
-    return Flavour(flavour).suffix(arch)

@@ -93,26 +93,8 @@ def _load(name: str) -> click.Command:
     return command
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
-    if value and not ctx.resilient_parsing:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            click.echo(f"kdelta {version('kdelta')}")
-        except PackageNotFoundError as error:
-            raise InfraError("kdelta is not installed", action="pip install kdelta") from error
-        ctx.exit()
-
-
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="kdelta", message="%(prog)s %(version)s")
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:
     """Find, prove and explain performance changes between Linux kernels."""

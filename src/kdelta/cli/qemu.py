@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import platformdirs
 
 from kdelta.archive.root import Archive
 from kdelta.cli.download import reporting
+from kdelta.cli.printing import print_json, print_table
 from kdelta.guests import qemu_archive
 
 _GUESTS = ("amd64", "arm64")
@@ -30,25 +29,31 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
     present = {(tree.version, tree.guest_arch) for tree in qemu_archive.installed(cache)}
-    rows = [
-        {
-            "guest": guest,
-            "version": offer.version,
-            "suites": list(offer.suites),
-            "bytes": offer.size,
-            "fetched": (offer.version, guest) in present,
-        }
-        for guest in _GUESTS
-        for offer in qemu_archive.offers(archive, guest)
-    ]
+    offers = [(guest, offer) for guest in _GUESTS for offer in qemu_archive.offers(archive, guest)]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        print_json(
+            [
+                {
+                    "guest": guest,
+                    "version": offer.version,
+                    "suites": offer.suites,
+                    "bytes": offer.size,
+                    "fetched": (offer.version, guest) in present,
+                }
+                for guest, offer in offers
+            ]
+        )
         return
-    click.echo(f"{'guest':<6} {'version':<34} {'suites':<40} {'fetched'}")
-    for row in rows:
-        suites = ", ".join(row["suites"]) if isinstance(row["suites"], list) else ""
-        fetched = "yes" if row["fetched"] else "no"
-        click.echo(f"{row['guest']:<6} {row['version']:<34} {suites:<40} {fetched}")
+    rows = (
+        (
+            guest,
+            offer.version,
+            ", ".join(offer.suites),
+            "yes" if (offer.version, guest) in present else "no",
+        )
+        for guest, offer in offers
+    )
+    print_table(("guest", "version", "suites", "fetched"), rows, wrap="suites")
 
 
 @qemu.command()

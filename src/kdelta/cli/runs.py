@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kdelta.cli.options import runs_directory
+from kdelta.cli.printing import print_table
 
 
 @click.command()
@@ -19,8 +20,8 @@ def runs(runs: Path) -> None:
     folders = runfolder.runs(runs)
     if not folders:
         click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
-    for folder in folders:
-        click.echo(_described(folder))
+        return
+    print_table(("run", "trials", "study"), map(_described, folders), right=("trials",))
 
 
 @click.command()
@@ -36,14 +37,13 @@ def rebuild(run_id: str, runs: Path) -> None:
     click.echo(f"{opened.folder.name}: {done} of {len(trials)} trials found")
 
 
-def _described(folder: Path) -> str:
+def _described(folder: Path) -> tuple[str, str, str]:
     from kdelta.errors import StoreError
     from kdelta.store import Store
 
     try:
         record = Store.open(folder).record()
     except StoreError as error:
-        return f"{folder.name}  {error.cause}"
+        return folder.name, "", error.cause
     done = sum(trial.result is not None for trial in record.trials)
-    title = "".join(char if char.isprintable() else "?" for char in record.title)
-    return f"{folder.name}  {done}/{len(record.trials)}  {title[:60]}"
+    return folder.name, f"{done}/{len(record.trials)}", record.title

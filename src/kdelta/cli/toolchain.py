@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-import json
+from typing import TYPE_CHECKING
 
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from kdelta.toolchains import Offer
 
 
 @click.group()
@@ -25,23 +29,28 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        rows = [
-            {
-                "name": offer.name,
-                "version": offer.version,
-                "suites": list(offer.suites),
-                "installed": not offer.suites,
-                "fetched": offer.fetched,
-            }
-            for offer in offers
-        ]
-        click.echo(json.dumps(rows, indent=2))
+        print_json(
+            [
+                {
+                    "name": offer.name,
+                    "version": offer.version,
+                    "suites": list(offer.suites),
+                    "installed": not offer.suites,
+                    "fetched": offer.fetched,
+                }
+                for offer in offers
+            ]
+        )
         return
-    click.echo(f"{'name':<10} {'version':<44} {'from'}")
-    for offer in offers:
-        origin = ", ".join(offer.suites) or "this system"
-        fetched = " (fetched)" if offer.suites and offer.fetched else ""
-        click.echo(f"{offer.name:<10} {offer.version:<44} {origin}{fetched}")
+    print_table(
+        ("name", "version", "from"), ((each.name, each.version, _origin(each)) for each in offers)
+    )
+
+
+def _origin(offer: Offer) -> str:
+    if not offer.suites:
+        return "this system"
+    return ", ".join(offer.suites) + (" (fetched)" if offer.fetched else "")
 
 
 @toolchain.command()

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from kdelta.cli.printing import WIDTH, print_table
 from kdelta.errors import SpecError
 from kdelta.workload import Scenario, Workload, exported_source, load, names
-
-_WIDTH = 100
 
 
 @click.command("workloads")
@@ -19,14 +19,16 @@ _WIDTH = 100
 def workloads(*, reference: str | None) -> None:
     """List the workloads, or describe one workload or one of its scenarios."""
     if reference is None:
-        click.echo("\n\n".join(_listed(load(name)) for name in names()))
+        for at, name in enumerate(names()):
+            click.echo("\n" * bool(at), nl=False)
+            _print_list(load(name))
         return
     name, colon, scenario = reference.partition(":")
     workload = load(name)
     if colon:
-        click.echo(_scenario_described(workload, workload.scenario(scenario)))
+        _print_scenario(workload, workload.scenario(scenario))
     else:
-        click.echo(_described(workload))
+        _print_workload(workload)
 
 
 @click.command("export")
@@ -53,52 +55,23 @@ def export_command(*, workload: str, output: Path | None) -> None:
         ) from error
 
 
-def _columns(rows: list[tuple[str, str]], indent: str = "  ") -> str:
-    width = max(len(first) for first, _ in rows)
-    return "\n".join(
-        textwrap.fill(
-            second,
-            _WIDTH,
-            initial_indent=f"{indent}{first:<{width}}  ",
-            subsequent_indent=indent + " " * (width + 2),
-        )
-        for first, second in rows
-    )
+def _print_list(workload: Workload) -> None:
+    click.echo(f"{workload.name}: {workload.title}")
+    _print_rows((scenario.reference, scenario.summary) for scenario in workload.scenarios)
 
 
-def _listed(workload: Workload) -> str:
-    rows = [(scenario.reference, scenario.summary) for scenario in workload.scenarios]
-    return f"{workload.name}: {workload.title}\n{_columns(rows)}"
+def _print_workload(workload: Workload) -> None:
+    click.echo(f"{workload.name}: {workload.title}\n")
+    click.echo(textwrap.fill(workload.description, WIDTH) + "\n")
+    print_table(("", ""), [("path", workload.path), ("source", workload.mail)])
+    click.echo("\nphases")
+    _print_rows((phase.name, phase.what) for phase in workload.phases)
+    click.echo("\nscenarios")
+    _print_rows((scenario.name, scenario.summary) for scenario in workload.scenarios)
 
 
-def _described(workload: Workload) -> str:
-    scenarios = [(scenario.name, scenario.summary) for scenario in workload.scenarios]
-    return "\n".join(
-        [
-            f"{workload.name}: {workload.title}",
-            "",
-            textwrap.fill(workload.description, _WIDTH),
-            "",
-            _columns([("path", workload.path), ("source", workload.mail)], indent=""),
-            "",
-            "phases",
-            _columns([(phase.name, phase.what) for phase in workload.phases]),
-            "",
-            "scenarios",
-            _columns(scenarios),
-        ]
-    )
-
-
-_WHEN = "before the first window and after the last"
-
-
-def _scenario_described(workload: Workload, scenario: Scenario) -> str:
+def _print_scenario(workload: Workload, scenario: Scenario) -> None:
     what = {phase.name: phase.what for phase in workload.phases}
-    windows = [
-        (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
-        for window in scenario.windows
-    ]
     facts = [
         ("pages", f"{scenario.pages} base pages resident"),
         ("needs", ", ".join((*scenario.features, *scenario.needs.words())) or "nothing special"),
@@ -107,19 +80,24 @@ def _scenario_described(workload: Workload, scenario: Scenario) -> str:
     ]
     gates = [name for name in workload.gates if name != scenario.name]
     facts += [("reverse gates", ", ".join(gates))] if gates else []
-    state = [(fact.name, fact.want) for fact in scenario.contract]
-    during = [(fact.name, fact.want) for fact in scenario.during]
+    windows = [
+        (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
+        for window in scenario.windows
+    ]
+    state = "page state, before the first window and after the last"
     told = [(metric.name, f"{metric.what} ({metric.unit})") for metric in scenario.metrics]
-    return "\n".join(
-        [
-            f"{scenario.reference}: {scenario.summary}",
-            "",
-            _columns(facts, indent=""),
-            "",
-            "one window of each phase",
-            _columns(windows),
-            *(["", f"page state, {_WHEN}", _columns(state)] if state else []),
-            *(["", "over all windows", _columns(during)] if during else []),
-            *(["", "what it tells", _columns(told)] if told else []),
-        ]
-    )
+    click.echo(f"{scenario.reference}: {scenario.summary}\n")
+    print_table(("", ""), facts)
+    for title, rows in (
+        ("one window of each phase", windows),
+        (state, [(fact.name, fact.want) for fact in scenario.contract]),
+        ("over all windows", [(fact.name, fact.want) for fact in scenario.during]),
+        ("what it tells", told),
+    ):
+        if rows:
+            click.echo(f"\n{title}")
+            _print_rows(rows)
+
+
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    print_table(("", ""), rows, indent=2)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tables and JSON as subcommands print them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kdelta.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.text import Text
+
+WIDTH = 100
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON; an infinity or NaN is null."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Collection[str] = (),
+    wrap: str = "",
+    indent: int = 0,
+) -> None:
+    """Print a table as wide as the terminal, at most 100; heads that are all empty are left out.
+
+    right: heads of columns that align right.  wrap: head of the column that is wrapped so that
+    the table fits; without one it is the last.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+        show_header=any(heads),
+    )
+    wrapped = heads.index(wrap) if wrap else len(heads) - 1
+    for at, head in enumerate(heads):
+        justify: JustifyMethod = "right" if head in right else "left"
+        table.add_column(head, justify=justify, no_wrap=at != wrapped, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
+    console = Console(highlight=False)
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    needed = Measurement.get(console, console.options.update(width=10 * WIDTH), table).minimum
+    console = Console(highlight=False, width=max(width, needed + indent))
+    with console.capture() as capture:
+        console.print(Padding(table, (0, 0, 0, indent)))
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What subcommands print: tables that fit and lose nothing, text that cannot act on a terminal."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+
+import pytest
+
+from kdelta.cli.printing import print_json, print_table
+from kdelta.printable import quoted
+
+ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
+
+
+def table(capsys: pytest.CaptureFixture[str], heads: tuple[str, str, str]) -> list[str]:
+    print_table(heads, ROWS, right=("calls",), indent=2)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_table_fits_and_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = table(capsys, ("function", "calls", "what"))
+    assert lines[0] == "  function          calls  what"
+    assert lines[1].startswith("  change_pte_range      7  of 4 KiB of")
+    assert sum(line.count("KiB") for line in lines) == 20
+    assert lines[-1] == "  [unknown]?[2J      1234"
+    assert all(len(line) <= 100 and line == line.rstrip() for line in lines)
+
+
+def test_a_column_that_may_not_wrap_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("run", "trials"), [("r" * 150, "of an aborted run")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == "r" * 150
+    assert " ".join(lines).split()[3:] == ["of", "an", "aborted", "run"]
+
+
+def test_a_table_without_heads_has_no_line_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert table(capsys, ("", "", ""))[0].startswith("  change_pte_range")
+
+
+def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"low": -inf, "names": ("a", "é")})
+    assert json.loads(capsys.readouterr().out) == {"low": None, "names": ["a", "é"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nothing", '"nothing"'),
+        ('a "b"', r'"a \"b\""'),
+        ("\x1b[2J\u202e\x7f\udcff\n", r'"\x1b[2J\u202e\x7f\udcff\n"'),
+        ("x" * 81, '"' + "x" * 77 + '..."'),
+    ],
+)
+def test_quoted_text_is_safe_and_bounded(text: str, shown: str) -> None:
+    assert quoted(text) == shown
