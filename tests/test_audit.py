@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 import ladder_records as records
-from kdelta.analysis.audit import Answer, Audit, audit
-from kdelta.rendering import audit as audit_text
+from kdelta.analysis.audit import Answer, Audit, audited
+from kdelta.rendering import audit
 from kdelta.rendering import columns as page
-from kdelta.rendering import tables
 from kdelta.sample import Outcome, RunRecord, StateField, TrialResult
 
 FACTS = {
@@ -39,7 +38,7 @@ def fact(name: str, value: str, want: str, when: str = "before") -> StateField:
 
 
 def text(found: Audit, *, every: bool = False) -> str:
-    return page.plain(audit_text.show(found, every=every))
+    return page.plain(audit.show(found, every=every))
 
 
 def run(**arms: TrialResult | None) -> RunRecord:
@@ -47,7 +46,7 @@ def run(**arms: TrialResult | None) -> RunRecord:
 
 
 def test_a_clean_run_passes() -> None:
-    found = audit(run(k16=result(), k17=result()))
+    found = audited(run(k16=result(), k17=result()))
     assert found.passed
     assert (found.all_cpu_match, found.any_noapic) == (Answer.YES, Answer.NO)
     assert (found.all_init_exit0, found.all_semantic_ok) == (Answer.YES, Answer.YES)
@@ -67,14 +66,14 @@ def test_a_clean_run_passes() -> None:
     ],
 )
 def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None:
-    found = audit(run(k16=result(), k17=broken))
+    found = audited(run(k16=result(), k17=broken))
     assert not found.passed
     assert flag in text(found)
 
 
 def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:
     bare = replace(result(), facts={})
-    found = audit(run(k16=bare))
+    found = audited(run(k16=bare))
     assert found.all_cpu_match is Answer.UNKNOWN
     assert found.any_noapic is Answer.UNKNOWN
 
@@ -82,7 +81,7 @@ def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:
 def test_kernels_that_differ_in_a_binding_fact_fail_and_are_named() -> None:
     old = result(fact("anon_huge_kb", "0", "same"), fact("soft_dirty_pages", "7", "free"))
     new = result(fact("anon_huge_kb", "16384", "same"), fact("soft_dirty_pages", "9", "free"))
-    found = audit(run(k12=old, k19=new))
+    found = audited(run(k12=old, k19=new))
     assert not found.passed
     shown = text(found)
     assert "DIFFERS  0: 6.12; 16384: 6.19" in shown
@@ -91,14 +90,14 @@ def test_kernels_that_differ_in_a_binding_fact_fail_and_are_named() -> None:
 
 
 def test_a_skipped_trial_is_no_failure() -> None:
-    found = audit(run(k16=records.failed(Outcome.SKIP, "no mseal() before 6.10"), k17=result()))
+    found = audited(run(k16=records.failed(Outcome.SKIP, "no mseal() before 6.10"), k17=result()))
     assert found.passed
     assert "(1 skipped)" in text(found)
     assert "no mseal() before 6.10" in text(found)
 
 
 def test_ktap_is_as_the_kernel_documents_it() -> None:
-    found = audit(
+    found = audited(
         run(
             k12=result(fact("anon_huge_kb", "0", "same"), fact("vmas", "2", "1")),
             k16=records.failed(Outcome.SKIP, "no # here"),
@@ -107,7 +106,7 @@ def test_ktap_is_as_the_kernel_documents_it() -> None:
         )
     )
     name = f"{records.WORKLOAD}:{records.SCENARIO}"
-    lines = audit_text.ktap(found).splitlines()
+    lines = audit.ktap(found).splitlines()
     assert lines[:3] == ["KTAP version 1", "1..4", "  KTAP version 1"]
     assert "  1..6" in lines
     assert "  not ok 6 vmas before: 2, wanted 1" in lines
@@ -120,12 +119,12 @@ def test_ktap_is_as_the_kernel_documents_it() -> None:
 
 
 def test_json_holds_everything() -> None:
-    found = json.loads(tables.audit_json(audit(run(k16=result()))))
+    found = json.loads(audit.show_json(audited(run(k16=result()))))
     assert found["kind"] == "audit"
     assert found["scenarios"][0]["machines"][0]["cpus"] == "yes"
 
 
 def test_no_line_is_wider_than_a_page() -> None:
     long = "x" * 60
-    found = audit(run(k16=result(fact("f" * 30, long, long), fact("g", "1", "same"))))
+    found = audited(run(k16=result(fact("f" * 30, long, long), fact("g", "1", "same"))))
     assert max(map(len, text(found).splitlines())) <= page.WIDTH

@@ -18,9 +18,8 @@ from kdelta.codegen.matrix import Cell, Matrix
 from kdelta.codegen.predict import Prediction
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
-from kdelta.rendering import codegen as text
+from kdelta.rendering import codegen
 from kdelta.rendering import codegen_page as page
-from kdelta.rendering import codegen_tables as tables
 from kdelta.rendering.columns import plain
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
@@ -96,26 +95,26 @@ def golden(request: pytest.FixtureRequest) -> Check:
 
 
 def test_the_tables(golden: Check) -> None:
-    golden("matrix.txt", plain(text.show(matrix())))
+    golden("matrix.txt", plain(codegen.show(matrix())))
 
 
 def test_side_by_side(golden: Check) -> None:
     made = matrix()
     first = made.cell("original", "gcc-12")
-    shown = plain(text.differences(first, made.cell("present-first", "gcc-12")))
+    shown = plain(codegen.differences(first, made.cell("present-first", "gcc-12")))
     golden("side-by-side.txt", shown)
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
 def test_a_listing_marks_what_ran(golden: Check) -> None:
-    shown = plain(text.listing(matrix().cell("original", "gcc-12")))
+    shown = plain(codegen.listing(matrix().cell("original", "gcc-12")))
     golden("listing.txt", shown)
     marked = [line for line in shown.splitlines() if " # " in line[:12]]
     assert len(marked) == len(LOOP) == 15
 
 
 def test_json_has_it_all_and_null_where_nothing_is_known() -> None:
-    content = tables.show_json(matrix())
+    content = codegen.show_json(matrix())
     assert json.loads(content)["format"] == 1
     cells = {(row["row"], row["column"]): row for row in json.loads(content)["cells"]}
     assert cells["original", "gcc-12"]["hot"]["per_operation"] == 15
@@ -148,7 +147,7 @@ def test_more_compilers_than_fit_take_another_table() -> None:
         made, rows=("original",), columns=names,
         cells=tuple(replace(first, column=name) for name in names),
     )  # fmt: skip
-    shown = plain(text.show(wide)).splitlines()
+    shown = plain(codegen.show(wide)).splitlines()
     assert max(map(len, shown)) <= 100
     assert sum(line.count("591/148 A") for line in shown) == len(names)
 
@@ -158,7 +157,7 @@ def test_counts_beside_the_listing_are_told() -> None:
     first = made.cells[0]
     assert first.hot is not None
     patched = replace(first, hot=replace(first.hot, elsewhere=2 * PAGES))
-    shown = plain(text.show(replace(made, cells=(patched, *made.cells[1:]))))
+    shown = plain(codegen.show(replace(made, cells=(patched, *made.cells[1:]))))
     assert "17.00 (15)" in shown
     assert "original gcc-12: of these 2.00 per page ran where the listing has no" in shown
 
@@ -220,6 +219,6 @@ def test_everything_in_the_page_is_escaped() -> None:
     assert "<script" not in content
     assert "\x1b" not in content
     assert html.escape('"><script>') in content
-    shown = plain(text.show(spoiled)) + plain(text.listing(spoiled.cells[0]))
+    shown = plain(codegen.show(spoiled)) + plain(codegen.listing(spoiled.cells[0]))
     assert "\x1b" not in shown
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", shown)

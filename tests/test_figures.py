@@ -15,8 +15,8 @@ from kdelta.analysis.figures import FigureCell
 from kdelta.errors import StoreError
 from kdelta.metric import Better
 from kdelta.rendering import columns as page
-from kdelta.rendering import figures as figures_text
-from kdelta.rendering import tables, text
+from kdelta.rendering import figures as figures_page
+from kdelta.rendering import show
 from kdelta.sample import FunctionCount, MetricValue, Outcome, RunRecord, TrialResult
 from ladder_records import PAGES, STUDY, Trial, arm, failed, result, run
 
@@ -117,7 +117,7 @@ def test_arms_without_valid_counts_say_why() -> None:
 def test_a_study_without_figures_has_none() -> None:
     record = run(TWO)
     assert figures.tables(record) == ()
-    assert figures_text.show(figures.tables(record)) == []
+    assert figures_page.show(figures.tables(record)) == []
 
 
 def test_damaged_figures_of_a_stored_study_are_named() -> None:
@@ -130,11 +130,11 @@ def test_text_json_and_csv_have_them() -> None:
     named = study(name="clear calls", functions=["rep stos*"], what="how\noften")
     record = run(TWO, study=named)
     report = findings.report(record)
-    shown = page.plain(text.show(report))
+    shown = page.plain(show.show(report))
     assert "figures of the study\nkernel   clear calls\n6.19.14        1,024\n" in shown
     assert "7.0.13            64\n\nclear calls: how often\n" in shown
-    assert json.loads(tables.show_json(report))["figures"][0]["rows"][0]["cells"][1]["value"] == 64
-    rows = list(csv.DictReader(io.StringIO(figures_text.show_csv(report.figures))))
+    assert json.loads(show.show_json(report))["figures"][0]["rows"][0]["cells"][1]["value"] == 64
+    rows = list(csv.DictReader(io.StringIO(figures_page.show_csv(report.figures))))
     assert [(row["arm"], row["figure"], float(row["value"])) for row in rows] == [
         ("6.19.14", "clear calls", 1024.0),
         ("7.0.13", "clear calls", 64.0),
@@ -147,7 +147,7 @@ def test_a_wide_table_is_cut_and_absences_are_told_once() -> None:
     own = "".join(f'\n[[figures]]\nname = "{name}"\nfunctions = ["rep stos*"]\n' for name in names)
     skip = failed(Outcome.SKIP, "the kernel offers only full")
     record = run({"6.19.14": TWO["6.19.14"], "7.0.13": [skip]}, study=STUDY + own)
-    lines = page.plain(figures_text.show(figures.tables(record))).splitlines()
+    lines = page.plain(figures_page.show(figures.tables(record))).splitlines()
     assert max(map(len, lines)) <= page.WIDTH
     assert all(any(name in line for line in lines) for name in names)
     assert lines.count("absent: 7.0.13: the kernel offers only full") == 1

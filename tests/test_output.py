@@ -140,6 +140,7 @@ def test_metrics_are_read_and_absent_is_not_zero(folder: Path) -> None:
         ("metric speed M/s 2.5", "metric speed.x M/s 2.5", "one of a family is called NAME.suffix"),
         ("metric status.SCAN_OK 1 3", "metric status 1 3", "one of a family is called NAME.suffix"),
         ("metric speed M/s 2.5", "metric speed M/s nan", '"nan" is not a number'),
+        ("metric speed M/s 2.5", "metric speed M/s 9e+999", '"9e.999" is larger than any number'),
         ("metric speed M/s 2.5", "metric speed M/s absent", "not a record|without a reason"),
         ("metric speed M/s 2.5\n", "", "no metric speed"),
         ("SCAN_BAD 1 absent no such event", "SCAN_OK 1 4", "metric told twice"),

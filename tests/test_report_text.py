@@ -17,11 +17,10 @@ from kdelta.cli import show as cli
 from kdelta.errors import StoreError
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.rendering import tables
+from kdelta.rendering import explain as explain_page
+from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
-from kdelta.rendering.text import Line, coloured, plain
-from kdelta.rendering.text import explain as explain_lines
-from kdelta.rendering.text import show as show_lines
+from kdelta.rendering.columns import Line, coloured, plain
 from kdelta.sample import Outcome, PhaseCounts, RunRecord, StateField
 from kdelta.store import Store
 from ladder_records import (
@@ -144,7 +143,7 @@ EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_show_is_as_reviewed(name: str, golden: Check) -> None:
-    text = plain(show_lines(report(CASES[name]())))
+    text = plain(show_page.show(report(CASES[name]())))
     golden(f"{name}.txt", text)
     assert max(map(len, text.splitlines())) <= 100
 
@@ -152,30 +151,30 @@ def test_show_is_as_reviewed(name: str, golden: Check) -> None:
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_explain_is_as_reviewed(name: str, golden: Check) -> None:
     make, choice = EXPLAINED[name]
-    text = plain(explain_lines(explain(make(), "6.16", "6.17", **choice)))
+    text = plain(explain_page.show(explain(make(), "6.16", "6.17", **choice)))
     golden(f"{name}.txt", text)
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_machine_formats_are_as_reviewed(golden: Check) -> None:
     record = failed_arm()
-    golden("failed-arm.json", tables.show_json(report(record)))
-    golden("failed-arm.csv", tables.show_csv(report(record)))
+    golden("failed-arm.json", show_page.show_json(report(record)))
+    golden("failed-arm.csv", show_page.show_csv(report(record)))
     found = explain(record, "6.16", "6.17", top=2)
-    golden("explain.json", tables.explain_json(found))
-    golden("explain.csv", tables.explain_csv(found))
+    golden("explain.json", explain_page.show_json(found))
+    golden("explain.csv", explain_page.show_csv(found))
 
 
 def test_several_scenarios_have_a_section_each() -> None:
     record = run(part_of(["6.16.12", "6.17.13"]))
     more = tuple(replace(t, index=t.index + 99, scenario="anon") for t in record.trials)
-    text = plain(show_lines(report(replace(record, trials=(*record.trials, *more)))))
+    text = plain(show_page.show(report(replace(record, trials=(*record.trials, *more)))))
     assert text.count("The step is between 6.16.12 and 6.17.13") == 2
     assert f"kdelta explain {RUN_ID} 6.16.12 6.17.13 --scenario anon" in text
 
 
 def test_a_ladder_without_a_step_says_so() -> None:
-    text = plain(show_lines(report(run(part_of(["7.0.9", "7.1.3"])))))
+    text = plain(show_page.show(report(run(part_of(["7.0.9", "7.1.3"])))))
     assert "No step: no kernel differs from the one above by more than 1 %." in text
     assert "never a time" in text
 
@@ -197,7 +196,7 @@ def hostile() -> RunRecord:
 def lines_of(record: RunRecord) -> list[list[Line]]:
     labels = [arm.label for arm in record.arms]
     found = explain(record, labels[0], labels[1], force=True)
-    return [show_lines(report(record)), explain_lines(found)]
+    return [show_page.show(report(record)), explain_page.show(found)]
 
 
 def test_nothing_a_terminal_acts_on_is_printed() -> None:
@@ -212,7 +211,7 @@ def test_no_spreadsheet_formula_survives() -> None:
     record = hostile()
     labels = [arm.label for arm in record.arms]
     found = explain(record, labels[0], labels[1], force=True)
-    for text in (tables.show_csv(report(record)), tables.explain_csv(found)):
+    for text in (show_page.show_csv(report(record)), explain_page.show_csv(found)):
         for row in csv.reader(io.StringIO(text, newline="")):
             for cell in row:
                 assert cell.isprintable()
@@ -222,13 +221,13 @@ def test_no_spreadsheet_formula_survives() -> None:
 
 def test_hostile_text_survives_json_unchanged() -> None:
     record = hostile()
-    text = tables.show_json(report(record))
+    text = show_page.show_json(report(record))
     assert text.isascii()
     assert json.loads(text)["title"] == record.title
 
 
 def test_csv_is_rectangular_with_raw_integers() -> None:
-    rows = list(csv.DictReader(io.StringIO(tables.show_csv(report(ladder())), newline="")))
+    rows = list(csv.DictReader(io.StringIO(show_page.show_csv(report(ladder())), newline="")))
     assert len(rows) == 9 * 3
     total = next(r for r in rows if r["arm"] == "6.17.13" and r["phase"] == "total")
     assert int(total["instructions"]) == round(669.8 * 16384) + 100 * 16384
@@ -239,29 +238,29 @@ def test_csv_is_rectangular_with_raw_integers() -> None:
 
 def test_absent_is_never_zero() -> None:
     record = failed_arm()
-    rows = list(csv.DictReader(io.StringIO(tables.show_csv(report(record)), newline="")))
+    rows = list(csv.DictReader(io.StringIO(show_page.show_csv(report(record)), newline="")))
     lost = next(row for row in rows if row["arm"] == "6.18.15")
     assert (lost["instructions"], lost["per_operation"], lost["ratio_first"]) == ("", "", "")
-    rung = json.loads(tables.show_json(report(record)))["ladders"][0]["rungs"][2]
+    rung = json.loads(show_page.show_json(report(record)))["ladders"][0]["rungs"][2]
     assert (rung["total"], rung["phases"]) == (None, [])
     line = next(
         line
-        for line in plain(show_lines(report(record))).splitlines()
+        for line in plain(show_page.show(report(record))).splitlines()
         if line.startswith("6.18.15 ")
     )
     assert line.split()[1:6] == ["-"] * 5
 
 
 def test_json_names_its_format() -> None:
-    shown = json.loads(tables.show_json(report(ladder())))
+    shown = json.loads(show_page.show_json(report(ladder())))
     assert (shown["format"], shown["kind"]) == (1, "show")
-    explained = json.loads(tables.explain_json(explain(ladder(), "6.16", "6.17")))
+    explained = json.loads(explain_page.show_json(explain(ladder(), "6.16", "6.17")))
     assert (explained["format"], explained["kind"]) == (1, "explain")
     assert explained["delta"] == sum(row["delta"] for row in explained["functions"])
 
 
 def test_colour_changes_no_character() -> None:
-    lines = show_lines(report(failed_arm()))
+    lines = show_page.show(report(failed_arm()))
     stripped = coloured(lines)
     for code in ("0", "1", "2", "31", "32", "33"):
         stripped = stripped.replace(f"\x1b[{code}m", "")
@@ -317,7 +316,7 @@ def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
         "store.sqlite",
     ]
     assert "prot_commit_flush_ptes" in (tmp_path / "explain-6.16.12-6.17.13.txt").read_text()
-    assert (tmp_path / "show.txt").read_text() == plain(show_lines(report(ladder())))
+    assert (tmp_path / "show.txt").read_text() == plain(show_page.show(report(ladder())))
     assert (tmp_path / "show.csv").read_bytes().count(b"\r\n") == 28
 
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 import ladder_records as records
 from kdelta import workload
-from kdelta.analysis.survey import Survey, quiet, survey
+from kdelta.analysis.survey import Survey, quiet, surveyed
 from kdelta.cli.survey import survey as command
 from kdelta.errors import SpecError
 from kdelta.rendering import columns as page
-from kdelta.rendering import survey as survey_text
+from kdelta.rendering import survey
 from kdelta.sample import Outcome, RunRecord, TrialResult
 
 
@@ -33,11 +33,11 @@ def two_scenarios(other: TrialResult | None) -> RunRecord:
 
 
 def text(found: Survey) -> str:
-    return page.plain(survey_text.show(found))
+    return page.plain(survey.show(found))
 
 
 def test_steps_are_named_with_pair_and_functions() -> None:
-    found = survey(two_scenarios(records.result(records.trial_of("6.16.12"))))
+    found = surveyed(two_scenarios(records.result(records.trial_of("6.16.12"))))
     shown = text(found)
     step = next(c for c in found.changes if c.explanation.new.startswith("6.17"))
     assert step.explanation.old.startswith("6.16")
@@ -49,7 +49,7 @@ def test_steps_are_named_with_pair_and_functions() -> None:
 
 def test_small_changes_are_not_listed_and_can_be() -> None:
     record = two_scenarios(records.result(records.trial_of("6.16.12")))
-    assert len(survey(record, step_percent=0.5).changes) > len(survey(record).changes)
+    assert len(surveyed(record, step_percent=0.5).changes) > len(surveyed(record).changes)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_small_changes_are_not_listed_and_can_be() -> None:
     ],
 )
 def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str) -> None:
-    found = survey(two_scenarios(other))
+    found = surveyed(two_scenarios(other))
     flat = next(row for row in found.rows if row.reference.endswith(":flat"))
     assert (flat.cells[-1].per_operation, flat.cells[-1].note) == (None, note)
     assert quiet(found) == 0
@@ -69,8 +69,8 @@ def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str)
 
 
 def test_csv_has_a_row_for_each_scenario_and_kernel() -> None:
-    found = survey(two_scenarios(None))
-    rows = list(csv.reader(io.StringIO(survey_text.table_csv(found))))
+    found = surveyed(two_scenarios(None))
+    rows = list(csv.reader(io.StringIO(survey.show_csv(found))))
     assert len(rows) == 1 + 2 * len(found.kernels)
     assert [row[4:] for row in rows if row[0].endswith(":flat")][-1] == ["", "", "not run"]
 

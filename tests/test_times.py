@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
 import re
 from dataclasses import replace
@@ -15,10 +16,9 @@ import pytest
 from kdelta.analysis import findings, judgement, times
 from kdelta.analysis.compat import benchfmt
 from kdelta.errors import SpecError
-from kdelta.rendering import beside, times_tables
+from kdelta.rendering import beside, judge
 from kdelta.rendering import columns as page
-from kdelta.rendering import judgement as judgement_text
-from kdelta.rendering import times as times_text
+from kdelta.rendering import times as timed_page
 from kdelta.run import arms
 from kdelta.sample import (
     Environment,
@@ -114,7 +114,7 @@ def test_a_slower_kernel_is_a_regression_and_the_control_its_own_noise() -> None
     assert found.high is not None
     assert found.low < 1.1 < found.high
     assert ladder.grade == "metal-time"
-    text = page.plain(times_text.show(times.report(record)))
+    text = page.plain(timed_page.show(times.report(record)))
     assert "REGRESSION" in text
     assert max(map(len, text.splitlines())) <= page.WIDTH
 
@@ -142,7 +142,7 @@ def test_what_another_phase_holds_is_not_in_the_total() -> None:
         assert one.total.median is not None
         assert other.total.median == pytest.approx(1_000_000 * one.total.median)
     assert verdicts(long) == [Verdict.REGRESSION]
-    text = page.plain(times_text.show(times.report(long)))
+    text = page.plain(timed_page.show(times.report(long)))
     assert "seconds per page, median over" in text
     assert re.search(r"^host:6\.0 +0\.000 +(2\.9|3\.0)\d+ +", text, re.MULTILINE)
 
@@ -158,7 +158,7 @@ def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
     assert share.low is not None
     assert share.high is not None
     assert share.low < 0.6 < share.high
-    text = " ".join(page.plain(times_text.show(times.report(record))).split())
+    text = " ".join(page.plain(timed_page.show(times.report(record))).split())
     assert f"host:6.2 closes {100 * share.value:.1f} % of host:6.0 -> host:6.1 (interval" in text
     assert times.report(run([20.0, 30.0, 24.0, 20.0])).ladders[0].shares == ()
 
@@ -186,7 +186,7 @@ def test_a_skipped_scenario_is_neither_a_number_nor_invalid() -> None:
     found = report.ladders[0].arms[1].comparison
     assert found is not None
     assert found.verdict is Verdict.REGRESSION
-    text = page.plain(times_text.show(report))
+    text = page.plain(timed_page.show(report))
     part = text[text.index("mprotect:eight") : text.index("Limits")]
     assert part.split("\n", 1)[1].strip() == "skipped: 8 workers need as many CPUs, there are 2"
     assert "INVALID" not in text
@@ -197,7 +197,7 @@ def test_one_arm_that_skips_is_compared_with_nothing() -> None:
     ladder = times.report(record).ladders[1]
     assert [bool(arm.skipped) for arm in ladder.arms] == [False, True, False]
     assert ladder.arms[1].comparison is None
-    text = page.plain(times_text.show(times.report(record)))
+    text = page.plain(timed_page.show(times.report(record)))
     assert re.search(r"^host:6\.1 .* skip$", text, re.MULTILINE)
     assert "skipped: host:6.1: 8 workers need as many CPUs, there are 2" in text
 
@@ -297,20 +297,39 @@ def test_other_tools_see_the_same_samples() -> None:
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
     found = judgement.beside(cases, times.report(record).ladders[0].grade, tolerance=0.02)
-    text = page.plain(judgement_text.others(found))
+    text = page.plain(judge.others(found))
     assert "mmtests" in text
     assert max(map(len, text.splitlines())) <= page.WIDTH
 
 
 def test_json_and_csv_hold_the_same_figures() -> None:
     report = times.report(run([20.0, 22.0, 20.0]))
-    content = json.loads(times_tables.show_json(report))
-    rows = list(csv.DictReader(io.StringIO(times_tables.show_csv(report))))
+    content = json.loads(timed_page.show_json(report))
+    rows = list(csv.DictReader(io.StringIO(timed_page.show_csv(report))))
     totals = [row for row in rows if row["phase"] == "total"]
     assert [row["verdict"] for row in totals] == ["", "REGRESSION", ""]
     shown = content["ladders"][0]["arms"][1]["comparison"]
     assert float(totals[1]["ratio_first"]) == shown["ratio"]
     assert (content["format"], content["kind"]) == (1, "show-time")
+
+
+def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
+    record = run([20.0, 22.0, 20.0], rounds=5)
+    strict = replace(record, study_toml=record.study_toml.replace("alpha = 0.01", "alpha = 1e-6"))
+    report = times.report(strict)
+    found = report.ladders[0].arms[1].comparison
+    assert found is not None
+    assert found.high == math.inf
+    content = json.loads(timed_page.show_json(report))
+    assert content["ladders"][0]["arms"][1]["comparison"]["high"] is None
+    rows = list(csv.DictReader(io.StringIO(timed_page.show_csv(report))))
+    assert [row["high"] for row in rows] == ["", "", ""]
+
+
+def test_no_spreadsheet_takes_a_reason_for_a_formula() -> None:
+    text = timed_page.show_csv(times.report(run([20.0, 22.0, 20.0])))
+    reasons = [row["reasons"] for row in csv.DictReader(io.StringIO(text))]
+    assert reasons[1].startswith("'+9.71 %")
 
 
 def exact_run(timed: RunRecord) -> RunRecord:

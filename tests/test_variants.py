@@ -13,7 +13,7 @@ from kdelta.analysis import findings, variants
 from kdelta.cli import run as command
 from kdelta.errors import SpecError
 from kdelta.rendering import columns as page
-from kdelta.rendering import text
+from kdelta.rendering import show
 from kdelta.sample import RunRecord
 from kdelta.study import spec
 
@@ -57,7 +57,7 @@ def test_the_gap_is_told_against_the_regressed_kernel() -> None:
     assert worse.gap_closed < 0
     assert fixed.gap_closed is not None
     assert fixed.gap_closed > 1, "it executes less than before the regression"
-    shown = page.plain(text.show(report))
+    shown = page.plain(show.show(report))
     assert "gap closed" in shown
     assert f"{fixed.gap_closed:.0%}" in shown
     assert "The gap to close is from a to b, " in shown
@@ -69,7 +69,7 @@ def test_a_scenario_without_a_regression_has_no_gap() -> None:
     report = findings.report(built("a", "b", "c", "d", study=study))
     (ladder,) = report.ladders
     assert [rung.gap_closed for rung in ladder.rungs] == [None] * 4
-    shown = page.plain(text.show(report))
+    shown = page.plain(show.show(report))
     assert "gap closed" not in shown
     assert "There is no gap to close from b to a, " in shown
 
@@ -102,7 +102,7 @@ def test_a_fix_that_makes_a_gate_longer_does_not_pass() -> None:
         replace(trial, index=trial.index + 2, scenario="huge", result=result)
         for trial, result in zip(one.trials, (faster, slower), strict=True)
     )
-    shown = page.plain(text.show(findings.report(replace(one, trials=(*first, *gate)))))
+    shown = page.plain(show.show(findings.report(replace(one, trials=(*first, *gate)))))
     shown = " ".join(shown.split())
     assert "6.17.8+fast does not pass: shorter in mprotect:" in shown
     assert "but longer in mprotect:huge" in shown

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -238,4 +239,6 @@ def _number(word: str) -> int:
 def _real(word: str) -> float:
     if not _REAL.fullmatch(word):
         raise _BadLineError(f"{quoted(word)} is not a number")
+    if not math.isfinite(float(word)):
+        raise _BadLineError(f"{quoted(word)} is larger than any number")
     return float(word)

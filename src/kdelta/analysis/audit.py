@@ -115,7 +115,7 @@ class Audit:
         )
 
 
-def audit(record: RunRecord) -> Audit:
+def audited(record: RunRecord) -> Audit:
     """Read the machine and the page state of every trial of a stored run."""
     found = tuple(
         _scenario(part, point, *names)

@@ -58,7 +58,7 @@ class Survey:
     changes: tuple[SurveyStep, ...]
 
 
-def survey(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
+def surveyed(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
     """Analyse a stored exact run of many scenarios."""
     found = report(record, step_percent=step_percent)
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))

@@ -23,19 +23,18 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
-    from kdelta.analysis import audit as auditing
+    from kdelta.analysis.audit import audited
     from kdelta.cli.show import one_record, print_lines, print_raw
-    from kdelta.rendering import audit as audit_text
-    from kdelta.rendering import tables
+    from kdelta.rendering import audit as page
 
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
-    found = auditing.audit(one_record(runs, run))
+    found = audited(one_record(runs, run))
     if ktap:
-        print_raw(audit_text.ktap(found))
+        print_raw(page.ktap(found))
     elif as_json:
-        print_raw(tables.audit_json(found))
+        print_raw(page.show_json(found))
     else:
-        print_lines(audit_text.show(found, every=every))
+        print_lines(page.show(found, every=every))
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)

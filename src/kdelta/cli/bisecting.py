@@ -135,7 +135,7 @@ def carried_out(
     from kdelta.bisect import journal as journals
     from kdelta.bisect.outcome import Ending
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.rendering import bisection, tables, text
+    from kdelta.rendering import bisection, explain
 
     try:
         with journals.held(journal):
@@ -149,11 +149,11 @@ def carried_out(
     lines, fields = more(found)
     if choice.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = json.loads(tables.explain_json(explained)) if explained else None
+        content["functions"] = json.loads(explain.show_json(explained)) if explained else None
         print_raw(json.dumps(content, indent=2) + "\n")
     else:
         page = bisection.show(journal, findings, found, points=points)
-        page += [(), *text.explain(explained)] if explained else []
+        page += [(), *explain.show(explained)] if explained else []
         print_lines([*page, *lines])
         click.echo(f"\nEverything of it: {journal.folder}")
     if found.ending not in (Ending.STEP, Ending.RANGE):

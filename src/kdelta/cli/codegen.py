@@ -72,27 +72,26 @@ def codegen(
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.rendering import codegen as text
-    from kdelta.rendering import codegen_page as page
-    from kdelta.rendering import codegen_tables as tables
+    from kdelta.rendering import codegen as page
+    from kdelta.rendering import codegen_page
 
     with reporting() as progress:
         matrix = _matrix(target, choice, runs, progress)
     if html is not None:
-        html.write_text(page.show_html(matrix))
+        html.write_text(codegen_page.show_html(matrix))
         click.echo(f"wrote {html}", err=True)
     if as_json:
-        print_raw(tables.show_json(matrix))
+        print_raw(page.show_json(matrix))
         return
-    print_lines(text.show(matrix))
+    print_lines(page.show(matrix))
     if side_by_side:
         for column in matrix.columns:
             for row in matrix.rows[1:]:
                 first = matrix.cell(matrix.rows[0], column)
-                print_lines(text.differences(first, matrix.cell(row, column)))
+                print_lines(page.differences(first, matrix.cell(row, column)))
     if listing:
         for cell in matrix.cells:
-            print_lines(text.listing(cell))
+            print_lines(page.listing(cell))
 
 
 def _matrix(

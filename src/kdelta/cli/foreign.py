@@ -188,15 +188,14 @@ def judge(
 
 def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
     from kdelta.cli.show import print_lines, print_raw
-    from kdelta.rendering import judgement as judgement_text
-    from kdelta.rendering import judgement_tables
+    from kdelta.rendering import judge
 
     if as_json:
-        print_raw(judgement_tables.judgement_json(judged))
+        print_raw(judge.show_json(judged))
     elif as_csv:
-        print_raw(judgement_tables.judgement_csv(judged))
+        print_raw(judge.show_csv(judged))
     else:
-        print_lines(judgement_text.judgement(judged, compat=compat))
+        print_lines(judge.show(judged, compat=compat))
 
 
 def _print_benchfmt(found: Foreign) -> None:

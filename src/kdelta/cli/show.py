@@ -15,7 +15,7 @@ import click
 from kdelta.cli.options import need_time, runs_directory
 
 if TYPE_CHECKING:
-    from kdelta.rendering.text import Line
+    from kdelta.rendering.columns import Line
     from kdelta.sample import RunRecord
 
 TOP = 15
@@ -84,8 +84,9 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.analysis import findings
-    from kdelta.rendering import tables
+    from kdelta.analysis import findings, times
+    from kdelta.rendering import show as page
+    from kdelta.rendering import times as timed_page
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = one_record(runs, run)
@@ -98,15 +99,12 @@ def show(
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
         _print_beside(record, one_record(runs, beside))
     elif record.instrument == "time" and (as_json or as_csv):
-        from kdelta.analysis import times
-        from kdelta.rendering import times_tables
-
         timed = times.report(record)
-        print_raw(times_tables.show_json(timed) if as_json else times_tables.show_csv(timed))
+        print_raw(timed_page.show_json(timed) if as_json else timed_page.show_csv(timed))
     elif as_json:
-        print_raw(tables.show_json(findings.report(record, step_percent=step_percent)))
+        print_raw(page.show_json(findings.report(record, step_percent=step_percent)))
     elif as_csv:
-        print_raw(tables.show_csv(findings.report(record, step_percent=step_percent)))
+        print_raw(page.show_csv(findings.report(record, step_percent=step_percent)))
     else:
         print_report(record, step_percent=step_percent, summary=summary)
 
@@ -116,8 +114,8 @@ def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
     from kdelta.analysis.compat import benchfmt as go
     from kdelta.analysis.compat import perfbench
     from kdelta.errors import SpecError
-    from kdelta.rendering import columns as page
-    from kdelta.rendering import judgement as judgement_text
+    from kdelta.rendering import judge
+    from kdelta.rendering.columns import Span
 
     if record.instrument != "time":
         raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
@@ -129,24 +127,22 @@ def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
     report = times.report(record)
     print_report(record)
     found = judgement.beside(own, report.ladders[0].grade, tolerance=report.tolerance)
-    print_lines(judgement_text.others(found))
+    print_lines(judge.others(found))
     if rows := perfbench.rows(record):
-        print_lines(
-            [(), *((page.Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))]
-        )
+        print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
 
 def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
-    from kdelta.analysis import metrics
-    from kdelta.rendering import metrics as metrics_text
+    from kdelta.analysis.metrics import tables
+    from kdelta.rendering import metrics
 
     if as_json:
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    found = metrics.tables(record)
+    found = tables(record)
     if as_csv:
-        print_raw(metrics_text.show_csv(found))
+        print_raw(metrics.show_csv(found))
     else:
-        print_lines(metrics_text.show(found))
+        print_lines(metrics.show(found))
 
 
 def _print_beside(one: RunRecord, other: RunRecord) -> None:
@@ -167,21 +163,22 @@ def print_report(
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
     if record.instrument == "time":
-        from kdelta.analysis import times
-        from kdelta.rendering import times as times_text
+        from kdelta.analysis.times import report
+        from kdelta.rendering import times
 
-        print_lines(times_text.show(times.report(record)))
+        print_lines(times.show(report(record)))
         return
-    from kdelta.analysis import findings, survey
-    from kdelta.rendering import survey as survey_text
-    from kdelta.rendering import text
+    from kdelta.analysis import findings
+    from kdelta.analysis.survey import STEP_PERCENT, surveyed
+    from kdelta.rendering import show as page
+    from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if many if summary is None else summary:
-        threshold = survey.STEP_PERCENT if step_percent is None else step_percent
-        print_lines(survey_text.show(survey.survey(record, step_percent=threshold)))
+        threshold = STEP_PERCENT if step_percent is None else step_percent
+        print_lines(survey.show(surveyed(record, step_percent=threshold)))
         return
-    print_lines(text.show(findings.report(record, step_percent=step_percent)))
+    print_lines(page.show(findings.report(record, step_percent=step_percent)))
 
 
 @click.command()
@@ -206,7 +203,7 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
     unique beginnings of a release: 6.17. Exits with 1 when the comparison is INVALID.
     """
     from kdelta.analysis import explanation
-    from kdelta.rendering import tables, text
+    from kdelta.rendering import explain as page
 
     one_format(as_json=as_json, as_csv=as_csv)
     if choice["top"] is None and not (as_json or as_csv):
@@ -215,11 +212,11 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
         one_record(runs, run), choice.pop("old"), choice.pop("new"), **choice
     )
     if as_json:
-        print_raw(tables.explain_json(found))
+        print_raw(page.show_json(found))
     elif as_csv:
-        print_raw(tables.explain_csv(found))
+        print_raw(page.show_csv(found))
     else:
-        print_lines(text.explain(found))
+        print_lines(page.show(found))
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
@@ -248,10 +245,10 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print a page, in colour where the terminal takes it."""
-    from kdelta.rendering import text
+    from kdelta.rendering.columns import coloured, plain
 
     colour = wants_colour(sys.stdout, os.environ)
-    content = text.coloured(lines) if colour else text.plain(lines)
+    content = coloured(lines) if colour else plain(lines)
     encoding = sys.stdout.encoding or "ascii"
     content = content.encode(encoding, "replace").decode(encoding)
     click.echo(content, nl=False, color=colour)

@@ -11,7 +11,8 @@ from kdelta.analysis import explanation, findings
 from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.rendering import columns, figures, metrics, tables, text
+from kdelta.rendering import explain, figures, metrics, show, times
+from kdelta.rendering.columns import plain
 from kdelta.sample import RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
@@ -41,20 +42,18 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
     if record.instrument == "time":
-        from kdelta.analysis import times
-        from kdelta.rendering import times as times_text
-        from kdelta.rendering import times_tables
+        from kdelta.analysis.times import report as timed_report
 
-        timed = times.report(record)
-        yield "show.txt", columns.plain(times_text.show(timed))
-        yield "show.json", times_tables.show_json(timed)
-        yield "show.csv", times_tables.show_csv(timed)
+        timed = timed_report(record)
+        yield "show.txt", plain(times.show(timed))
+        yield "show.json", times.show_json(timed)
+        yield "show.csv", times.show_csv(timed)
         yield from _metrics(timed.metrics)
         return
     report = findings.report(record, step_percent=step_percent)
-    yield "show.txt", text.plain(text.show(report))
-    yield "show.json", tables.show_json(report)
-    yield "show.csv", tables.show_csv(report)
+    yield "show.txt", plain(show.show(report))
+    yield "show.json", show.show_json(report)
+    yield "show.csv", show.show_csv(report)
     yield from _metrics(report.metrics)
     if report.figures:
         yield "figures.csv", figures.show_csv(report.figures)
@@ -78,9 +77,9 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
-        yield f"{name}.txt", text.plain(text.explain(short))
-        yield f"{name}.json", tables.explain_json(found)
-        yield f"{name}.csv", tables.explain_csv(found)
+        yield f"{name}.txt", plain(explain.show(short))
+        yield f"{name}.json", explain.show_json(found)
+        yield f"{name}.csv", explain.show_csv(found)
 
 
 def _metrics(told: Sequence[MetricTable]) -> Iterator[tuple[str, str]]:

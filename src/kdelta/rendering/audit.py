@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An audit as a table for people, and as KTAP for programs (docs.kernel.org, dev-tools/ktap)."""
+"""An audit as a table for people; as JSON and KTAP (docs.kernel.org, dev-tools/ktap)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
+from kdelta.rendering.formats import json_text
 from kdelta.sample import Outcome
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
@@ -133,6 +134,11 @@ def _summary(audit: Audit) -> Iterator[Line]:
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
     done = Span(f"completed {audit.completed}/{audit.planned}", Tone.GOOD if whole else Tone.BAD)
     yield (*spans, done, Span(skipped))
+
+
+def show_json(audit: Audit) -> str:
+    """The audit as JSON, format 1, every field of Audit and what it holds."""
+    return json_text("audit", audit)
 
 
 def ktap(audit: Audit) -> str:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lines of a page for a terminal, a mail or a file: at most WIDTH columns, colour kept apart."""
+"""Lines of a page for a terminal, a mail or a file: at most WIDTH columns, colour kept apart.
+
+rich lays tables out; a line is kept as spans, so that one page is printed with and without colour.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,21 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
 
 from kdelta.printable import printable
 from kdelta.stats.verdict import Verdict
 
 WIDTH = 100
 ABSENT = "-"
-_GAP = "  "
+_GAP = 2
+_LAYOUT = Console(width=100_000, color_system=None)  # a table is as wide as it is
 
 
 class Tone(StrEnum):
@@ -75,23 +86,28 @@ class Column:
     @property
     def width(self) -> int:
         """Characters that its widest cell takes."""
-        return max(len(self.head), *(len(cell.text) for cell in self.cells), 0)
+        return max(cell_len(self.head), *(cell_len(cell.text) for cell in self.cells), 0)
 
 
 def table_lines(columns: Sequence[Column]) -> Iterator[Line]:
     """The table of `columns`, its heads first; all columns have the same number of cells."""
-    yield _row(columns, [Span(column.head, Tone.FAINT) for column in columns])
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="")
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(_text(Span(column.head, Tone.FAINT)), justify=justify, no_wrap=True)
     for cells in zip(*(column.cells for column in columns), strict=True):
-        yield _row(columns, cells)
+        table.add_row(*map(_text, cells))
+    for segments in _LAYOUT.render_lines(table, pad=False):
+        yield tuple(Span(each.text, _tone(each.style)) for each in segments)
 
 
-def _row(columns: Sequence[Column], cells: Sequence[Span]) -> Line:
-    spans = []
-    for column, cell in zip(columns, cells, strict=True):
-        blanks = " " * (column.width - len(cell.text))
-        text = blanks + cell.text if column.right else cell.text + blanks
-        spans += [Span(text, cell.tone), Span(_GAP)]
-    return tuple(spans[:-1])
+def _text(span: Span) -> Text:
+    """A cell for rich; it carries its tone as a style's name."""
+    return Text(span.text, style=Style(meta={"tone": span.tone}))
+
+
+def _tone(style: Style | None) -> Tone:
+    return Tone(style.meta.get("tone", Tone.PLAIN)) if style else Tone.PLAIN
 
 
 def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Iterator[Line]:
@@ -112,7 +128,7 @@ def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Itera
 
 def table_width(columns: Sequence[Column]) -> int:
     """Characters that `table_lines` takes at most."""
-    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
 
 
 def short(text: str, width: int) -> str:

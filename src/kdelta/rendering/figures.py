@@ -17,7 +17,7 @@ from kdelta.rendering.columns import (
     shortened,
     tables_that_fit,
 )
-from kdelta.rendering.tables import csv_text
+from kdelta.rendering.formats import csv_text
 
 _HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
 

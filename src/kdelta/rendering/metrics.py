@@ -20,7 +20,7 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.tables import csv_text
+from kdelta.rendering.formats import csv_text
 
 _HEAD = (
     "workload",

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import Final
 
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.metric import number
 from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
-from kdelta.rendering.text import limits_of, sentence
+from kdelta.rendering.explain import sentence
+from kdelta.rendering.formats import csv_text
+from kdelta.rendering.show import limits_of
 
 _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
+_HEAD = ("scenario", "point", "operation", "kernel", "per_operation", "ratio_previous", "note")
 
 
 def show(found: Survey) -> list[Line]:
@@ -110,24 +111,14 @@ def _change(change: SurveyStep) -> Iterator[Line]:
     yield from paragraph(sentence(explanation), indent="  ")
 
 
-def table_csv(found: Survey) -> str:
+def show_csv(found: Survey) -> str:
     """One row for each scenario and kernel (RFC 4180)."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(
-        ["scenario", "point", "operation", "kernel", "per_operation", "ratio_previous", "note"]
-    )
-    for row in found.rows:
-        for kernel, cell in zip(found.kernels, row.cells, strict=True):
-            writer.writerow(
-                [
-                    row.reference,
-                    row.point,
-                    row.operation,
-                    kernel,
-                    "" if cell.per_operation is None else cell.per_operation,
-                    "" if cell.ratio is None else cell.ratio,
-                    cell.note,
-                ]
-            )
-    return out.getvalue()
+    rows = [
+        (
+            *(row.reference, row.point, row.operation, kernel),
+            *(cell.per_operation, cell.ratio, cell.note),
+        )
+        for row in found.rows
+        for kernel, cell in zip(found.kernels, row.cells, strict=True)
+    ]
+    return csv_text(_HEAD, rows)

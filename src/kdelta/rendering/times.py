@@ -21,7 +21,9 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.text import limits_of
+from kdelta.rendering.formats import Cell, csv_text, json_text
+from kdelta.rendering.show import limits_of
+from kdelta.sample import TOTAL
 from kdelta.stats.summary import Summary
 from kdelta.stats.verdict import Verdict
 
@@ -32,6 +34,35 @@ _WHERE = {
     Grade.METAL_TIME: "on this machine",
     Grade.GUEST_TIME: "in a guest of this host",
 }
+
+_HEAD = (
+    "run",
+    "workload",
+    "scenario",
+    "point",
+    "arm",
+    "control",
+    "release",
+    "phase",
+    "unit",
+    "median",
+    "mean",
+    "sd",
+    "cv",
+    "mad",
+    "minimum",
+    "maximum",
+    "valid",
+    "planned",
+    "replicate",
+    "ratio_first",
+    "low",
+    "high",
+    "alpha",
+    "verdict",
+    "grade",
+    "reasons",
+)
 
 
 def show(report: TimedReport) -> list[Line]:
@@ -189,4 +220,36 @@ def _sentence(ladder: TimedLadder, arm: TimedArm) -> str:
         f"{_WHERE[ladder.grade].capitalize()}, {arm.arm} {claim}"
         f" ({percent_level(found.alpha)} interval {found.low:.3f}-{found.high:.3f},"
         f" {count}{drift})."
+    )
+
+
+def show_json(report: TimedReport) -> str:
+    """The whole report; names are those of kdelta.analysis.times, "format" is 1."""
+    return json_text("show-time", report)
+
+
+def show_csv(report: TimedReport) -> str:
+    """A row per arm and phase, the verdict in the row of the total (RFC 4180)."""
+    rows = [
+        _row(report, ladder, arm, name, summary)
+        for ladder in report.ladders
+        for arm in ladder.arms
+        for name, summary in arm.phases
+    ]
+    return csv_text(_HEAD, rows)
+
+
+def _row(
+    report: TimedReport, ladder: TimedLadder, arm: TimedArm, name: str, summary: Summary
+) -> tuple[Cell, ...]:
+    found = arm.comparison if name == TOTAL else None
+    return (
+        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
+        *(arm.arm, int(arm.control), arm.release, name),
+        *(f"ns/{ladder.operation}", summary.median, summary.mean, summary.sd),
+        *(summary.cv, summary.mad, summary.minimum, summary.maximum),
+        *(summary.n, summary.planned, summary.replicate),
+        *((found.ratio, found.low, found.high) if found else (None,) * 3),
+        *((found.alpha, found.verdict) if found else (None,) * 2),
+        *((found.grade, "; ".join(found.reasons)) if found else (None,) * 2),
     )

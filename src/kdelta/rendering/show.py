@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings as text for a terminal, a mail or a file."""
+"""What `kdelta show` prints of a counted run, as text, JSON and CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.evidence import ITERATION, Measure, State
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest
 from kdelta.analysis.findings import Failure, Ladder, LadderStep, Machine, Report, Rung
 from kdelta.analysis.variants import conclusions
-from kdelta.metric import decimals, number
+from kdelta.metric import number
 from kdelta.rendering import figures, metrics
 from kdelta.rendering.columns import (
     ABSENT,
@@ -19,34 +18,54 @@ from kdelta.rendering.columns import (
     Line,
     Span,
     Tone,
-    coloured,
     paragraph,
-    plain,
     short,
     shortened,
     table_lines,
     table_width,
     tables_that_fit,
 )
+from kdelta.rendering.formats import Cell, csv_text, json_text
 from kdelta.rendering.overview import overview
 from kdelta.sample import TOTAL, Outcome
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
 
-__all__ = [
-    "WIDTH",
-    "Line",
-    "Span",
-    "Tone",
-    "coloured",
-    "explain",
-    "limits_of",
-    "plain",
-    "show",
-]
-
-PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
-_NAME_WIDTH = 40
+_HEAD = (
+    "run",
+    "workload",
+    "scenario",
+    "point",
+    "arm",
+    "release",
+    "package",
+    "phase",
+    "operation",
+    "operations",
+    "instructions",
+    "instructions_user",
+    "instructions_kernel",
+    "per_operation",
+    "location",
+    "share",
+    "windows",
+    "minimum",
+    "maximum",
+    "deviation",
+    "trials",
+    "trials_agreeing",
+    "trials_range",
+    "first",
+    "ratio_first",
+    "previous",
+    "ratio_previous",
+    "state",
+    "trials_ok",
+    "trials_planned",
+    "verdict",
+    "grade",
+    "reasons",
+)
 
 
 def show(report: Report) -> list[Line]:
@@ -359,126 +378,64 @@ def _kernels(rungs: Sequence[Rung]) -> Iterator[Line]:
     yield from table_lines(columns)
 
 
-def explain(explanation: Explanation) -> list[Line]:
-    """What `kdelta explain` prints."""
-    lines = list(paragraph(_heading(explanation), Tone.BOLD))
-    per = f"per {explanation.operation}" if explanation.operation else "per operation"
-    lines += paragraph(
-        f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
-    )
-    comparison = explanation.comparison
-    claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
-    lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
-    if explanation.refused:
-        return [*lines, *_refusal(comparison.verdict)]
-    if comparison.verdict is Verdict.INVALID:
-        lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
-    lines += [*paragraph(sentence(explanation)), (), *_functions(explanation), ()]
-    for name, clones in explanation.folded:
-        lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
-    return [*lines, *paragraph(PATH_LENGTH)]
+def show_json(report: Report) -> str:
+    """The report as JSON, format 1, every field of Report and what it holds."""
+    return json_text("show", report)
 
 
-def _refusal(verdict: Verdict) -> Iterator[Line]:
-    if verdict is Verdict.INVALID:
-        yield from paragraph("No function is ranked; --force ranks them, marked INVALID.")
-    else:
-        yield from paragraph("There is nothing to rank.")
+def show_csv(report: Report) -> str:
+    """One row for each scenario, kernel and phase, the sum of the phases last (RFC 4180)."""
+    rows: list[Sequence[Cell]] = []
+    for ladder in report.ladders:
+        for rung in ladder.rungs:
+            measures = (*rung.phases, rung.total) if rung.total else (None,)
+            rows += [_row(report, ladder, rung, measure) for measure in measures]
+    return csv_text(_HEAD, rows)
 
 
-def _heading(explanation: Explanation) -> str:
-    phase = "all phases" if explanation.phase == TOTAL else f"phase {explanation.phase}"
-    return (
-        f"{explanation.workload}:{explanation.scenario}, {phase}:"
-        f" {explanation.old} -> {explanation.new} (run {explanation.run_id})"
-    )
-
-
-def sentence(explanation: Explanation) -> str:
-    """The difference in one sentence of words, functions with their change per operation."""
-    if explanation.delta is None or explanation.old_value is None or explanation.new_value is None:
-        return "Nothing can be said of the functions."
-    scale = explanation.operations
-    change = (
-        f"{number(explanation.old_value / scale)} -> {number(explanation.new_value / scale)}"
-        f" instructions per {explanation.operation} ({_signed(explanation.delta, explanation)})"
-    )
-    if not explanation.delta:
-        return f"{change}: the totals are equal."
-    parts = [
-        f"{', '.join(_named(row, explanation) for row in rows)} {direction}"
-        for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down"))
-        if rows
-    ]
-    return f"{change}: {'; '.join(parts) or 'no function stands out'}."
-
-
-def _named(row: FunctionDelta, explanation: Explanation) -> str:
-    of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
-    share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{short(row.function, _NAME_WIDTH)} ({_signed(row.delta, explanation)}{share})"
-
-
-def _signed(delta: int, explanation: Explanation) -> str:
-    return _fixed(delta, explanation, sign="+") if delta else "0"
-
-
-def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
-    """A count per operation, in the same decimals throughout one explanation."""
-    per_operation = max(explanation.old_value or 0, explanation.new_value or 0)
-    places = decimals(per_operation / explanation.operations)
-    return f"{count / explanation.operations:{sign},.{places}f}"
-
-
-def _functions(explanation: Explanation) -> Iterator[Line]:
-    """The ranking, then a row for the functions not listed, then the sum."""
-    rows: list[FunctionDelta | Rest] = list(explanation.functions)
-    rest = explanation.rest
-    if rest and rest.count:
-        rows.append(rest)
-    total = explanation.delta or 0
-    rows.append(
-        Rest(
-            count=0,
-            old=explanation.old_value or 0,
-            new=explanation.new_value or 0,
-            delta=sum(row.delta for row in rows),
-            share=100 * sum(row.delta for row in rows) / total if total else None,
+def _row(report: Report, ladder: Ladder, rung: Rung, measure: Measure | None) -> tuple[Cell, ...]:
+    comparison = rung.comparison
+    phase = measure.phase if measure else TOTAL
+    ratios = rung.ratio(phase)
+    counts: tuple[Cell, ...] = (None,) * 14
+    if measure:
+        counts = (
+            measure.operation,
+            measure.operations,
+            measure.value,
+            measure.user,
+            measure.kernel,
+            measure.per_operation,
+            measure.kind,
+            measure.share,
+            measure.windows,
+            measure.minimum,
+            measure.maximum,
+            measure.deviation,
+            measure.trials,
+            measure.agree,
         )
+    # The verdict is on the sum of the phases, so only that row carries it.
+    verdict = comparison if phase == TOTAL else None
+    return (
+        report.run_id,
+        ladder.workload,
+        ladder.scenario,
+        ladder.point,
+        rung.arm,
+        rung.release,
+        rung.version,
+        phase,
+        *counts,
+        measure.trials_range if measure else None,
+        rung.first,
+        ratios.first,
+        rung.previous,
+        ratios.previous,
+        rung.state,
+        rung.ok,
+        rung.planned,
+        verdict.verdict if verdict else None,
+        verdict.grade if verdict else None,
+        "; ".join(verdict.reasons) if verdict else None,
     )
-    table = [_function_cells(row, explanation) for row in rows]
-    heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
-    columns = [
-        Column(head, tuple(cells), right=0 < at < len(heads) - 1)
-        for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
-    ]
-    yield from table_lines(columns)
-
-
-def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tuple[Span, ...]:
-    if isinstance(row, Rest):
-        name = f"other {row.count} functions" if row.count else "sum"
-        tone, calls, status = Tone.BOLD, (ABSENT, ABSENT), ""
-    else:
-        name, status = short(row.function, _NAME_WIDTH), row.status
-        tone = Tone.WARN if row.status is not Presence.BOTH else Tone.PLAIN
-        calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
-    cells = (
-        name,
-        ABSENT if row.old is None else _fixed(row.old, explanation),
-        ABSENT if row.new is None else _fixed(row.new, explanation),
-        _signed(row.delta, explanation),
-        ABSENT if row.share is None else f"{row.share:.1f}",
-        *calls,
-        status,
-    )
-    return tuple(Span(cell, tone) for cell in cells)
-
-
-def _calls(calls: int | None, explanation: Explanation) -> str:
-    if calls is None:
-        return ABSENT
-    per_operation = calls / explanation.operations
-    if 0 < per_operation < 0.0005:
-        return "<0.001"
-    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:,.0f}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A judgement as text: our verdict first, then what other tools print for the same values."""
+"""A judgement: our verdict first, then what other tools make of the same values; JSON and CSV."""
 
 from __future__ import annotations
 
@@ -24,15 +24,59 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
+from kdelta.rendering.formats import Cell, csv_text, json_text
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
 _ARM = 28
 _FIELD = 44
-OTHERS = "What other tools make of the same values. None of it entered the verdict above."
+_OTHERS = "What other tools make of the same values. None of it entered the verdict above."
+
+_SUMMARY = ("n", "planned", "median", "mean", "sd", "cv", "mad", "minimum", "maximum")
+_FRAMEWORK = (
+    "value",
+    "median_value",
+    "stdev_value",
+    "cv",
+    "mad_value",
+    "mad_ratio",
+    "classification",
+    "status",
+    "stable",
+    "robust_stable",
+    "comparison_reliable",
+    "comparison_robust_reliable",
+    "label",
+)
+_HEAD = (
+    "import",
+    "group",
+    "metric",
+    "unit",
+    "better",
+    "old_arm",
+    "new_arm",
+    "control_arm",
+    "verdict",
+    "grade",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "p",
+    "alpha",
+    "tolerance",
+    "mean_ratio",
+    "drift",
+    "midpoint_ratio",
+    "drop_first_midpoint_ratio",
+    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY),
+    "reasons",
+    "warnings",
+    *(f"framework_{side}_{name}" for side in ("old", "new") for name in _FRAMEWORK),
+)
 
 
-def judgement(found: Judgement, *, compat: bool = True) -> list[Line]:
+def show(found: Judgement, *, compat: bool = True) -> list[Line]:
     """What `kdelta judge` prints; compat: with the columns of other tools."""
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     count = len(found.sources)
@@ -115,7 +159,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     yield from _cautions(finding.cautions)
     if compat and any(arm.n for arm in finding.arms):
         yield ()
-        yield from paragraph(OTHERS, Tone.FAINT)
+        yield from paragraph(_OTHERS, Tone.FAINT)
         yield from _compat(finding)
 
 
@@ -298,3 +342,48 @@ def _spread(median: float, bounds: tuple[float, float]) -> str:
 def _gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
     for gap in gaps:
         yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
+
+
+def show_json(found: Judgement) -> str:
+    """The judgement as JSON: every field; a bound that is infinite is null."""
+    return json_text("judge", found)
+
+
+def show_csv(found: Judgement) -> str:
+    """One row for each comparison (RFC 4180)."""
+    rows = (
+        tuple(_row(found.name, finding, pair))
+        for finding in found.findings
+        for pair in finding.pairs
+    )
+    return csv_text(_HEAD, rows)
+
+
+def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[Cell]:
+    found, metric = pair.comparison, finding.metric
+    sandwich = found.sandwich
+    group = ";".join(f"{key}={text}" for key, text in finding.group)
+    yield from (name, group, metric.name, metric.unit, metric.better)
+    yield from (pair.old, pair.new, pair.control or "", found.verdict, found.grade)
+    yield from (found.ratio, found.low, found.high, found.p, found.alpha, found.tolerance)
+    yield found.mean_ratio
+    yield from (
+        (sandwich.drift, sandwich.midpoint, sandwich.drop_first_midpoint)
+        if sandwich
+        else (None, None, None)
+    )
+    yield from _figures(found.old)
+    yield from _figures(found.new)
+    yield "; ".join(found.reasons)
+    yield "; ".join(dict.fromkeys(caution.sentence for caution in finding.cautions))
+    for arm in (pair.old, pair.new):
+        row = next((row for row in finding.compat.framework if row.arm == arm), None)
+        yield from (_of_framework(row, name) for name in _FRAMEWORK)
+
+
+def _figures(summary: Summary) -> Iterator[Cell]:
+    yield from (getattr(summary, name) for name in _SUMMARY)
+
+
+def _of_framework(row: framework.FrameworkRow | None, name: str) -> str:
+    return "" if row is None else row.cell(name)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Findings for programs: the one writer of JSON and the one of CSV (format 1, docs/method.md)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from kdelta.printable import printable
+
+FORMAT = 1
+_FORMULA = ("=", "+", "-", "@")
+Cell = str | int | float | None
+
+
+def json_text(kind: str, found: object) -> str:
+    """Findings as JSON: every field of `found` and of what it holds; ASCII, whatever it names.
+
+    A number that JSON cannot hold (an interval without a bound) is null.
+    """
+    told = _told(msgspec.to_builtins(found))
+    return json.dumps({"format": FORMAT, "kind": kind, **told}, indent=2, allow_nan=False) + "\n"
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Rows under their head as CSV (RFC 4180), safe to open in a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_cell(cell) for cell in row])
+    return text.getvalue()
+
+
+def _told(value: Any) -> Any:
+    """What JSON can hold; the figure per operation is added wherever a window's value stands."""
+    if isinstance(value, dict):
+        found = {key: _told(inner) for key, inner in value.items()}
+        if "value" in found and "operations" in found:
+            found["per_operation"] = found["value"] / found["operations"]
+        return found
+    if isinstance(value, list | tuple):
+        return [_told(inner) for inner in value]
+    return None if _unbounded(value) else value
+
+
+def _cell(cell: Cell) -> str | int | float:
+    """A text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    if cell is None or _unbounded(cell):
+        return ""
+    if isinstance(cell, str):
+        safe = printable(str(cell).strip())
+        return f"'{safe}" if safe.startswith(_FORMULA) else safe
+    return cell
+
+
+def _unbounded(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
