@@ -16,7 +16,7 @@ from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, TrialResult
 
-BOOT_FAILURE = TrialResult(outcome=Outcome.BOOT_ERROR, reason="it panicked")
+BOOT_FAILURE = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("it panicked",))
 
 
 def kernel(key: str, content: str = "") -> Kernel:

@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from kdelta.sample import (
     ArmRecord,
     Environment,
+    ExactData,
     FunctionCount,
     KernelIdentity,
     Outcome,
     PhaseCounts,
     RunRecord,
+    Skip,
+    SkipKind,
     StateField,
     TrialRecord,
     TrialResult,
@@ -85,15 +90,22 @@ def result(trial: Trial) -> TrialResult:
     return TrialResult(
         outcome=Outcome.OK,
         environment=trial.environment,
-        phases=(_phase("protect", protect, trial.windows), _phase("touch", touch, (0,) * 8)),
-        functions=(
-            *functions("protect", shown, trial.functions),
-            *functions("touch", touch, {"handle_mm_fault": 40.0}),
+        data=ExactData(
+            phases=(_phase("protect", protect, trial.windows), _phase("touch", touch, (0,) * 8)),
+            functions=(
+                *functions("protect", shown, trial.functions),
+                *functions("touch", touch, {"handle_mm_fault": 40.0}),
+            ),
         ),
         state=trial.state,
         fresh_boot=True,
         artifacts={"console": "trials/0000/console.log"},
     )
+
+
+def recounted(result: TrialResult, **data: object) -> TrialResult:
+    """The result with other counts: phases=..., functions=..."""
+    return replace(result, data=replace(result.exact, **data))
 
 
 def _phase(name: str, value: int, extra: Sequence[int]) -> PhaseCounts:
@@ -184,6 +196,10 @@ def trial_of(label: str) -> Trial:
 
 def failed(outcome: Outcome, reason: str) -> TrialResult:
     """A trial that ended without data."""
+    skip = Skip(kind=SkipKind.UNSUPPORTED, sentence=reason) if outcome is Outcome.SKIP else None
     return TrialResult(
-        outcome=outcome, reason=reason, artifacts={"console": "trials/0005/console.log"}
+        outcome=outcome,
+        skip=skip,
+        reasons=() if skip else (reason,),
+        artifacts={"console": "trials/0005/console.log"},
     )

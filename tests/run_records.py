@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from kdelta import sample
 from kdelta.store import Store
@@ -65,6 +66,19 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
             cmdline="nokaslr",
             mitigations="0123",
         ),
+        data=_counts(index, functions),
+        state=(
+            sample.StateField(when="before", name="present", value="16384", want="16384"),
+            sample.StateField(when="after", name="thp", value="unknown", want="0"),
+        ),
+        fresh_boot=index % 2 == 0,
+        wall_s=0.1 + index,
+        artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
+    )
+
+
+def _counts(index: int, functions: int) -> sample.ExactData:
+    return sample.ExactData(
         phases=(
             sample.PhaseCounts(
                 phase="protect",
@@ -81,13 +95,6 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
             )
             for at in range(functions)
         ),
-        state=(
-            sample.StateField(when="before", name="present", value="16384", want="16384"),
-            sample.StateField(when="after", name="thp", value="unknown", want="0"),
-        ),
-        fresh_boot=index % 2 == 0,
-        wall_s=0.1 + index,
-        artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
     )
 
 

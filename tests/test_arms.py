@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import run_records
 from kdelta.errors import InfraError, SpecError
@@ -73,7 +74,7 @@ def test_labels_that_are_cut_alike_are_numbered() -> None:
 
 def test_variants_by_two_compilers_are_told_apart() -> None:
     names = [f"6.17.8+mprotect-single-pte-fast-path,xenpv,gcc-{n}" for n in (12, 14)]
-    made = [replace(kernel(f"tree:{name}"), name=name) for name in names]
+    made = [dataclasses.replace(kernel(f"tree:{name}"), name=name) for name in names]
     found = arms.records(study(*(f"tree:{name}" for name in names)), made)
     assert [arm.label for arm in found] == names
 

@@ -4,33 +4,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta.analysis.audit import Answer, Audit, audited
 from kdelta.rendering import audit
 from kdelta.rendering import columns as page
-from kdelta.sample import Outcome, RunRecord, StateField, TrialResult
+from kdelta.sample import (
+    MachineAsked,
+    MachineFacts,
+    MachineSeen,
+    Outcome,
+    RunRecord,
+    StateField,
+    TrialResult,
+)
 
-FACTS = {
-    "requested_cpus": "2",
-    "cpus": "2",
-    "requested_memory_mib": "1024",
-    "memory_mib": "983",
-    "requested_cmdline": "quiet",
-    "cmdline": "quiet",
-    "thp": "always",
-    "preempt": "lazy",
-    "clocksource": "tsc",
-    "workload_exit": "0",
-}
+ASKED = MachineAsked(cpus=2, memory_mib=1024, cmdline="quiet")
+SEEN = MachineSeen(
+    cpus=2, memory_mib=983, cmdline="quiet", thp="always", preempt="lazy", clocksource="tsc"
+)
 
 
-def result(*state: StateField, **facts: str) -> TrialResult:
+def result(
+    *state: StateField, asked: MachineAsked = ASKED, seen: MachineSeen = SEEN
+) -> TrialResult:
     good = records.result(records.trial_of("6.17.13"))
-    return replace(good, facts={**FACTS, **facts}, state=state or good.state)
+    facts = MachineFacts(asked=asked, guest=seen, workload_exit=0)
+    return replace(good, facts=facts, state=state or good.state)
 
 
 def fact(name: str, value: str, want: str, when: str = "before") -> StateField:
@@ -57,8 +60,14 @@ def test_a_clean_run_passes() -> None:
 @pytest.mark.parametrize(
     ("broken", "flag"),
     [
-        (result(cpus="1"), "all_cpu_match no"),
-        (result(cmdline="quiet noapic", requested_cmdline="quiet noapic"), "any_noapic yes"),
+        (result(seen=replace(SEEN, cpus=1)), "all_cpu_match no"),
+        (
+            result(
+                asked=replace(ASKED, cmdline="quiet noapic"),
+                seen=replace(SEEN, cmdline="quiet noapic"),
+            ),
+            "any_noapic yes",
+        ),
         (result(fact("thp_pages", "512", "0")), "all_semantic_ok no"),
         (result(fact("thp_pages", "unknown", "0")), "all_semantic_ok no"),
         (records.failed(Outcome.GUEST_ERROR, "panic"), "all_init_exit0 no"),
@@ -72,7 +81,7 @@ def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None
 
 
 def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:
-    bare = replace(result(), facts={})
+    bare = replace(result(), facts=None)
     found = audited(run(k16=bare))
     assert found.all_cpu_match is Answer.UNKNOWN
     assert found.any_noapic is Answer.UNKNOWN

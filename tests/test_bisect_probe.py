@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
@@ -73,7 +73,9 @@ def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
         user=(0,) * 8,
         kernel=tuple(range(290, 298)),
     )
-    found, sentence = said(replace(shape, phases=(wide,), functions=()), rule_of(below=294))
+    found, sentence = said(
+        records.recounted(shape, phases=(wide,), functions=()), rule_of(below=294)
+    )
     assert found is ExitStatus.SKIP
     assert "scatter" in sentence
 
@@ -88,8 +90,8 @@ def test_one_phase() -> None:
     "result",
     [
         BOOT_FAILURE,
-        TrialResult(outcome=Outcome.SKIP, reason="no such system call"),
-        replace(counted(264.0), outcome=Outcome.INVALID, reason="thp is always"),
+        records.failed(Outcome.SKIP, "no such system call"),
+        replace(counted(264.0), outcome=Outcome.INVALID, reasons=("thp is always",)),
     ],
 )
 def test_what_cannot_be_compared_is_skipped_with_the_reason(result: TrialResult) -> None:

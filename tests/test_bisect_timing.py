@@ -25,7 +25,7 @@ from kdelta.bisect.timing import BlockTiming, TimingRules
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome as Ended
-from kdelta.sample import PhaseTimes, TrialRecord, TrialResult
+from kdelta.sample import PhaseTimes, TimeData, TrialRecord, TrialResult
 from kdelta.study import spec
 
 SCENARIO = "mprotect:shared_dirty_full_toggle_64m"
@@ -77,7 +77,7 @@ class Machine:
         times = (
             PhaseTimes(phase="protect", operations=1000, operation="page", nanoseconds=samples),
         )
-        return TrialResult(outcome=Ended.OK, times=times)
+        return TrialResult(outcome=Ended.OK, data=TimeData(phases=times))
 
 
 def timed(machine: Machine, root: Path) -> tuple[BisectionResult, journals.Journal]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import gzip
 from array import array
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import counts_stream
 import run_records
@@ -20,6 +20,7 @@ from kdelta.codegen.matrix import Cell, Executed, Matrix, marked, predicted
 from kdelta.disassembly.code import Code, Function, disassemble
 from kdelta.disassembly.image import Image
 from kdelta.errors import InfraError, SpecError
+from ladder_records import recounted
 
 START = counts_stream.KERNEL + 0x40
 X86 = arch.of("amd64")
@@ -78,11 +79,8 @@ def run(tmp_path: Path) -> tuple[Path, sample.RunRecord]:
     )
     (trial / "counts.bin.gz").write_bytes(gzip.compress(raw.read_bytes()))
     total = sum(addresses().values())
-    result = replace(
-        run_records.result_of(0),
-        phases=(phase(5, name="open"), phase(total, total + 40, total)),
-        artifacts={},
-    )
+    phases = (phase(5, name="open"), phase(total, total + 40, total))
+    result = replace(recounted(run_records.result_of(0), phases=phases), artifacts={})
     trials = (replace(record.trials[0], result=result), *record.trials[1:])
     return tmp_path, replace(record, trials=trials)
 
@@ -111,7 +109,7 @@ def test_a_phase_is_known_by_its_totals(run: tuple[Path, sample.RunRecord], code
     folder, record = run
     result = record.trials[0].result
     assert result is not None
-    wrong = replace(result, phases=(phase(7, 7, 7),))
+    wrong = recounted(result, phases=(phase(7, 7, 7),))
     changed = replace(record, trials=(replace(record.trials[0], result=wrong),))
     with pytest.raises(SpecError, match="not those of the run's result"):
         read((folder, changed), code)

@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta.analysis.compat import perfbench
 from kdelta.metric import Better
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TrialResult
+from kdelta.sample import (
+    Instrument,
+    MetricValue,
+    Outcome,
+    PhaseTimes,
+    RunRecord,
+    TimeData,
+    TrialResult,
+)
 from ladder_records import run
 
 GIB = 1 << 30
@@ -28,12 +36,14 @@ def timed(*nanoseconds: int, region: float | None = GIB) -> TrialResult:
     )
     told = MetricValue(name="region", unit="B", better=Better.NONE, value=region)
     return TrialResult(
-        outcome=Outcome.OK, times=(phases,), metrics=() if region is None else (told,)
+        outcome=Outcome.OK,
+        data=TimeData(phases=(phases,)),
+        metrics=() if region is None else (told,),
     )
 
 
 def record(*results: TrialResult) -> RunRecord:
-    return replace(run({"host": list(results)}), instrument="time")
+    return replace(run({"host": list(results)}), instrument=Instrument.TIME)
 
 
 def test_all_bytes_by_all_of_the_time() -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta.analysis import figures, findings
 from kdelta.analysis.figures import FigureCell
@@ -18,7 +18,7 @@ from kdelta.rendering import columns as page
 from kdelta.rendering import figures as figures_page
 from kdelta.rendering import show
 from kdelta.sample import FunctionCount, MetricValue, Outcome, RunRecord, TrialResult
-from ladder_records import PAGES, STUDY, Trial, arm, failed, result, run
+from ladder_records import PAGES, STUDY, Trial, arm, failed, recounted, result, run
 
 CLEARS = "rep stosb in clear_page_erms"
 REGION = 1 << 26
@@ -27,15 +27,15 @@ REGION = 1 << 26
 def with_rows(clears: int, yields: int) -> TrialResult:
     """A trial whose stored functions have these calls beside the usual ones."""
     plain = result(Trial(per_page=300, functions={"folio_zero_user.isra.0": 20.0}))
-    phase = plain.phases[0].phase
+    phase = plain.exact.phases[0].phase
     extra = (
         FunctionCount(phase=phase, function=CLEARS, insns=0, calls=clears),
         FunctionCount(phase=phase, function="__cond_resched", insns=0, calls=yields),
         FunctionCount(phase=phase, function="folio_zero_user.cold", insns=0, calls=9),
     )
     region = MetricValue(name="region", unit="B", better=Better.NONE, value=float(REGION))
-    rows = (*plain.functions, *(row for row in extra if row.calls))
-    return replace(plain, functions=rows, metrics=(region,))
+    rows = (*plain.exact.functions, *(row for row in extra if row.calls))
+    return replace(recounted(plain, functions=rows), metrics=(region,))
 
 
 def study(**figure: object) -> str:
@@ -105,7 +105,7 @@ def test_arms_without_valid_counts_say_why() -> None:
         "6.19.14": [with_rows(1024, 1)],
         "7.0.13": [failed(Outcome.SKIP, "preempt=none: the kernel offers only full")],
         "7.1.13": [None],
-        "7.2.13": [replace(with_rows(7, 1), outcome=Outcome.INVALID, reason="thp_pages is 0")],
+        "7.2.13": [replace(with_rows(7, 1), outcome=Outcome.INVALID, reasons=("thp_pages is 0",))],
     }
     found = cells(run(own, study=study(name="x", functions=["rep stos*"])))
     assert [cell.value for cell in found] == [1024, None, None, None]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kdelta.analysis.evidence import Replicates, State
 from kdelta.analysis.explanation import USER, Presence, base_name, explain
@@ -20,7 +20,7 @@ from kdelta.sample import (
 )
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
-from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, result, run
+from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, recounted, result, run
 
 OLD = result(Trial(per_page=300))
 NEW = result(Trial(per_page=600))
@@ -64,8 +64,8 @@ def test_ratios_are_new_over_old_per_phase() -> None:
 
 
 def test_phases_of_unequal_operations_add_up_per_iteration() -> None:
-    phases = (OLD.phases[0], replace(OLD.phases[1], operations=1, operation="call"))
-    found = only(run({"6.16.1": [replace(OLD, phases=phases)]}))
+    phases = (OLD.exact.phases[0], replace(OLD.exact.phases[1], operations=1, operation="call"))
+    found = only(run({"6.16.1": [recounted(OLD, phases=phases)]}))
     total = found.rungs[0].total
     assert total is not None
     assert (total.operation, total.operations) == ("iteration", 1)
@@ -99,7 +99,7 @@ def test_failures_keep_their_reason_and_console() -> None:
 
 
 def test_a_failed_state_contract_is_invalid_and_named() -> None:
-    bad = replace(NEW, outcome=Outcome.INVALID, reason="page state does not hold", state=HUGE)
+    bad = replace(NEW, outcome=Outcome.INVALID, reasons=("page state does not hold",), state=HUGE)
     found = only(run({"6.16.1": [OLD], "6.17.1": [bad]}))
     rung = found.rungs[1]
     assert rung.state is State.FAILED
@@ -167,7 +167,9 @@ def test_an_environment_that_was_not_recorded_is_invalid() -> None:
 
 
 def test_operations_that_differ_are_invalid() -> None:
-    halved = replace(NEW, phases=tuple(replace(p, operations=PAGES // 2) for p in NEW.phases))
+    halved = recounted(
+        NEW, phases=tuple(replace(p, operations=PAGES // 2) for p in NEW.exact.phases)
+    )
     assert verdicts(only(run({"6.16.1": [OLD], "6.17.1": [halved]}))) == [None, Verdict.INVALID]
     assert verdicts(only(run({"6.16.1": [OLD] * 2, "6.17.1": [NEW, halved]})))[1] is Verdict.INVALID
 
@@ -240,7 +242,7 @@ def test_an_unfinished_arm_has_no_verdict() -> None:
     ],
 )
 def test_stored_counts_that_cannot_be_counts_are_a_failure(phases: tuple[PhaseCounts, ...]) -> None:
-    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, phases=phases)]}))
+    found = only(run({"6.16.1": [OLD], "6.17.1": [recounted(NEW, phases=phases)]}))
     assert found.rungs[1].total is None
     assert found.failures[0].outcome is Outcome.INFRA_ERROR
     assert verdicts(found) == [None, Verdict.UNDECIDED]
@@ -353,7 +355,7 @@ def test_functions_come_from_the_trial_whose_count_is_shown() -> None:
 
 
 def test_functions_that_do_not_sum_to_the_count_are_invalid() -> None:
-    lossy = replace(NEW, functions=NEW.functions[:-1])
+    lossy = recounted(NEW, functions=NEW.exact.functions[:-1])
     record = run({"6.16.1": [OLD], "6.17.1": [lossy]})
     found = explain(record, "6.16", "6.17")
     assert found.comparison.verdict is Verdict.INVALID
@@ -364,7 +366,9 @@ def test_functions_that_do_not_sum_to_the_count_are_invalid() -> None:
 
 
 def test_missing_functions_are_invalid() -> None:
-    found = explain(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, functions=())]}), "6.16", "6.17")
+    found = explain(
+        run({"6.16.1": [OLD], "6.17.1": [recounted(NEW, functions=())]}), "6.16", "6.17"
+    )
     assert "no functions are stored for protect" in found.comparison.reasons[0]
     assert found.refused
 
@@ -456,7 +460,7 @@ def trial_from(counts: dict[str, int]) -> TrialResult:
         FunctionCount(phase="p", function=name, insns=insns, calls=1)
         for name, insns in counts.items()
     )
-    return replace(OLD, phases=(phase,), functions=functions)
+    return recounted(OLD, phases=(phase,), functions=functions)
 
 
 @given(COUNTS, COUNTS, st.none() | st.integers(min_value=1, max_value=9))

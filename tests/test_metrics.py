@@ -7,11 +7,11 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from kdelta.analysis import metrics
 from kdelta.analysis.compat import hot_cold_hot, kernbench
@@ -24,7 +24,7 @@ from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.show import show
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TrialResult
+from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TimeData, TrialResult
 from ladder_records import failed, result, run, trial_of
 
 NO_PMU = "no PMU for us: No such file or directory"
@@ -225,7 +225,7 @@ def built(user: Sequence[float]) -> TrialResult:
         )
         for phase, share in shares.items()
     )
-    return TrialResult(outcome=Outcome.OK, times=times, metrics=(jobs,))
+    return TrialResult(outcome=Outcome.OK, data=TimeData(phases=times), metrics=(jobs,))
 
 
 def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import run_records
 from kdelta.cli import progress
 from kdelta.run.runner import Event, Step
-from kdelta.sample import Outcome, TrialResult
+from kdelta.sample import Copied, CopyKind, Outcome, TrialResult
 
 RECORD = run_records.new_run(arms=2, rounds=1)
 GOOD = replace(run_records.result_of(0), wall_s=1.25)
-BAD = TrialResult(outcome=Outcome.BOOT_ERROR, reason="Kernel panic [bold]now[/bold]")
+BAD = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic [bold]now[/bold]",))
 
 
 def event(step: Step, index: int, done: int, result: TrialResult | None = None) -> Event:
@@ -59,7 +59,11 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
-    copied = replace(GOOD, wall_s=0.0, copied="same image as 6.17, to the byte")
+    copied = replace(
+        GOOD,
+        wall_s=0.0,
+        copied=Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.17, to the byte"),
+    )
     with progress.showing(RECORD) as report:
         report(event(Step.FINISHED, 0, 1, copied))
     line = f"[1/4] {names(0)}: not booted: same image as 6.17, to the byte"

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 import csv
+import dataclasses
 import difflib
 import io
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
@@ -30,6 +31,7 @@ from ladder_records import (
     Trial,
     failed,
     ladder,
+    recounted,
     result,
     run,
     trial_of,
@@ -76,7 +78,7 @@ def invalid_state() -> RunRecord:
         replace(
             each,
             outcome=Outcome.INVALID,
-            reason="page state: anon_huge_kb before is 16384, wanted 0",
+            reasons=("page state: anon_huge_kb before is 16384, wanted 0",),
             state=(STATE[0], huge),
         )
         for each in arms["6.17.13"]
@@ -99,7 +101,11 @@ def inexact() -> RunRecord:
     arms = part_of(["6.16.12", "6.17.13"])
     base = trial_of("6.17.13")
     arms["6.17.13"] = [
-        result(replace(base, per_page=base.per_page + more, windows=(9, 2, 3, 1, 7, 12, 4, 0)))
+        result(
+            dataclasses.replace(
+                base, per_page=base.per_page + more, windows=(9, 2, 3, 1, 7, 12, 4, 0)
+            )
+        )
         for more in (0.0, 0.05, 0.01, 0.02)
     ]
     return run(arms)
@@ -119,7 +125,10 @@ def wide() -> RunRecord:
         for number in range(6)
     )
     return run(
-        {f"6.{n}.1-rc1-next-20261120-of-a-long-name": [replace(one, phases=phases)] for n in (1, 2)}
+        {
+            f"6.{n}.1-rc1-next-20261120-of-a-long-name": [recounted(one, phases=phases)]
+            for n in (1, 2)
+        }
     )
 
 
@@ -184,7 +193,7 @@ def hostile() -> RunRecord:
     evil = "\x1b[2J\x1b]0;owned\x07[red]\r\n\u202e\x9b=cmd|'/C calc'!A0\ud800"
     one = result(Trial(per_page=300, functions={f"@{evil}": 5.0}))
     state = (StateField(when="before", name=evil, value=evil, want="0"),)
-    bad = replace(one, outcome=Outcome.INVALID, reason=evil, state=state)
+    bad = replace(one, outcome=Outcome.INVALID, reasons=(evil,), state=state)
     record = run({"6.16.1": [one], "6.17.1": [bad], "6.18.1": [failed(Outcome.SKIP, evil)]})
     arms = tuple(
         replace(arm, label=f"={arm.label}{evil}", kernel=replace(arm.kernel, release=f"+{evil}"))

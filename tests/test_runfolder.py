@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta import runfolder
 from kdelta.errors import SpecError

@@ -7,19 +7,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import run_records
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.run import runner
 from kdelta.run.runner import Event, Runner, Step
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 from kdelta.store import Store
 from kdelta.study import spec
 
+COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
 Measure = Callable[[TrialRecord, Path], TrialResult]
 
 
@@ -46,7 +48,7 @@ class FakeTrials:
 
     def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
         mine = [each.result for each in finished if each.arm == 0 and each.round == trial.round]
-        return replace(mine[0], copied="same image as 6.0") if mine and mine[0] else None
+        return replace(mine[0], copied=COPIED) if mine and mine[0] else None
 
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         return self.measuring(trial, folder)
@@ -87,7 +89,7 @@ def test_every_trial_is_measured_and_told(store: Store) -> None:
 def test_a_guests_fault_is_data_and_stops_nothing(store: Store) -> None:
     def one_fails(trial: TrialRecord, folder: Path) -> TrialResult:
         if trial.index == 2:
-            return TrialResult(outcome=Outcome.GUEST_ERROR, reason="it panicked")
+            return TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("it panicked",))
         return ok(trial, folder)
 
     execute(store, one_fails)
@@ -224,5 +226,5 @@ def test_what_another_arm_is_comes_last_and_is_not_measured(store: Store) -> Non
     with store.executing():
         Runner(store, study, trials, lambda _event: None).run(2)
     found = [trial for trial in store.record().trials if trial.arm == 1]
-    assert all(trial.result and trial.result.copied == "same image as 6.0" for trial in found)
+    assert all(trial.result and trial.result.copied == COPIED for trial in found)
     assert set(measured) == {0}

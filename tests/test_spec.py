@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kdelta.data import directory
 from kdelta.errors import SpecError
+from kdelta.sample import Instrument
 from kdelta.study import spec
 from kdelta.study.machine import MachineSettings
 
@@ -35,7 +36,7 @@ def refused(text: str) -> str:
 
 def test_a_short_study_gets_the_documented_defaults() -> None:
     study = parse(HEAD + SCENARIOS + KERNELS)
-    assert study.instrument is spec.Instrument.EXACT
+    assert study.instrument is Instrument.EXACT
     assert study.scenarios == ("mprotect:x",)
     assert study.kernels == ("6.1", "6.12")
     machine = study.machine

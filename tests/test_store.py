@@ -12,14 +12,17 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kdelta import runfolder, sample
 from kdelta.errors import StoreError
@@ -58,46 +61,34 @@ anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 whole = st.integers(-(2**80), 2**80)
 
 
-@st.composite
-def results(draw: st.DrawFn) -> sample.TrialResult:
-    texts = {
-        kind: {field.name: anything for field in fields(kind) if field.type == "str"}
-        | {field.name: whole for field in fields(kind) if field.type == "int"}
-        for kind in (
-            sample.KernelIdentity,
-            sample.Environment,
-            sample.PhaseCounts,
-            sample.FunctionCount,
-            sample.StateField,
-        )
-    }
-    windows = st.lists(whole, max_size=4).map(tuple)
-    phases = st.builds(
-        sample.PhaseCounts, **(texts[sample.PhaseCounts] | {"user": windows, "kernel": windows})
-    )
+def row(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Any value of a type of the run's files, all of whose fields are chosen."""
+    return st.builds(kind, **{one.name: chosen(one.type) for one in msgspec.structs.fields(kind)})
 
-    def many(kind: type[object]) -> st.SearchStrategy[tuple[object, ...]]:
-        return st.lists(st.builds(kind, **texts[kind]), max_size=3).map(tuple)  # type: ignore[index]
 
-    return draw(
-        st.builds(
-            sample.TrialResult,
-            outcome=st.sampled_from(sample.Outcome),
-            reason=anything,
-            kernel=st.none() | st.builds(sample.KernelIdentity, **texts[sample.KernelIdentity]),
-            environment=st.none() | st.builds(sample.Environment, **texts[sample.Environment]),
-            phases=st.lists(phases, max_size=3).map(tuple),
-            functions=many(sample.FunctionCount),
-            state=many(sample.StateField),
-            fresh_boot=st.booleans(),
-            wall_s=st.floats(allow_nan=False, allow_infinity=False),
-            artifacts=st.dictionaries(anything, anything, max_size=3),
-        )
-    )
+def chosen(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field's type."""
+    if kind in KNOWN:
+        return KNOWN[kind]
+    if get_origin(kind) is UnionType:
+        return st.one_of(*map(chosen, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return st.lists(chosen(get_args(kind)[0]), max_size=3).map(tuple)
+    return row(kind) if issubclass(kind, msgspec.Struct) else st.sampled_from(kind)
+
+
+KNOWN = {
+    str: anything,
+    int: whole,
+    bool: st.booleans(),
+    type(None): st.none(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    dict[str, str]: st.dictionaries(anything, anything, max_size=3),
+}
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
-@given(result=results())
+@given(result=row(sample.TrialResult))
 def test_any_result_survives_store_and_rebuild(
     tmp_path_factory: pytest.TempPathFactory, result: sample.TrialResult
 ) -> None:
@@ -130,9 +121,9 @@ def test_claim_and_finish_keep_the_journal(tmp_path: Path) -> None:
 def test_faults_of_this_machine_are_planned_again_and_nothing_else(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "run", new_run())
     infra = sample.TrialResult(
-        outcome=sample.Outcome.INFRA_ERROR, reason="no mirror", artifacts={"console": "x"}
+        outcome=sample.Outcome.INFRA_ERROR, reasons=("no mirror",), artifacts={"console": "x"}
     )
-    guest = sample.TrialResult(outcome=sample.Outcome.GUEST_ERROR, reason="panic")
+    guest = sample.TrialResult(outcome=sample.Outcome.GUEST_ERROR, reasons=("panic",))
     kept = result_of(2)
     with store.executing():
         for index, result in ((0, infra), (1, guest), (2, kept)):

@@ -35,7 +35,7 @@ def _empty(path: Path) -> None:
 
 def _without_table(path: Path) -> None:
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE state_field")
+        connection.execute("DROP TABLE arm")
 
 
 def _without_column(path: Path) -> None:
@@ -90,13 +90,9 @@ def test_a_corrupt_store_is_told_and_rebuilt(
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE trial SET outcome = 'perhaps'",
-        "UPDATE trial SET kernel = '{'",
-        "UPDATE trial SET environment = '[1]'",
-        "UPDATE phase SET user = '[1.5]'",
-        "UPDATE function_count SET insns = 'many'",
-        "UPDATE function_count SET function = x'ff'",
-        "UPDATE state_field SET value = CAST(x'ff' AS TEXT)",
+        "UPDATE trial SET result = '{'",
+        "UPDATE trial SET result = '[1]'",
+        "UPDATE trial SET result = CAST(x'ff' AS TEXT)",
         "DELETE FROM run",
     ],
 )

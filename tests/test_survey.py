@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta import workload
@@ -24,7 +24,7 @@ def two_scenarios(other: TrialResult | None) -> RunRecord:
     """The published ladder, and beside it a scenario whose last kernel is `other`."""
     one = records.ladder(1)
     labels = [arm.label for arm in one.arms]
-    flat = [records.result(replace(records.trial_of("6.16.12"))) for _ in labels[:-1]]
+    flat = [records.result(records.trial_of("6.16.12")) for _ in labels[:-1]]
     trials = tuple(
         replace(trial, index=len(one.trials) + at, scenario="flat", result=result)
         for at, (trial, result) in enumerate(zip(one.trials, [*flat, other], strict=True))

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta import output, workload
 from kdelta.errors import SpecError
@@ -44,12 +44,13 @@ def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_pa
         assert result.outcome is Outcome.SKIP
         pytest.skip(result.reason)
     assert result.outcome in (Outcome.OK, Outcome.INVALID), result.reason
-    assert [phase.phase for phase in result.times] == ["protect", "restore", "touch"]
-    assert all(len(phase.nanoseconds) == TIMING.iterations for phase in result.times)
-    assert all(phase.operations == 4096 for phase in result.times)
-    assert not result.phases
-    assert not result.functions
-    assert result.facts["boot_id"] == preflight.facts()["boot_id"]
+    assert [phase.phase for phase in result.timed.phases] == ["protect", "restore", "touch"]
+    assert all(len(phase.nanoseconds) == TIMING.iterations for phase in result.timed.phases)
+    assert all(phase.operations == 4096 for phase in result.timed.phases)
+    assert not result.exact.phases
+    assert not result.exact.functions
+    assert result.facts
+    assert result.facts.boot_id == preflight.facts()["boot_id"]
     assert result.kernel is not None
     assert result.kernel.release == preflight.facts()["release"]
     assert set(result.artifacts) == {"command", "workload"}
@@ -82,7 +83,7 @@ def test_a_state_that_only_root_may_read_is_skipped(
     result = timed(tmp_path / "trials" / "0000")
     assert result.outcome is Outcome.SKIP
     assert result.reason.startswith("only root may read the page state that this scenario needs: ")
-    assert not result.times
+    assert not result.timed.phases
 
 
 def test_a_wrong_state_is_invalid_for_everybody(
@@ -104,7 +105,7 @@ def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
     assert result.wall_s > 0
     if result.outcome is Outcome.SKIP:
         pytest.skip(result.reason)
-    windows = sum(sum(phase.nanoseconds) for phase in result.times)
+    windows = sum(sum(phase.nanoseconds) for phase in result.timed.phases)
     assert 0 < windows / 1e9 < result.wall_s < 60
 
 

@@ -9,9 +9,9 @@ import json
 import math
 import random
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta.analysis import findings, judgement, times
 from kdelta.analysis.compat import benchfmt
@@ -22,18 +22,32 @@ from kdelta.rendering import times as timed_page
 from kdelta.run import arms
 from kdelta.sample import (
     Environment,
+    ExactData,
+    HostFacts,
+    Instrument,
     KernelIdentity,
+    MachineFacts,
+    MachineSeen,
     Outcome,
     PhaseCounts,
     PhaseTimes,
     RunRecord,
+    Skip,
+    SkipKind,
     StateField,
+    TimeData,
     TrialResult,
 )
 from kdelta.stats.verdict import Verdict
 from kdelta.study import plan, spec
+from ladder_records import failed
 
-FACTS = {"cpu_model": "A CPU", "governor": "performance", "virtualisation": "none", "thp": "always"}
+HOST = HostFacts(
+    cpu_model="A CPU",
+    governor="performance",
+    virtualisation="none",
+    seen=MachineSeen(thp="always"),
+)
 STATE = (StateField(when="before", name="present_pages", value="4096", want="4096"),)
 ENVIRONMENT = Environment(
     accelerator="tcg",
@@ -76,9 +90,13 @@ def run(levels: list[float], *, rounds: int = 9, sequential: bool = False) -> Ru
         result = TrialResult(
             outcome=Outcome.OK,
             kernel=kernel(trial.arm),
-            times=(PhaseTimes(phase="a", operations=4096, operation="page", nanoseconds=samples),),
+            data=TimeData(
+                phases=(
+                    PhaseTimes(phase="a", operations=4096, operation="page", nanoseconds=samples),
+                )
+            ),
             state=STATE,
-            facts={**FACTS, "boot_id": f"b{trial.index}"},
+            facts=MachineFacts(host=replace(HOST, boot_id=f"b{trial.index}")),
         )
         trials.append(replace(trial, attempts=1, result=result))
     return RunRecord(
@@ -90,7 +108,7 @@ def run(levels: list[float], *, rounds: int = 9, sequential: bool = False) -> Ru
         created="2026-01-01",
         kdelta_version="0",
         study_toml=spec.to_toml(study),
-        instrument="time",
+        instrument=Instrument.TIME,
         arms=arms.records(study, None),
         trials=tuple(trials),
     )
@@ -123,9 +141,12 @@ def builds(record: RunRecord) -> RunRecord:
     """The same run, a million times as long, as a build: CPU time beside the elapsed time."""
 
     def of_build(result: TrialResult) -> TrialResult:
-        elapsed = tuple(1_000_000 * ns for ns in result.times[0].nanoseconds)
-        cpu = replace(result.times[0], phase="user", nanoseconds=(1,) * len(elapsed), adds=False)
-        return replace(result, times=(cpu, replace(cpu, phase="a", nanoseconds=elapsed, adds=True)))
+        elapsed = tuple(1_000_000 * ns for ns in result.timed.phases[0].nanoseconds)
+        cpu = replace(
+            result.timed.phases[0], phase="user", nanoseconds=(1,) * len(elapsed), adds=False
+        )
+        wall = replace(cpu, phase="a", nanoseconds=elapsed, adds=True)
+        return replace(result, data=TimeData(phases=(cpu, wall)))
 
     trials = tuple(
         replace(trial, result=of_build(trial.result)) if trial.result else trial
@@ -166,7 +187,7 @@ def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
 def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunRecord:
     """The same trials of another scenario, which these arms cannot run."""
     reason = "8 workers need as many CPUs, there are 2"
-    lacking = TrialResult(outcome=Outcome.SKIP, reason=reason, kernel=kernel(0))
+    lacking = replace(failed(Outcome.SKIP, reason), kernel=kernel(0))
     more = tuple(
         replace(
             trial,
@@ -216,7 +237,7 @@ def test_arms_that_differ_are_invalid(broken: str) -> None:
     record = run([20.0, 22.0, 20.0])
     other = {
         "state": {"state": (replace(STATE[0], value="4000"),)},
-        "facts": {"facts": {**FACTS, "governor": "powersave"}},
+        "facts": {"facts": MachineFacts(host=replace(HOST, governor="powersave"))},
     }[broken]
     trials = tuple(
         replace(trial, result=replace(trial.result, **other))  # type: ignore[type-var,arg-type]
@@ -225,6 +246,27 @@ def test_arms_that_differ_are_invalid(broken: str) -> None:
         for trial in record.trials
     )
     assert verdicts(replace(record, trials=trials)) == [Verdict.INVALID]
+
+
+def with_facts(record: RunRecord, facts: MachineFacts) -> RunRecord:
+    """The run with other facts of its trials' machine."""
+    own = [replace(t, result=replace(t.result, facts=facts)) for t in record.trials if t.result]
+    return replace(record, trials=tuple(own))
+
+
+def test_an_objection_with_a_command_in_it_is_one_doubt() -> None:
+    loop = "the energy preference is power: sh -c 'for f in a b; do echo performance > $f; done'"
+    facts = MachineFacts(host=HOST, doubts=(loop, "swap is in use (5 MiB)"))
+    record = with_facts(run([20.0, 22.0, 20.0]), facts)
+    assert times.report(record).ladders[0].doubts == (loop, "swap is in use (5 MiB)")
+
+
+@pytest.mark.parametrize(("virtual", "said"), [("kvm", True), ("none", False), (None, False)])
+def test_that_the_machine_is_itself_a_guest_is_said(virtual: str | None, said: bool) -> None:  # noqa: FBT001
+    facts = MachineFacts(host=replace(HOST, virtualisation=virtual))
+    record = with_facts(run([20.0, 22.0, 20.0]), facts)
+    found = any("is itself a guest" in text for text in times.report(record).limits)
+    assert found is said
 
 
 def test_facts_that_bind_nobody_decide_nothing() -> None:
@@ -250,13 +292,13 @@ def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> 
         kept = (t if t.round < rounds else replace(t, result=None) for t in record.trials)
         return replace(record, trials=tuple(kept))
 
-    assert times.decided(after(4)) == ""
+    assert times.decided(after(4)) is None
     stops = [rounds for rounds in range(5, 12) if times.decided(after(rounds))][:1]
     assert stops
-    assert times.decided(record) == ""
+    assert times.decided(record) is None
     assert times.report(after(stops[0])).alpha < 0.01
     fixed = record.study_toml.replace("sequential = true", "sequential = false")
-    assert times.decided(replace(after(stops[0]), study_toml=fixed)) == ""
+    assert times.decided(replace(after(stops[0]), study_toml=fixed)) is None
 
 
 def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
@@ -265,11 +307,13 @@ def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
     broken = record.trials[0]
     trials = [t if t.round < 5 else replace(t, result=None) for t in record.trials]
     wanting = replace(record, study_toml=toml, trials=tuple(trials))
-    assert times.decided(wanting) == "every arm has 5 valid trials"
-    trials[broken.index] = replace(
-        broken, result=TrialResult(outcome=Outcome.GUEST_ERROR, reason="panic")
+    assert times.decided(wanting) == Skip(
+        kind=SkipKind.NOT_NEEDED, sentence="not needed: every arm has 5 valid trials"
     )
-    assert times.decided(replace(wanting, trials=tuple(trials))) == ""
+    trials[broken.index] = replace(
+        broken, result=TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("panic",))
+    )
+    assert times.decided(replace(wanting, trials=tuple(trials))) is None
 
 
 def test_many_scenarios_are_one_family() -> None:
@@ -343,21 +387,23 @@ def exact_run(timed: RunRecord) -> RunRecord:
                 kernel=kernel(trial.arm),
                 environment=ENVIRONMENT,
                 state=STATE,
-                phases=(
-                    PhaseCounts(
-                        phase="a",
-                        operations=4096,
-                        operation="page",
-                        user=(0,) * 4,
-                        kernel=(counts[trial.arm] * 4096,) * 4,
-                    ),
+                data=ExactData(
+                    phases=(
+                        PhaseCounts(
+                            phase="a",
+                            operations=4096,
+                            operation="page",
+                            user=(0,) * 4,
+                            kernel=(counts[trial.arm] * 4096,) * 4,
+                        ),
+                    )
                 ),
             ),
         )
         for trial in timed.trials
         if trial.round == 0 and trial.arm in counts
     ]
-    return replace(timed, run_id="e-1", instrument="exact", rounds=1, trials=tuple(trials))
+    return replace(timed, run_id="e-1", instrument=Instrument.EXACT, rounds=1, trials=tuple(trials))
 
 
 def test_path_length_and_time_stand_side_by_side() -> None:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import run_records
 from kdelta.disassembly.identity import Identity, Sameness
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import twins
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 from kdelta.study.machine import MachineSettings
 
 ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
@@ -60,8 +60,10 @@ def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
     assert [found.waits(arm) for arm in (0, 1)] == [False, True]
     result = found.result(trial(1), [good(0)])
     assert result is not None
-    assert result.copied == "same image as a, to the byte"
-    assert result.phases == run_records.result_of(0).phases
+    assert result.copied == Copied(
+        kind=CopyKind.SAME_IMAGE, sentence="same image as a, to the byte"
+    )
+    assert result.exact.phases == run_records.result_of(0).exact.phases
     assert result.kernel == replace(NULL.identity(), build_id="f0" * 20, compiler="gcc 14")
     assert result.artifacts == {}, "its console and counts are those of the other arm"
 
@@ -71,7 +73,9 @@ def test_the_same_code_is_not_booted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twins, "compare", lambda *_: answer(Sameness.IDENTICAL))
     result = twins.Twins([ORIGINAL, VARIANT], []).result(trial(1), [good(0)])
     assert result is not None
-    assert result.copied.startswith("same code as a in all 2 functions")
+    assert result.copied
+    assert result.copied.kind is CopyKind.SAME_CODE
+    assert result.copied.sentence.startswith("same code as a in all 2 functions")
 
 
 @pytest.mark.parametrize("sameness", [Sameness.DIFFERENT, Sameness.UNKNOWN])
@@ -89,7 +93,7 @@ def test_an_image_that_cannot_be_read_is_measured() -> None:
 
 def test_a_leader_without_a_good_result_gives_nothing() -> None:
     found = twins.Twins([ORIGINAL, NULL], [])
-    bad = TrialResult(outcome=Outcome.GUEST_ERROR, reason="panic")
+    bad = TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("panic",))
     assert found.result(trial(1), [trial(0, bad)]) is None
     assert found.result(trial(1), []) is None
 

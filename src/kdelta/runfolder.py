@@ -14,11 +14,11 @@ import errno
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import write_aside
@@ -46,12 +46,12 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     study_digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ResultFile(TrialResult):
-    """result.json: a TrialResult that also says whose it is."""
+class _ResultFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """result.json: a result that says whose it is."""
 
     index: int
     attempts: int
+    result: TrialResult
 
 
 def new_run_id(name: str, now: datetime, taken: Collection[str]) -> str:
@@ -155,7 +155,7 @@ def write_result(folder: Path, index: int, attempts: int, result: TrialResult) -
     """Write a trial's result.json."""
     path = trial_folder(folder, index)
     path.mkdir(parents=True, exist_ok=True)
-    content = {**msgspec.to_builtins(result), "index": index, "attempts": attempts}
+    content = _ResultFile(index=index, attempts=attempts, result=result)
     write_aside(path / "result.json", msgspec.json.encode(content))
 
 
@@ -178,9 +178,7 @@ def read_result(folder: Path, trial: TrialRecord) -> TrialRecord:
     if found.index != trial.index:
         log.warning("%s: left out, it is the result of trial %d", path, found.index)
         return trial
-    names = TrialResult.__dataclass_fields__
-    result = TrialResult(**{name: getattr(found, name) for name in names})
-    return replace(trial, attempts=found.attempts, result=result)
+    return replace(trial, attempts=found.attempts, result=found.result)
 
 
 @contextmanager

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The rows that flow: what one trial yields and what a whole run holds.
 
-Counts are of guest instructions retired by the vCPU that executed the marks (QEMU TCG).
+Counts are of guest instructions retired by the vCPU that executed the marks (QEMU TCG).  The types
+are those of the files of a run: read strictly, an unknown key is an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
+
+
+class Instrument(StrEnum):
+    """What measures.  Counts of one instrument are never mixed with another's."""
+
+    EXACT = "exact"
+    TIME = "time"
 
 
 class Outcome(StrEnum):
@@ -25,8 +34,38 @@ class Outcome(StrEnum):
     INFRA_ERROR = "infra-error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelIdentity:
+class SkipKind(StrEnum):
+    """Why a trial was not measured, for who decides by it."""
+
+    NOT_NEEDED = "not-needed"  # there are as many valid trials as were wanted
+    STOPPED_EARLY = "stopped-early"  # a sequential run was decided before it
+    UNSUPPORTED = "unsupported"  # by this kernel, or this machine
+    NOT_PERMITTED = "not-permitted"  # only root may read what the scenario has to know
+    NOT_FOR_INSTRUMENT = "not-for-instrument"  # the scenario is only counted, or only timed
+
+
+class CopyKind(StrEnum):
+    """What an arm that was not measured shares with the one that was."""
+
+    SAME_IMAGE = "same-image"
+    SAME_CODE = "same-code"
+
+
+class Skip(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a trial was not measured; the sentence is for people."""
+
+    kind: SkipKind
+    sentence: str
+
+
+class Copied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a trial has another arm's result; the sentence is for people."""
+
+    kind: CopyKind
+    sentence: str
+
+
+class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which kernel an arm is.  Empty string: not known (never guessed)."""
 
     reference: str  # what the user wrote: "6.17"
@@ -42,8 +81,7 @@ class KernelIdentity:
     source: str = ""  # of such a kernel: git tree id and configuration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything beside the kernel that decides an exact count.
 
     Results whose environments differ (`differences`) must not be compared.
@@ -78,8 +116,7 @@ class Environment:
         return tuple(name for name in names if getattr(self, name) != getattr(other, name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseCounts:
+class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Windows of one phase in one trial: totals per window, in execution order."""
 
     phase: str
@@ -90,8 +127,16 @@ class PhaseCounts:
     switched: tuple[bool, ...] = ()  # another task ran in the window; empty: not recorded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseTimes:
+class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One function in the modal window of one phase: exact integers."""
+
+    phase: str
+    function: str  # "[user]" for all user-space code
+    insns: int
+    calls: int  # executions of its first instruction; of "rep ... in F", runs to the end
+
+
+class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Samples of one phase in one trial of the time instrument, in execution order."""
 
     phase: str
@@ -105,21 +150,24 @@ class PhaseTimes:
         return phase == self.phase or (phase == TOTAL and self.adds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCount:
-    """One function in the modal window of one phase: exact integers."""
+class ExactData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exact"):
+    """What a trial of the exact instrument counted."""
 
-    phase: str
-    function: str  # "[user]" for all user-space code
-    insns: int
-    calls: int  # executions of its first instruction; of "rep ... in F", runs to the end
+    phases: tuple[PhaseCounts, ...] = ()
+    functions: tuple[FunctionCount, ...] = ()
 
 
+class TimeData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="time"):
+    """What a trial of the time instrument timed."""
+
+    phases: tuple[PhaseTimes, ...] = ()
+
+
+_NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateField:
+class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One audited fact about the pages, read in the guest outside the window.
 
     value and want are decimal or words as the guest printed them; value "unknown" means that it
@@ -145,8 +193,7 @@ class StateField:
         return self.want != "free"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricValue:
+class MetricValue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A figure that the workload itself told, beside the time of its phases.
 
     value: in `unit`; None: absent here, for the reason in `absent`, and never zero.
@@ -159,34 +206,130 @@ class MetricValue:
     absent: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
-    """All that one trial produced.  Lists are empty unless outcome is OK or INVALID.
+class MachineAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a guest was asked to be."""
 
-    phases and functions are the exact instrument's, times and facts the time instrument's; no
-    trial has both.  facts: what the machine was, name -> value, "unknown" where it cannot tell.
+    cpus: int
+    memory_mib: int
+    cmdline: str
+
+
+class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a running kernel says of its machine.  None: it cannot tell; "": there is none."""
+
+    cpus: int | None = None
+    memory_mib: int | None = None
+    nodes: int | None = None
+    cmdline: str | None = None
+    thp: str | None = None
+    preempt: str | None = None
+    swap: str | None = None
+    clocksource: str | None = None
+    mitigations: tuple[str, ...] = ()
+
+
+class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine that kdelta itself ran on.  None: it could not be read; "none": it is empty."""
+
+    seen: MachineSeen = MachineSeen()
+    release: str | None = None
+    build: str | None = None
+    version: str | None = None
+    compiler: str | None = None
+    build_id: str | None = None
+    boot_id: str | None = None
+    machine: str | None = None
+    cpu_model: str | None = None
+    microcode: str | None = None
+    governor: str | None = None
+    epp: str | None = None
+    turbo: str | None = None
+    smt: str | None = None
+    isolcpus: str | None = None
+    nohz_full: str | None = None
+    rcu_nocbs: str | None = None
+    preempt_source: str | None = None
+    clock_resolution_ns: int | None = None
+    clock_step_ns: int | None = None
+    numa_balancing: str | None = None
+    thp_shmem: str | None = None
+    thp_defrag: str | None = None
+    ksm: str | None = None
+    swap_total_kib: int | None = None
+    swap_used_kib: int | None = None
+    load: float | None = None
+    steal_ticks: int | None = None
+    total_ticks: int | None = None
+    context_switches: int | None = None
+    virtualisation: str | None = None
+    failed_units: str | None = None
+
+
+class MachineFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a trial's machine was asked to be, and was.
+
+    asked, guest: of a trial in a guest; host: of a timed trial.  steal_share: of the CPUs' time,
+    that a hypervisor took; leased: CPUs of this machine that were the trial's alone; doubts: what
+    speaks against times of this machine, one sentence each.
+    """
+
+    asked: MachineAsked | None = None
+    guest: MachineSeen | None = None
+    host: HostFacts | None = None
+    steal_share: float | None = None
+    leased: tuple[int, ...] = ()
+    doubts: tuple[str, ...] = ()
+    workload_exit: int | None = None
+
+    @property
+    def seen(self) -> MachineSeen:
+        """What the kernel under test says of its machine."""
+        return self.guest or (self.host.seen if self.host else MachineSeen())
+
+    @property
+    def boot_id(self) -> str:
+        """The boot of this machine that a trial on it ran in, "" in a guest or when unknown."""
+        return (self.host.boot_id or "") if self.host and not self.guest else ""
+
+
+class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that one trial produced.  There is data only when outcome is OK or INVALID.
+
+    reasons: why it is not OK, one sentence each; of a SKIP `skip` says it.  copied: why it was not
+    measured but is another arm's result.  artifacts: name -> path relative to the run's folder.
     """
 
     outcome: Outcome
-    reason: str = ""  # one sentence, empty for OK
+    reasons: tuple[str, ...] = ()
+    skip: Skip | None = None
     kernel: KernelIdentity | None = None  # with what was read back from the guest
     environment: Environment | None = None
-    phases: tuple[PhaseCounts, ...] = ()
-    functions: tuple[FunctionCount, ...] = ()
+    data: ExactData | TimeData | None = None
     state: tuple[StateField, ...] = ()
-    times: tuple[PhaseTimes, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: MachineFacts | None = None
     fresh_boot: bool = False
-    copied: str = ""  # why it was not measured but is another arm's result; "" for a measured one
+    copied: Copied | None = None
     wall_s: float = 0.0
-    artifacts: dict[str, str] = field(
-        default_factory=dict
-    )  # name -> path relative to the run folder
+    artifacts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> ExactData:
+        """Its counts; none of a trial without."""
+        return self.data if isinstance(self.data, ExactData) else _NO_COUNTS
+
+    @property
+    def timed(self) -> TimeData:
+        """Its times; none of a trial without."""
+        return self.data if isinstance(self.data, TimeData) else _NO_TIMES
+
+    @property
+    def reason(self) -> str:
+        """Why it is not OK, as it is told; "" for OK."""
+        return self.skip.sentence if self.skip else "; ".join(self.reasons)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRecord:
+class TrialRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One planned trial and, once it ended, its result."""
 
     index: int
@@ -198,8 +341,7 @@ class TrialRecord:
     result: TrialResult | None = None  # None: not run yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmRecord:
+class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One arm of a run, in the study's order."""
 
     index: int
@@ -214,8 +356,7 @@ class ArmRecord:
         return " ".join(f"{name}={value or 'own'}" for name, value in self.axes.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole run as stored: all that the analysis may look at."""
 
     run_id: str
@@ -226,7 +367,7 @@ class RunRecord:
     created: str  # ISO 8601, UTC
     kdelta_version: str
     study_toml: str
-    instrument: str = "exact"  # or "time"
+    instrument: Instrument = Instrument.EXACT
     study_digest: str = ""  # study.spec.digest of it, by which an unfinished run is found again
     arms: tuple[ArmRecord, ...]
     trials: tuple[TrialRecord, ...]

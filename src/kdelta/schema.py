@@ -49,13 +49,6 @@ def _columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
     return [sa.Column(name, kind, nullable=False) for name in names]
 
 
-def _rows_of_trial(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """A table of rows that belong to a trial; position keeps their order."""
-    trial: sa.Column[int] = sa.Column("trial", sa.ForeignKey("trial.index"), primary_key=True)
-    position = sa.Column("position", sa.Integer, primary_key=True)
-    return sa.Table(name, METADATA, trial, position, *columns)
-
-
 META = sa.Table(
     "meta", METADATA, sa.Column("key", sa.Text, primary_key=True), *_columns(sa.Text, "value")
 )
@@ -82,38 +75,7 @@ TRIAL = sa.Table(
     sa.Column("arm", sa.ForeignKey("arm.index"), nullable=False),
     *_columns(sa.Text, "workload", "scenario", "status"),
     *_columns(sa.Integer, "attempts"),
-    # The result's own fields: NULL until the trial is done.
+    # NULL until the trial is done.
     sa.Column("outcome", sa.Text),
-    sa.Column("reason", sa.Text),
-    sa.Column("kernel", _JSON),
-    sa.Column("environment", _JSON),
-    sa.Column("facts", _JSON),
-    sa.Column("fresh_boot", sa.Boolean),
-    sa.Column("copied", sa.Text),
-    sa.Column("wall_s", sa.Float),
+    sa.Column("result", _JSON),
 )
-PHASE = _rows_of_trial(  # user and kernel: one count for each window
-    "phase",
-    *_columns(sa.Text, "phase", "operation"),
-    *_columns(_Count, "operations"),
-    *_columns(_JSON, "user", "kernel", "switched"),
-)
-TIMES = _rows_of_trial(
-    "phase_times",
-    *_columns(sa.Text, "phase", "operation"),
-    *_columns(_Count, "operations"),
-    *_columns(_JSON, "nanoseconds"),
-    *_columns(sa.Boolean, "adds"),
-)
-FUNCTION = _rows_of_trial(
-    "function_count", *_columns(sa.Text, "phase", "function"), *_columns(_Count, "insns", "calls")
-)
-STATE = _rows_of_trial("state_field", *_columns(sa.Text, "when", "name", "value", "want"))
-METRIC = _rows_of_trial(
-    "metric_value",
-    *_columns(sa.Text, "name", "unit", "better", "absent"),
-    sa.Column("value", sa.Float),
-)
-ARTIFACT = _rows_of_trial("artifact", *_columns(sa.Text, "name", "path"))
-
-ROWS_OF_TRIAL = (PHASE, TIMES, FUNCTION, STATE, METRIC, ARTIFACT)

@@ -13,16 +13,15 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from filelock import FileLock, Timeout
+from msgspec.structs import replace
 
 from kdelta import runfolder, sample, schema
 from kdelta.errors import StoreError
@@ -33,19 +32,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 _BUSY_S = 30.0
-# The columns of a trial that its result fills.
-_OF_RESULT = (
-    "outcome",
-    "reason",
-    "kernel",
-    "environment",
-    "facts",
-    "fresh_boot",
-    "copied",
-    "wall_s",
-)
 _NOT_ROWS = (msgspec.MsgspecError, RecursionError)
-_T = TypeVar("_T")
 
 
 class Store:
@@ -157,13 +144,11 @@ class Store:
         failed = sa.select(schema.TRIAL.c.index).where(
             schema.TRIAL.c.outcome == sample.Outcome.INFRA_ERROR
         )
-        cleared = dict.fromkeys(_OF_RESULT)
+        cleared = {"outcome": None, "result": None}
         with self._writing() as connection:
             indices = list(connection.execute(failed).scalars())
             for index in indices:
                 runfolder.forget_result(self.folder, index)
-            for table in schema.ROWS_OF_TRIAL:
-                connection.execute(table.delete().where(table.c.trial.in_(indices)))
             update = schema.TRIAL.update().where(schema.TRIAL.c.index.in_(indices))
             connection.execute(update.values(status=schema.Status.PLANNED, attempts=0, **cleared))
         return len(indices)
@@ -313,25 +298,10 @@ def _insert_run(connection: sa.Connection, run: sample.RunRecord) -> None:
 
 
 def _insert_result(connection: sa.Connection, index: int, result: sample.TrialResult) -> None:
-    """Make a trial done, with all its rows, within the caller's transaction."""
-    value = msgspec.to_builtins(result)
-    value["artifacts"] = [
-        {"name": name, "path": value["artifacts"][name]} for name in value["artifacts"]
-    ]
-    lists = {
-        "phases": schema.PHASE,
-        "times": schema.TIMES,
-        "functions": schema.FUNCTION,
-        "state": schema.STATE,
-        "metrics": schema.METRIC,
-        "artifacts": schema.ARTIFACT,
-    }
-    for key, table in lists.items():
-        rows = [{"trial": index, "position": at, **row} for at, row in enumerate(value.pop(key))]
-        if rows:
-            connection.execute(table.insert(), rows)
+    """Make a trial done, within the caller's transaction."""
+    values = {"outcome": result.outcome, "result": msgspec.to_builtins(result)}
     update = schema.TRIAL.update().where(schema.TRIAL.c.index == index)
-    connection.execute(update.values(status=schema.Status.DONE, **value))
+    connection.execute(update.values(status=schema.Status.DONE, **values))
 
 
 def _load_run(connection: sa.Connection) -> sample.RunRecord:
@@ -345,7 +315,7 @@ def _load_run(connection: sa.Connection) -> sample.RunRecord:
 
 def _load_trials(connection: sa.Connection, *, done: bool = True) -> list[sample.TrialRecord]:
     """The trials in plan order, without results; not done: only those not done."""
-    names = [field.name for field in fields(sample.TrialRecord) if field.name != "result"]
+    names = [name for name in sample.TrialRecord.__struct_fields__ if name != "result"]
     columns = [schema.TRIAL.c[name] for name in names]
     query = sa.select(*columns).order_by(schema.TRIAL.c.index)
     if not done:
@@ -356,41 +326,12 @@ def _load_trials(connection: sa.Connection, *, done: bool = True) -> list[sample
 
 def _load_results(connection: sa.Connection) -> dict[int, sample.TrialResult]:
     """The results of the trials that are done, by trial index."""
-    phases = _load_rows(connection, schema.PHASE, sample.PhaseCounts)
-    times = _load_rows(connection, schema.TIMES, sample.PhaseTimes)
-    functions = _load_rows(connection, schema.FUNCTION, sample.FunctionCount)
-    state = _load_rows(connection, schema.STATE, sample.StateField)
-    metrics = _load_rows(connection, schema.METRIC, sample.MetricValue)
-    artifacts = _load_rows(connection, schema.ARTIFACT, dict[str, str])
-    columns = [schema.TRIAL.c[name] for name in _OF_RESULT]
-    query = sa.select(schema.TRIAL.c.index, *columns)
-    results = {}
-    for index, *values in connection.execute(
-        query.where(schema.TRIAL.c.status == schema.Status.DONE)
-    ):
-        result = msgspec.convert(_named(columns, values), sample.TrialResult)
-        results[index] = replace(
-            result,
-            phases=tuple(phases[index]),
-            times=tuple(times[index]),
-            functions=tuple(functions[index]),
-            state=tuple(state[index]),
-            metrics=tuple(metrics[index]),
-            artifacts={row["name"]: row["path"] for row in artifacts[index]},
-        )
-    return results
-
-
-def _load_rows(
-    connection: sa.Connection, table: sa.Table, kind: type[_T]
-) -> Mapping[int, list[_T]]:
-    """The rows of a table as `kind`, by trial index, in their order."""
-    columns = [one for one in table.c if one.name not in ("trial", "position")]
-    query = sa.select(table.c.trial, *columns).order_by(table.c.trial, table.c.position)
-    found: defaultdict[int, list[_T]] = defaultdict(list)
-    for trial, *values in connection.execute(query):
-        found[trial].append(msgspec.convert(_named(columns, values), kind))
-    return found
+    query = sa.select(schema.TRIAL.c.index, schema.TRIAL.c.result)
+    done = schema.TRIAL.c.status == schema.Status.DONE
+    return {
+        index: msgspec.convert(result, sample.TrialResult)
+        for index, result in connection.execute(query.where(done))
+    }
 
 
 def _named(columns: Iterable[sa.Column[Any]], row: Iterable[Any]) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from kdelta import data
 from kdelta.errors import InfraError, SpecError
 from kdelta.metric import Better
 from kdelta.printable import quoted
+from kdelta.sample import Instrument
 
-Instrument = Literal["exact", "time"]
-INSTRUMENTS: tuple[Instrument, ...] = ("exact", "time")
+INSTRUMENTS = tuple(Instrument)
 ITERATIONS, WARMUP = 16, 4  # what the programs do when not told
 SAME, FREE = "same", "free"  # what may be wanted of a fact, beside a value
 
@@ -141,7 +141,7 @@ class Scenario:
     during: tuple[Fact, ...] = ()
     needs: Needs = NO_NEEDS
     metrics: tuple[Metric, ...] = ()
-    instruments: tuple[str, ...] = INSTRUMENTS
+    instruments: tuple[Instrument, ...] = INSTRUMENTS
     survey: bool = False
 
     @property

@@ -41,7 +41,7 @@ def trial(machine: Machine, name: str, folder: Path, *, fresh: bool = False) -> 
 def modes(result: TrialResult) -> dict[str, int]:
     """Per phase the most frequent total, which here has to be frequent."""
     found = {}
-    for phase in result.phases:
+    for phase in result.exact.phases:
         totals = [user + kernel for user, kernel in zip(phase.user, phase.kernel, strict=True)]
         value, times = Counter(totals).most_common(1)[0]
         assert times >= len(totals) // 4, f"{phase.phase}: {totals}"
@@ -66,12 +66,12 @@ def test_two_boots_and_a_checkpoint_agree(name: str, default: Machine, tmp_path:
 def test_functions_and_halves_add_up(name: str, machine: Machine, tmp_path: Path) -> None:
     result = trial(machine, name, tmp_path / "trial")
     listed: dict[str, int] = defaultdict(int)
-    for row in result.functions:
+    for row in result.exact.functions:
         listed[row.phase] += row.insns
     windows = stream(tmp_path / "trial" / "counts.bin.gz")
     load, scenario = workload.parse_reference(name)
     ids = {window.name: window.id for window in scenario.windows}
-    for phase in result.phases:
+    for phase in result.exact.phases:
         raw = [window for window in windows if window[0] == ids[phase.phase]]
         assert [user for _, user, _, _ in raw] == list(phase.user)
         assert [kernel for _, _, kernel, _ in raw] == list(phase.kernel)

@@ -67,7 +67,7 @@ def test_damage_is_found_and_mended(
     second = measure("second")
     assert second.outcome is Outcome.OK, second.reason
     assert checkpoint.intact(private.checkpoint())
-    modes = [representative([*result.phases[0].kernel]).value for result in (first, second)]
+    modes = [representative([*result.exact.phases[0].kernel]).value for result in (first, second)]
     assert modes[0] == modes[1]
 
 

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import run_records
 from boot.command import Command
@@ -46,14 +46,14 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     trial = replace(record.trials[0], result=result)
     opened = image.opened(machine.kernel.image, machine.kernel.release)
     code = opened.function(FUNCTION)
-    for row in (row for row in result.functions if row.function == FUNCTION):
+    for row in (row for row in result.exact.functions if row.function == FUNCTION):
         found = hot.read(tmp_path, record, trial, row.phase, opened, code)
         assert sum(found.counts) + found.elsewhere == row.insns
         assert found.counts[0] == row.calls
         # One loop per page: what is on the hot path is executed about once for each.
         assert all(found.rate(i) == pytest.approx(1, abs=0.01) for i in found.path)
         assert len(found.path) == len(hot.trace(found, code)) > 5
-    executed = {row.function for row in result.functions}
+    executed = {row.function for row in result.exact.functions}
     same = compare(opened, opened, executed)
     assert same.sameness is not Sameness.DIFFERENT
     assert FUNCTION in same.identical

@@ -56,7 +56,7 @@ def test_a_failing_guest_is_typed_and_explained(
     assert time.monotonic() - began < 30
     assert result.outcome is Outcome.GUEST_ERROR
     assert reason in result.reason
-    assert not result.phases
+    assert not result.exact.phases
     assert (tmp_path / result.artifacts["command"].partition("/")[2]).is_file()
 
 

@@ -36,8 +36,8 @@ def session(folder: Path, names: list[str]) -> list[Series]:
             arm = position % len(names)
             scenario = load.scenario(names[arm])
             result = time_here(timing, load, scenario, leased, folder / f"{position:04d}")
-            assert result.times, result.reason
-            values = tuple(ns / 1000 for ns in result.times[0].nanoseconds)
+            assert result.timed.phases, result.reason
+            values = tuple(ns / 1000 for ns in result.timed.phases[0].nanoseconds)
             round_ = position // len(names)
             boots[arm].append(
                 Boot(label=f"{arm}.{round_}", position=position, values=values, round=round_)

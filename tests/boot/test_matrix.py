@@ -53,9 +53,10 @@ def test_guests_get_every_point_and_say_so(command: Command, tmp_path: Path) -> 
             assert "preempt=lazy: the kernel offers only none, voluntary, full" in result.reason
             continue
         assert result.outcome == "ok", result.reason
-        assert result.facts["nodes"] == point.split()[0].removeprefix("nodes=")
-        assert result.facts["preempt"] == point.split()[1].removeprefix("preempt=")
-        assert result.facts["thp"] == "madvise"
+        assert result.facts
+        assert str(result.facts.seen.nodes) == point.split()[0].removeprefix("nodes=")
+        assert result.facts.seen.preempt == point.split()[1].removeprefix("preempt=")
+        assert result.facts.seen.thp == "madvise"
         pools = {field.value for field in result.state if field.name == "hugetlb_2m_total"}
         assert pools == {"4"}
     assert "nodes=2 preempt=full" in shown

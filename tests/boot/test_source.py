@@ -48,9 +48,9 @@ def per_page(command: Command, scenario: str, *references: str) -> list[dict[str
         ]
         assert trial.result is not None
         assert trial.result.outcome == "ok", trial.result.reason
-        pages = {phase.phase: phase.operations for phase in trial.result.phases}
+        pages = {phase.phase: phase.operations for phase in trial.result.exact.phases}
         counts: dict[str, float] = {}
-        for row in trial.result.functions:
+        for row in trial.result.exact.functions:
             counts[row.function] = counts.get(row.function, 0) + row.insns / pages[row.phase]
         found.append(counts)
     return found

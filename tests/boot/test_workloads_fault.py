@@ -27,7 +27,7 @@ def guest() -> Machine:
 
 
 def calls(result: TrialResult, function: str) -> int:
-    return sum(row.calls for row in result.functions if row.function == function)
+    return sum(row.calls for row in result.exact.functions if row.function == function)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_p
     tables = 8 if name == "thp_16m" else 0  # each huge page brings a page table for its split
     assert cleared == calls(result, "clear_page_erms") == pages + tables
     # What a row of its own counts is not counted again.
-    total = sum(row.insns for row in result.functions)
-    windows = result.phases[0]
+    total = sum(row.insns for row in result.exact.functions)
+    windows = result.exact.phases[0]
     assert total in [u + k for u, k in zip(windows.user, windows.kernel, strict=True)]
 
 
@@ -100,7 +100,7 @@ def test_what_the_machine_lacks_is_skipped(
     result = run_scenario(guest, f"demand_fault:{name}", tmp_path, **settings)
     assert result.outcome is Outcome.SKIP
     assert reason in result.reason
-    assert not result.phases
+    assert not result.exact.phases
 
 
 def test_cond_resched_is_called_for_each_page_unless_preemptible(

@@ -55,14 +55,14 @@ def test_a_workload_runs_and_its_contract_holds(
 ) -> None:
     result = run_scenario(one, reference, tmp_path / "trial")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
-    (phase,) = result.phases
+    (phase,) = result.exact.phases
     assert min(phase.kernel) > least * phase.operations
 
 
 def test_pages_move_between_two_nodes_and_back(two_nodes: Machine, tmp_path: Path) -> None:
     result = run_scenario(two_nodes, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "trial")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
-    assert [phase.phase for phase in result.phases] == ["move", "back"]
+    assert [phase.phase for phase in result.exact.phases] == ["move", "back"]
     before, during, after = (facts(result, when) for when in ("before", "during", "after"))
     assert before["node0_pages"] == after["node0_pages"] == "1024"
     # Ten iterations, two calls each; the program's own pages come along.

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from kdelta.analysis.evidence import points
 from kdelta.analysis.findings import scenarios
-from kdelta.sample import UNKNOWN, Outcome, RunRecord, TrialRecord, TrialResult
+from kdelta.sample import UNKNOWN, MachineFacts, Outcome, RunRecord, TrialRecord, TrialResult
 
 _ENDED_BADLY = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 _UNASKED = "noapic"  # a word of the command line that makes an SMP result one of something else
@@ -154,41 +154,42 @@ def _scenario(record: RunRecord, point: str, workload: str, scenario: str) -> Sc
 
 def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
     result = trial.result
-    facts = result.facts if result else {}
-    cmdline = facts.get("cmdline")
+    facts = (result.facts if result else None) or MachineFacts()
+    asked, seen = facts.asked, facts.seen
+    cmdline = seen.cmdline
     return MachineCheck(
         trial=trial.index,
         round=trial.round,
         arm=arm,
         outcome=result.outcome if result else None,
         reason=result.reason if result else "",
-        cpus=_equal(facts.get("requested_cpus"), facts.get("cpus")),
-        memory=_memory(facts.get("requested_memory_mib"), facts.get("memory_mib")),
-        cmdline=_equal(facts.get("requested_cmdline"), cmdline),
+        cpus=_equal(asked.cpus if asked else None, seen.cpus),
+        memory=_memory(asked.memory_mib if asked else None, seen.memory_mib),
+        cmdline=_equal(asked.cmdline if asked else None, cmdline),
         noapic=Answer.UNKNOWN
         if cmdline is None
         else Answer.YES
         if _UNASKED in cmdline.split()
         else Answer.NO,
-        thp=facts.get("thp", ""),
-        preempt=facts.get("preempt", ""),
-        clocksource=facts.get("clocksource", ""),
-        workload_exit=facts.get("workload_exit", ""),
+        thp=seen.thp or "",
+        preempt=seen.preempt or "",
+        clocksource=seen.clocksource or "",
+        workload_exit="" if facts.workload_exit is None else str(facts.workload_exit),
         semantic=_semantic(result),
     )
 
 
-def _equal(asked: str | None, seen: str | None) -> Answer:
+def _equal(asked: object, seen: object) -> Answer:
     if asked is None or seen is None:
         return Answer.UNKNOWN
     return Answer.YES if asked == seen else Answer.NO
 
 
-def _memory(asked: str | None, seen: str | None) -> Answer:
+def _memory(asked: int | None, seen: int | None) -> Answer:
     """The kernel keeps some for itself: what it shows is less than what it was given."""
-    if asked is None or seen is None or not (asked.isdecimal() and seen.isdecimal()):
+    if asked is None or seen is None:
         return Answer.UNKNOWN
-    return Answer.YES if 0.8 * int(asked) <= int(seen) <= int(asked) else Answer.NO
+    return Answer.YES if 0.8 * asked <= seen <= asked else Answer.NO
 
 
 def _semantic(result: TrialResult | None) -> Answer:

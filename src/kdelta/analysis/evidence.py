@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from kdelta.sample import (
     TOTAL,
@@ -120,11 +122,11 @@ class ArmEvidence:
 def result_of(trial: TrialRecord) -> TrialResult | None:
     """A trial's result, where stored counts that cannot be counts end as a failure."""
     result = trial.result
-    if result is None or result.outcome is not Outcome.OK or _countable(result.phases):
+    if result is None or result.outcome is not Outcome.OK or _countable(result.exact.phases):
         return result
     return TrialResult(
         outcome=Outcome.INFRA_ERROR,
-        reason="the stored result has no complete windows",
+        reasons=("the stored result has no complete windows",),
         artifacts=result.artifacts,
     )
 
@@ -184,7 +186,7 @@ def _arm_evidence(arm: ArmRecord, trials: tuple[TrialRecord, ...]) -> ArmEvidenc
     good = [pair for pair in ended if pair[1].outcome is Outcome.OK]
     invalid = [pair for pair in ended if pair[1].outcome is Outcome.INVALID]
     judged = good or invalid
-    used = tuple(trial for trial, result in judged if _countable(result.phases))
+    used = tuple(trial for trial, result in judged if _countable(result.exact.phases))
     state, objections = _state([result for _, result in judged])
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
@@ -241,7 +243,7 @@ def _inner_differences(used: Sequence[TrialRecord]) -> list[str]:
 
 
 def _shape(trial: TrialRecord) -> tuple[tuple[str, int, str], ...]:
-    phases = trial.result.phases if trial.result else ()
+    phases = trial.result.exact.phases if trial.result else ()
     return tuple((counts.phase, counts.operations, counts.operation) for counts in phases)
 
 
@@ -282,7 +284,7 @@ def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
 
 def _phase_measures(used: Sequence[TrialRecord]) -> tuple[Measure, ...]:
     results = [trial.result for trial in used if trial.result]
-    by_phase = zip(*(result.phases for result in results), strict=True)
+    by_phase = zip(*(result.exact.phases for result in results), strict=True)
     return tuple(_phase_measure(used, counts) for counts in by_phase)
 
 
@@ -328,7 +330,7 @@ def _total(phases: Sequence[Measure], used: Sequence[TrialRecord]) -> Measure:
     per_trial = [
         sum(
             representative(_windows(counts), counts.switched).value
-            for counts in trial.result.phases
+            for counts in trial.result.exact.phases
         )
         for trial in used
         if trial.result

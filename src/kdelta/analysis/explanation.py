@@ -272,7 +272,7 @@ def profile(arm: ArmEvidence, phase: str) -> Profile:
 def _stored(arm: ArmEvidence, measure: Measure) -> list[FunctionCount]:
     """Function counts of the window that the measure's value comes from."""
     trial = next(trial for trial in arm.used if trial.index == measure.trial)
-    stored = trial.result.functions if trial.result else ()
+    stored = trial.result.exact.functions if trial.result else ()
     return [count for count in stored if count.phase == measure.phase]
 
 

@@ -131,7 +131,7 @@ def _stored(figure: Figure, arm: ArmEvidence) -> Iterable[FunctionCount]:
     for measure in arm.phases:
         if figure.phase in ("", measure.phase):
             trial = next(trial for trial in arm.used if trial.index == measure.trial)
-            stored = trial.result.functions if trial.result else ()
+            stored = trial.result.exact.functions if trial.result else ()
             yield from (row for row in stored if row.phase == measure.phase)
 
 

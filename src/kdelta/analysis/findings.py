@@ -482,7 +482,9 @@ def _copies(arms: Sequence[ArmEvidence]) -> list[str]:
     return [
         f"{arm.arm.label} was not booted: {why}"
         for arm in arms
-        for why in dict.fromkeys(t.result.copied for t in arm.used if t.result and t.result.copied)
+        for why in dict.fromkeys(
+            t.result.copied.sentence for t in arm.used if t.result and t.result.copied
+        )
     ]
 
 

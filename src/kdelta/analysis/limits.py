@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kdelta.sample import Outcome, RunRecord, TrialResult
+from kdelta.sample import CopyKind, Instrument, Outcome, RunRecord, TrialResult
 
 _STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
 _NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said
@@ -15,7 +15,11 @@ _NOTABLE = 0.02  # share of a trial's instructions in string functions from whic
 def limits(record: RunRecord) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
-    said = [*_of_exact(record, results)] if record.instrument == "exact" else [*_of_time(results)]
+    said = (
+        [*_of_exact(record, results)]
+        if record.instrument is Instrument.EXACT
+        else [*_of_time(results)]
+    )
     return tuple(dict.fromkeys([*said, *_of_trials(record), *_of_metrics(results)]))
 
 
@@ -33,7 +37,7 @@ def _of_exact(record: RunRecord, results: list[TrialResult]) -> Iterator[str]:
         f"Kernels as they were built: flavour {named}. Another configuration or compiler executes"
         " another number of instructions."
     )
-    if any("same code" in result.copied for result in results):
+    if any(result.copied and result.copied.kind is CopyKind.SAME_CODE for result in results):
         yield (
             "Same code means: equal instructions in every function that was executed or is called"
             " from there. Contents of data, and what the kernel patches at boot, are not compared."
@@ -47,20 +51,17 @@ def _of_exact(record: RunRecord, results: list[TrialResult]) -> Iterator[str]:
 
 
 def _string_share(result: TrialResult) -> float:
-    total = sum(row.insns for row in result.functions)
-    inside = sum(row.insns for row in result.functions if row.function.startswith(_STRINGS))
+    total = sum(row.insns for row in result.exact.functions)
+    inside = sum(row.insns for row in result.exact.functions if row.function.startswith(_STRINGS))
     return inside / total if total else 0.0
 
 
 def _of_time(results: list[TrialResult]) -> Iterator[str]:
-    machines = sorted(
-        {m for r in results if (m := r.facts.get("cpu_model") or r.facts.get("machine"))}
-    )
+    hosts = [facts.host for r in results if (facts := r.facts) and facts.host]
+    machines = sorted({m for host in hosts if (m := host.cpu_model or host.machine)})
     if machines:
         yield f"Times are of this machine: {', '.join(machines)}. Another one may answer otherwise."
-    if any(
-        result.facts.get("hypervisor", "none") not in ("none", "", "unknown") for result in results
-    ):
+    if any(host.virtualisation not in (None, "none") for host in hosts):
         yield "The machine is itself a guest: what its neighbours do is in the numbers."
 
 

@@ -9,24 +9,21 @@ from dataclasses import dataclass
 
 from kdelta.errors import StoreError
 from kdelta.metric import Assume, Better, Metric
-from kdelta.sample import ArmRecord, Outcome, PhaseTimes, RunRecord, TrialRecord, TrialResult
+from kdelta.sample import (
+    UNKNOWN,
+    ArmRecord,
+    MachineFacts,
+    Outcome,
+    PhaseTimes,
+    RunRecord,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 # What must be the same for two arms: the machine, and how it was set.
-_FACTS = (
-    "machine",
-    "cpu_model",
-    "microcode",
-    "governor",
-    "epp",
-    "turbo",
-    "smt",
-    "clocksource",
-    "thp",
-    "preempt",
-    "cpus",
-    "memory_mib",
-)
+_OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
+_SEEN = ("clocksource", "thp", "preempt", "cpus", "memory_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +62,8 @@ def series_of(
     arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, rules: Rules, operation: str
 ) -> Series:
     """The samples of an arm's trials in one phase (or TOTAL), in ns per operation."""
-    results = [trial.result for trial in trials if trial.result and trial.result.times]
-    facts = results[0].facts if results else {}
+    results = [trial.result for trial in trials if trial.result and trial.result.timed.phases]
+    machine = results[0].facts if results else None
     return Series(
         arm=arm.label,
         metric=Metric(
@@ -81,10 +78,18 @@ def series_of(
             if trial.result and not skipped(trial)
         ),
         planned=sum(not skipped(trial) for trial in trials),
-        facts=tuple((name, facts[name]) for name in _FACTS if facts.get(name)),
+        facts=_compared(machine) if machine else (),
         state=_state(results),
         replicate=rules.replicate,
     )
+
+
+def _compared(facts: MachineFacts) -> tuple[tuple[str, str], ...]:
+    """What must be the same for two arms, by name; what is not known is equal to nothing known."""
+    of_host = () if facts.guest else _OF_HOST
+    found = [(name, getattr(facts.host, name, None)) for name in of_host]
+    found += [(name, getattr(facts.seen, name)) for name in _SEEN]
+    return tuple((name, UNKNOWN if value is None else str(value)) for name, value in found)
 
 
 def why_skipped(trials: Sequence[TrialRecord]) -> str:
@@ -111,14 +116,14 @@ def _boot(arm: ArmRecord, trial: TrialRecord, phase: str, rules: Rules) -> Boot:
         failure="" if values else reason or "it has no samples",
         refilled=trial.attempts > 1,
         round=trial.round,
-        boot_id=result.facts.get("boot_id", "") if result else "",
+        boot_id=result.facts.boot_id if result and result.facts else "",
         run=f"trial {trial.index}" if rules.replicate is ReplicateUnit.PROCESS_ROUND else "",
     )
 
 
 def _per_operation(result: TrialResult, phase: str) -> tuple[float, ...]:
     """Samples in ns per operation; of TOTAL: of each iteration the sum over the phases that add."""
-    chosen = [times for times in result.times if times.counts_for(phase)]
+    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
     if not chosen or any(times.operations <= 0 for times in chosen):
         return ()
     columns = [[ns / times.operations for ns in times.nanoseconds] for times in chosen]
@@ -127,7 +132,7 @@ def _per_operation(result: TrialResult, phase: str) -> tuple[float, ...]:
 
 def phases_of(done: Sequence[TrialResult]) -> tuple[list[str], str]:
     """Names of the phases beside the total, and the operation that the total is per."""
-    times: tuple[PhaseTimes, ...] = done[0].times if done else ()
+    times: tuple[PhaseTimes, ...] = done[0].timed.phases if done else ()
     names = [one.phase for one in times] if len(times) > 1 else []
     operations = {one.operation for one in times}
     return names, operations.pop() if len(operations) == 1 else "iteration"
@@ -139,5 +144,5 @@ def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
     for result in results:
         for field in filter(lambda each: each.binding, result.state):
             name = f"{field.name} {field.when}"
-            seen[name] = field.value if seen.get(name, field.value) == field.value else "unknown"
+            seen[name] = field.value if seen.get(name, field.value) == field.value else UNKNOWN
     return tuple(seen.items())

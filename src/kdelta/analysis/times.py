@@ -26,9 +26,13 @@ from kdelta.foreign.series import Case
 from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
+    UNKNOWN,
     ArmRecord,
+    HostFacts,
     Outcome,
     RunRecord,
+    Skip,
+    SkipKind,
     TrialRecord,
     TrialResult,
 )
@@ -40,10 +44,6 @@ from kdelta.stats.sequential import Look, Stop
 from kdelta.stats.series import ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
-
-TIME = "time"  # RunRecord.instrument
-
-_VIRTUAL = ("none", "unknown", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +158,8 @@ def _corrected(ladders: Sequence[TimedLadder]) -> tuple[TimedLadder, ...]:
     return tuple(judged)
 
 
-def decided(record: RunRecord) -> str:
-    """Why a run may stop after its last whole round; "" when it has to go on.
+def decided(record: RunRecord) -> Skip | None:
+    """Why a run may stop after its last whole round; None when it has to go on.
 
     A run that wants so many valid trials of each arm stops when it has them.  A sequential one
     looks after every round, each time at the level that stats.sequential hands out; every
@@ -168,10 +168,11 @@ def decided(record: RunRecord) -> str:
     rules = rules_of(record)
     whole = _whole_rounds(record)
     if rules.want_valid and whole < record.rounds and _fewest_valid(record) >= rules.want_valid:
-        return f"every arm has {rules.want_valid} valid trials"
+        said = f"not needed: every arm has {rules.want_valid} valid trials"
+        return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
     counts = list(range(MIN_REPLICATES, whole + 1))
     if not rules.sequential or not counts or whole >= record.rounds:
-        return ""
+        return None
     steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
     reasons = []
     for looks in _looks(record, rules, counts, steps):
@@ -183,9 +184,10 @@ def decided(record: RunRecord) -> str:
             tolerance=rules.tolerance,
         )
         if found.stop is Stop.CONTINUE:
-            return ""
+            return None
         reasons.append(found.reason)
-    return "; ".join(dict.fromkeys(reasons))
+    said = "; ".join(dict.fromkeys(reasons))
+    return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
 
 
 def _fewest_valid(record: RunRecord) -> int:
@@ -245,7 +247,7 @@ def cases(record: RunRecord) -> list[Case]:
     parts = [(point, part, *n) for point, part in points(record) for n in scenarios(part)]
     for point, part, workload, scenario in parts:
         own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
-        done = [trial.result for trial in own if trial.result and trial.result.times]
+        done = [trial.result for trial in own if trial.result and trial.result.timed.phases]
         names, operation = phases_of(done)
         for name in (*names, TOTAL):
             series = tuple(
@@ -268,7 +270,7 @@ def _ladder(
 ) -> TimedLadder:
     own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
     by_arm = {arm.index: [t for t in own if t.arm == arm.index] for arm in record.arms}
-    done = [trial.result for trial in own if trial.result and trial.result.times]
+    done = [trial.result for trial in own if trial.result and trial.result.timed.phases]
     names, operation = phases_of(done)
     grade = _grade(rules, done)
     series = {
@@ -378,24 +380,27 @@ def _grade(rules: Rules, done: Sequence[TrialResult]) -> Grade:
     """metal-time only where the host says that it is not a virtual machine itself."""
     if rules.machine == "kvm":
         return Grade.GUEST_TIME
-    virtual = {result.facts.get("virtualisation", "unknown") for result in done}
+    virtual = {host.virtualisation if (host := _host(result)) else None for result in done}
     return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME
 
 
 def _doubts(done: Sequence[TrialResult]) -> tuple[str, ...]:
     """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
-    found = (text for result in done for text in result.facts.get("doubts", "").split("; "))
-    alike = {re.sub(r"[0-9.]+", "", text): text for text in found if text}
+    found = (text for result in done if result.facts for text in result.facts.doubts)
+    alike = {re.sub(r"[0-9.]+", "", text): text for text in found}
     return tuple(alike.values())
 
 
 def _machine(rules: Rules, done: Sequence[TrialResult]) -> str:
     if not done:
         return ""
-    facts = done[0].facts
-    prefix = "host_" if rules.machine == "kvm" else ""
-    model = facts.get(f"{prefix}cpu_model", "unknown CPU")
-    virtual = facts.get(f"{prefix}virtualisation", "")
-    where = "" if virtual in _VIRTUAL else f", itself a guest ({virtual})"
-    clock = facts.get("clocksource", "unknown")
-    return f"{'KVM guest on ' if prefix else ''}{model}{where}, clock {clock}"
+    host, facts = _host(done[0]), done[0].facts
+    model = (host.cpu_model if host else None) or "unknown CPU"
+    virtual = host.virtualisation if host else None
+    where = f", itself a guest ({virtual})" if virtual not in (None, "none") else ""
+    clock = (facts.seen.clocksource if facts else None) or UNKNOWN
+    return f"{'KVM guest on ' if rules.machine == 'kvm' else ''}{model}{where}, clock {clock}"
+
+
+def _host(result: TrialResult) -> HostFacts | None:
+    return result.facts.host if result.facts else None

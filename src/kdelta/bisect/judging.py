@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
+from kdelta import sample
 from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
 from kdelta.analysis.findings import compare_arms
 from kdelta.bisect.journal import Journal, Point, Step
@@ -230,7 +231,9 @@ def record(journal: Journal, *, extra: Step | None = None) -> RunRecord:
         created=journal.state.created,
         kdelta_version="",
         study_toml=question.study_toml,
-        instrument="time" if any(step.blocks for step in steps.values()) else "exact",
+        instrument=sample.Instrument.TIME
+        if any(step.blocks for step in steps.values())
+        else sample.Instrument.EXACT,
         arms=tuple(
             ArmRecord(index=arm, label=point.label, kernel=step.kernel or _UNKNOWN_KERNEL)
             for arm, (point, step, _) in enumerate(booted)

@@ -13,8 +13,8 @@ from kdelta.guests import qemu
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact, slots, timed
 from kdelta.run.runner import Trials
-from kdelta.sample import TrialRecord, TrialResult
-from kdelta.study.spec import Instrument, Study, TimeMachine
+from kdelta.sample import Instrument, TrialRecord, TrialResult
+from kdelta.study.spec import Study, TimeMachine
 
 
 class Measurer(Protocol):

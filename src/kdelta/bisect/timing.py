@@ -210,7 +210,7 @@ class Times:
         """See judging.Findings."""
         for step in self._journal.state.steps:
             for trial in step.trials:
-                times = self._journal.result(trial).times
+                times = self._journal.result(trial).timed.phases
                 if times:
                     words = {phase.operation for phase in times if phase.counts_for(self._phase)}
                     return f"ns per {words.pop() if len(words) == 1 else ITERATION}"
@@ -291,7 +291,7 @@ def _reading(result: TrialResult, phase: str) -> float | None:
     """Nanoseconds per operation of a trial, in one phase or all: of each the median sample."""
     if result.outcome is not Outcome.OK:
         return None
-    chosen = [times for times in result.times if times.counts_for(phase)]
+    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
     if not chosen or not all(times.nanoseconds for times in chosen):
         return None
     operations = {times.operations for times in chosen}

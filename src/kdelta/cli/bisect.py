@@ -183,13 +183,14 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
     import msgspec
 
     from kdelta.cli.options import need_time
+    from kdelta.sample import Instrument
     from kdelta.study import spec
 
     if instrument is not None:
-        chosen = spec.Instrument(instrument)
+        chosen = Instrument(instrument)
         timing = msgspec.structs.replace(study.time, machine=spec.TimeMachine.KVM)
         study = msgspec.structs.replace(study, instrument=chosen, time=timing)
-    if study.instrument is spec.Instrument.TIME:
+    if study.instrument is Instrument.TIME:
         need_time()
     return study
 

@@ -82,9 +82,9 @@ def instrument_of(
     points: int,
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    from kdelta.study import spec
+    from kdelta import sample
 
-    if study.instrument is not spec.Instrument.TIME:
+    if study.instrument is not sample.Instrument.TIME:
         from kdelta.bisect.judging import PointCounting
 
         return PointCounting(journal, measure, step_percent=study.thresholds.step_percent)
@@ -162,7 +162,7 @@ def carried_out(
 
 def _finished(journal: Journal, study: Study) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kdelta import runfolder
     from kdelta.bisect import judging
@@ -185,10 +185,11 @@ def _explained(
     journal: Journal, findings: Findings, found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
+    from kdelta import sample
     from kdelta.analysis import explanation
 
     is_step = found.comparison is not None and found.comparison.verdict.is_step
-    if not is_step or record.instrument != "exact":
+    if not is_step or record.instrument is not sample.Instrument.EXACT:
         return None
     good, bad = (findings.booted(point).label for point in (found.good, found.bad))
     return explanation.explain(record, good, bad, phase=journal.state.question.phase, top=top)

@@ -7,7 +7,6 @@ import os
 import secrets
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +20,7 @@ from kdelta.errors import InfraError, KdeltaError
 if TYPE_CHECKING:
     from kdelta.kernels.kernel import Kernel
     from kdelta.run.runner import Trials
-    from kdelta.sample import RunRecord
+    from kdelta.sample import RunRecord, Skip
     from kdelta.store import Store
     from kdelta.study.spec import Study
 
@@ -50,6 +49,8 @@ def start(
     summary: bool | None = None,
 ) -> None:
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
+    from msgspec.structs import replace
+
     from kdelta import runfolder
     from kdelta.run import arms
     from kdelta.sample import RunRecord
@@ -122,7 +123,8 @@ def _qemu_of(record: RunRecord) -> str:
 
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
-    from kdelta.study.spec import Instrument, TimeMachine
+    from kdelta.sample import Instrument
+    from kdelta.study.spec import TimeMachine
 
     return study.instrument is Instrument.TIME and study.time.machine is TimeMachine.HOST
 
@@ -159,11 +161,12 @@ def _measure(
 ) -> None:
     from kdelta.cli.progress import showing
     from kdelta.run.runner import Runner
+    from kdelta.sample import Instrument
 
     try:
         with store.executing(), showing(store.record()) as report:
             runner = Runner(store, study, trials, report)
-            if study.instrument == "time":
+            if study.instrument is Instrument.TIME:
                 runner.run_rounds(lambda: _decided(store))
             else:
                 runner.run(at_once)
@@ -173,7 +176,7 @@ def _measure(
     _answer(store, summary=summary)
 
 
-def _decided(store: Store) -> str:
+def _decided(store: Store) -> Skip | None:
     from kdelta.analysis import times
 
     return times.decided(store.record())
@@ -188,7 +191,8 @@ def _trials(
 ) -> tuple[Trials, int]:
     """What measures the study's trials, and how many of them at once."""
     from kdelta.run import arms, exact, slots, timed
-    from kdelta.study.spec import Instrument, Replicate
+    from kdelta.sample import Instrument
+    from kdelta.study.spec import Replicate
 
     cancelled = threading.Event()
     if study.instrument is Instrument.TIME:
@@ -205,7 +209,8 @@ def _trials(
         settings = exact.settings_of(study.machine)
         own = arms.machines(study)
         return timed.KvmTrials(timing, settings, wanted_qemu, kernels, own), 1
-    used = [trial.result.facts.get("boot_id", "") for trial in record.trials if trial.result]
+    results = [trial.result for trial in record.trials]
+    used = [each.facts.boot_id for each in results if each and each.facts]
     references = [arm.kernel.reference for arm in record.arms]
     per_boot = study.time.replicate is Replicate.BOOT
     return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import click
+import msgspec
 
 from kdelta.cli.download import reporting
 from kdelta.cli.printing import print_json, print_table
@@ -123,7 +123,7 @@ def _offer_fields(offer: Offer) -> dict[str, Any]:
 def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
     facts = inspect(kernel.image)
     return {
-        **dataclasses.asdict(kernel.identity()),
+        **msgspec.structs.asdict(kernel.identity()),
         "compiler": facts.compiler or (compiler_of(kernel.config) if kernel.config else ""),
         "package": kernel.package,
         "suite": kernel.suite,

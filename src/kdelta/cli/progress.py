@@ -45,7 +45,7 @@ def _said(labels: list[str], event: Event) -> str:
     if event.result is None:
         return f"{name}: again, because {event.reason}"
     if event.result.copied:
-        return f"{name}: not booted: {event.result.copied}"
+        return f"{name}: not booted: {event.result.copied.sentence}"
     if event.result.outcome is Outcome.OK:
         return f"{name}: ok, {event.result.wall_s:.1f} s"
     return f"{name}: {event.result.outcome}: {event.result.reason}"

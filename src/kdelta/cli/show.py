@@ -87,6 +87,7 @@ def show(
     from kdelta.analysis import findings, times
     from kdelta.rendering import show as page
     from kdelta.rendering import times as timed_page
+    from kdelta.sample import Instrument
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = one_record(runs, run)
@@ -98,7 +99,7 @@ def show(
         if as_json or as_csv:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
         _print_beside(record, one_record(runs, beside))
-    elif record.instrument == "time" and (as_json or as_csv):
+    elif record.instrument is Instrument.TIME and (as_json or as_csv):
         timed = times.report(record)
         print_raw(timed_page.show_json(timed) if as_json else timed_page.show_csv(timed))
     elif as_json:
@@ -116,8 +117,9 @@ def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
     from kdelta.errors import SpecError
     from kdelta.rendering import judge
     from kdelta.rendering.columns import Span
+    from kdelta.sample import Instrument
 
-    if record.instrument != "time":
+    if record.instrument is not Instrument.TIME:
         raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
     own = times.cases(record)
     if benchfmt:
@@ -149,8 +151,9 @@ def _print_beside(one: RunRecord, other: RunRecord) -> None:
     from kdelta.analysis import findings, times
     from kdelta.errors import SpecError
     from kdelta.rendering import beside
+    from kdelta.sample import Instrument
 
-    exact, timed = (one, other) if other.instrument == "time" else (other, one)
+    exact, timed = (one, other) if other.instrument is Instrument.TIME else (other, one)
     if exact.instrument == timed.instrument:
         raise SpecError(
             "both runs are of the same instrument", action="give one exact run and one of time"
@@ -162,7 +165,9 @@ def print_report(
     record: RunRecord, *, step_percent: float | None = None, summary: bool | None = None
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
-    if record.instrument == "time":
+    from kdelta.sample import Instrument
+
+    if record.instrument is Instrument.TIME:
         from kdelta.analysis.times import report
         from kdelta.rendering import times
 
@@ -230,10 +235,11 @@ def one_format(*, as_json: bool, as_csv: bool) -> None:
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
     from kdelta.runfolder import find_run
+    from kdelta.sample import Instrument
     from kdelta.store import Store
 
     record = Store.open(find_run(runs, run)).record()
-    if record.instrument == "time":
+    if record.instrument is Instrument.TIME:
         need_time()
     return record
 

@@ -80,9 +80,9 @@ def of_result(
 
     place: the trial's own folder; label: of run and kernel, for people.  Raises SpecError.
     """
-    found = next((row for row in result.phases if row.phase == phase), None)
+    found = next((row for row in result.exact.phases if row.phase == phase), None)
     if found is None:
-        known = ", ".join(row.phase for row in result.phases)
+        known = ", ".join(row.phase for row in result.exact.phases)
         raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
     window = _window(place / _COUNTS, found)
     return of_window(window, start, code, found, f"{label}, phase {phase}")
@@ -95,7 +95,7 @@ def hottest(
 
     Raises SpecError when the function was not executed.
     """
-    names = [row.phase for row in result.phases]
+    names = [row.phase for row in result.exact.phases]
     if phase and phase not in names:
         raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {', '.join(names)}")
     counts = [

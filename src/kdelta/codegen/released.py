@@ -13,7 +13,7 @@ from kdelta.disassembly import image
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.runfolder import trial_folder
-from kdelta.sample import Outcome, RunRecord, TrialRecord
+from kdelta.sample import Instrument, Outcome, RunRecord, TrialRecord
 
 COLUMN = "image"
 PATCHED = (
@@ -84,7 +84,7 @@ def executed(
 
 def _first_trials(record: RunRecord) -> Iterator[TrialRecord]:
     """One good trial of each arm: exact counts of the others are the same."""
-    if record.instrument != "exact":
+    if record.instrument is not Instrument.EXACT:
         raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
     seen = set()
     for trial in record.trials:

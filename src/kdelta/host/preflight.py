@@ -303,9 +303,14 @@ def _memory(root: Path) -> dict[str, str]:
     }
 
 
-def _mitigations(root: Path) -> dict[str, str]:
+def mitigations(root: Path = Path("/")) -> tuple[str, ...]:
+    """What the kernel says of each vulnerability, "NAME: TEXT"; none when it does not tell."""
     folder = root / _CPUS / "vulnerabilities"
-    lines = [f"{path.name}: {_word(path)}" for path in sorted(folder.glob("*"))]
+    return tuple(f"{path.name}: {_word(path)}" for path in sorted(folder.glob("*")))
+
+
+def _mitigations(root: Path) -> dict[str, str]:
+    lines = mitigations(root)
     if not lines:
         return {"mitigations": UNKNOWN, "mitigations_digest": UNKNOWN}
     text = "; ".join(lines)

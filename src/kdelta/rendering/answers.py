@@ -13,7 +13,7 @@ from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.rendering import explain, figures, metrics, show, times
 from kdelta.rendering.columns import plain
-from kdelta.sample import RunRecord
+from kdelta.sample import Instrument, RunRecord
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -41,7 +41,7 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
-    if record.instrument == "time":
+    if record.instrument is Instrument.TIME:
         from kdelta.analysis.times import report as timed_report
 
         timed = timed_report(record)

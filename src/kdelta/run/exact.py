@@ -15,11 +15,11 @@ from kdelta.guests import qemu
 from kdelta.guests.machine import Settings
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import slots
-from kdelta.run.trial import Bench, run_trial
+from kdelta.run.trial import Bench, not_for, run_trial
 from kdelta.run.twins import Twins
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.machine import MachineSettings
-from kdelta.study.spec import Instrument, Study, points
+from kdelta.study.spec import Study, points
 
 
 class ExactTrials:
@@ -63,8 +63,8 @@ class ExactTrials:
         kernel = kernel_of(self._kernels, trial)
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
-        if Instrument.EXACT not in scenario.instruments:
-            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is only timed")
+        if skip := not_for(Instrument.EXACT, scenario):
+            return skip
         own = settings_of(self._machines[trial.arm]) if self._machines else self._bench.settings
         settings = with_needs(own, scenario.needs)
         # QEMU cannot save a guest that has a disk.

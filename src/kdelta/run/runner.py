@@ -15,12 +15,12 @@ from typing import Protocol
 
 from kdelta import runfolder
 from kdelta.errors import Cancelled, InfraError, StoreError
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.run.trial import told
+from kdelta.sample import Outcome, Skip, TrialRecord, TrialResult
 from kdelta.store import Store
 from kdelta.study.spec import Study
 
 _POLL_S = 0.2
-_MAX_REASON = 400
 _LEAST_FREE = 1 << 20
 
 
@@ -86,25 +86,24 @@ class Runner:
         self._done = 0
         self._mutex = threading.Lock()
 
-    def run_rounds(self, decided: Callable[[], str]) -> None:
+    def run_rounds(self, decided: Callable[[], Skip | None]) -> None:
         """Run pending trials one by one, until `decided` says after a round why that is enough.
 
-        The trials that are then left end as skipped, with that reason.
+        The trials that are then left end as skipped for that.
         """
         pending = self._store.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
-            reason = decided()
+            skip = decided()
             for trial in pending:
-                if trial.round == number and reason:
-                    self._skip(trial, reason)
+                if trial.round == number and skip:
+                    self._skip(trial, skip)
                 elif trial.round == number:
                     self._one(trial, 1)
 
-    def _skip(self, trial: TrialRecord, reason: str) -> None:
+    def _skip(self, trial: TrialRecord, skip: Skip) -> None:
         self._store.claim(trial.index)
-        why = f"not needed: {reason}"[:_MAX_REASON]
-        self._store.finish(trial.index, TrialResult(outcome=Outcome.SKIP, reason=why))
+        self._store.finish(trial.index, TrialResult(outcome=Outcome.SKIP, skip=skip))
         self._done += 1
 
     def run(self, jobs: int) -> None:
@@ -147,7 +146,7 @@ class Runner:
                         raise runfolder.disk_full(self._store.folder) from error
                     if tries >= self._study.plan.max_attempts:
                         result = TrialResult(
-                            outcome=Outcome.INFRA_ERROR, reason=error.sentence()[:_MAX_REASON]
+                            outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),)
                         )
                         break
                     self._tell(Step.RETRIED, trial, reason=error.sentence())

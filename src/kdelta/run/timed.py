@@ -3,27 +3,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdelta import arch, cache, guest, output, process, workload
 from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
-from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
+from kdelta.guests.machine import Lacking, Settings, mismatches
 from kdelta.host import cpus, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
+from kdelta.run import facts
 from kdelta.run.exact import kernel_of, settings_of, with_needs
-from kdelta.run.trial import blame
+from kdelta.run.trial import blame, not_for, skipped, told
 from kdelta.sample import (
     UNKNOWN,
+    Instrument,
     KernelIdentity,
+    MachineFacts,
     Outcome,
     PhaseTimes,
+    SkipKind,
+    TimeData,
     TrialRecord,
     TrialResult,
 )
@@ -34,7 +41,6 @@ _SKIPPED = 77
 _ANSWER_S = 60.0
 _SETTLE_S = 60.0
 _LEAST_TICKS = 100
-_MAX_REASON = 400
 
 
 class NextBootError(KdeltaError):
@@ -57,7 +63,7 @@ class NextBootError(KdeltaError):
         self.release = release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """What all timed trials of a run share."""
 
@@ -122,8 +128,8 @@ class HostTrials:
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self._references[trial.arm]
-        if scenario.instruments == ("exact",):
-            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
+        if skip := not_for(Instrument.TIME, scenario):
+            return skip
         # One that wants more cores than there are says so itself, or shares threads of a core.
         count = min(max(1, scenario.needs.cpus), len(cpus.cores()))
         with cpus.lease(count, self.cancelled) as leased:
@@ -132,7 +138,7 @@ class HostTrials:
             begun = time.monotonic()
             result = time_here(self._timing, load, scenario, leased, folder, reference)
         result = replace(result, wall_s=round(time.monotonic() - begun, 3))
-        self._used.add(result.facts.get("boot_id", ""))
+        self._used.add(result.facts.boot_id if result.facts else "")
         return result
 
 
@@ -158,20 +164,20 @@ def time_here(
     except GuestFault as fault:
         return _failed(fault, _host_kernel(reference, preflight.facts()))
     (folder / "workload.txt").write_text(ran.text)
-    steal = "unknown" if ran.steal is None else f"{ran.steal:.6f}"
-    doubts = preflight.objections(ran.facts_before, steal=ran.steal)
-    facts = {
-        **ran.facts_before,
-        "steal_share": steal,
-        "cpu": ",".join(map(str, leased)),
-        "doubts": "; ".join(doubts),
-    }
-    kernel = _host_kernel(reference, facts)
+    machine = MachineFacts(
+        host=facts.of_host(ran.facts_before),
+        steal_share=ran.steal,
+        leased=tuple(leased),
+        doubts=preflight.objections(ran.facts_before, steal=ran.steal),
+        workload_exit=ran.status,
+    )
+    kernel = _host_kernel(reference, ran.facts_before)
+    tick = preflight.clock_tick_ns(ran.facts_before)
     try:
-        result = _judged(load, scenario, ran.text, ran.status, facts, permitted=os.geteuid() == 0)
+        result = _judged(load, scenario, ran.text, ran.status, tick, permitted=os.geteuid() == 0)
     except GuestFault as fault:
         return _failed(fault, kernel)
-    return replace(result, kernel=kernel, facts=facts, artifacts=_artifacts(folder))
+    return replace(result, kernel=kernel, facts=machine, artifacts=_artifacts(folder))
 
 
 class KvmTrials:
@@ -192,7 +198,7 @@ class KvmTrials:
         self.cancelled = timing.cancelled
         self._timing = timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
-        self._settings = replace(settings, cpu_model=kvm_guest.cpu_model(settings))
+        self._settings = dataclasses.replace(settings, cpu_model=kvm_guest.cpu_model(settings))
         self._emulator = qemu.choose(settings.arch, wanted_qemu)
         self._kernels = kernels
         self._machines = machines
@@ -217,16 +223,15 @@ class KvmTrials:
         kernel = kernel_of(self._kernels, trial)
         folder.mkdir(parents=True, exist_ok=True)
         scenario = workload.load(trial.workload).scenario(trial.scenario)
-        if scenario.instruments == ("exact",):
-            return TrialResult(outcome=Outcome.SKIP, reason=f"{scenario.reference} is not timed")
+        if skip := not_for(Instrument.TIME, scenario):
+            return skip
         settings = self._settings_of(trial, scenario)
         with cpus.lease(settings.cpus, self.cancelled) as leased:
             begun = time.monotonic()
             try:
                 result = self._in_guest(scenario, settings, kernel, leased, folder)
             except Lacking as lack:
-                why = str(lack)[:_MAX_REASON]
-                result = TrialResult(outcome=Outcome.SKIP, reason=why, kernel=kernel.identity())
+                result = skipped(SkipKind.UNSUPPORTED, str(lack), kernel=kernel.identity())
             except GuestFault as fault:
                 (folder / "console.log").write_text(fault.console)
                 result = replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
@@ -235,7 +240,7 @@ class KvmTrials:
     def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> Settings:
         own = settings_of(self._machines[trial.arm]) if self._machines else self._settings
         model = self._settings.cpu_model
-        return replace(with_needs(own, scenario.needs), cpu_model=model)
+        return dataclasses.replace(with_needs(own, scenario.needs), cpu_model=model)
 
     def _in_guest(
         self,
@@ -271,14 +276,23 @@ class KvmTrials:
         (folder / "console.log").write_text(machine.console_text)
         (folder / "workload.txt").write_text(printed)
         steal = preflight.steal_between(before, preflight.facts(cpus=leased))
-        facts = _guest_facts(before, identity, steal)
-        result = _judged(load, scenario, printed, status, facts)
+        machine_facts = facts.of_guest(
+            settings,
+            identity,
+            status=status,
+            host=facts.of_host(before),
+            steal=steal,
+            leased=leased,
+            doubts=preflight.objections(before, steal=steal),
+        )
+        tick = 1 if identity.clocksource in ("tsc", "kvm-clock") else None
+        result = _judged(load, scenario, printed, status, tick)
         wrong = mismatches(settings, kernel.release, identity)
         if wrong:
-            result = replace(result, outcome=Outcome.INVALID, reason="; ".join(wrong)[:_MAX_REASON])
+            result = replace(result, outcome=Outcome.INVALID, reasons=tuple(map(told, wrong)))
         known = replace(kernel.identity(), build_id=identity.build_id, compiler=identity.compiler)
         return replace(
-            result, kernel=known, facts=facts, fresh_boot=True, artifacts=_artifacts(folder)
+            result, kernel=known, facts=machine_facts, fresh_boot=True, artifacts=_artifacts(folder)
         )
 
 
@@ -287,20 +301,20 @@ def _judged(
     scenario: workload.Scenario,
     printed: str,
     status: int,
-    facts: Mapping[str, str],
+    tick: int | None,
     *,
     permitted: bool = True,
 ) -> TrialResult:
     """What a program's output amounts to.  Raises GuestError when it is none.
 
-    permitted: the program was allowed to read all of the page state.
+    tick: of the clock, in ns; permitted: the program was allowed to read all of the page state.
     """
     if status >= 126:
         raise GuestError(f"the workload ended with status {status}")
     reading = output.parse_output(printed, load, scenario)
     last = reading.notes[-1] if reading.notes else "it gave no reason"
     if reading.exit_code == _SKIPPED:
-        return TrialResult(outcome=Outcome.SKIP, reason=last)
+        return skipped(SkipKind.UNSUPPORTED, last)
     if reading.exit_code and not reading.samples:
         raise GuestError(f"the workload failed: {last}")
     # A fact that this user may not read is unknown, and an unknown state is no state.
@@ -308,7 +322,7 @@ def _judged(
     if not permitted and failed and all(field.value == UNKNOWN for field in failed):
         names = ", ".join(dict.fromkeys(field.name for field in failed))
         why = f"only root may read the page state that this scenario needs: {names}"
-        return TrialResult(outcome=Outcome.SKIP, reason=why[:_MAX_REASON])
+        return skipped(SkipKind.NOT_PERMITTED, why)
     reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
     adding = {phase.name: phase.adds for phase in load.phases}
     times = tuple(
@@ -323,19 +337,18 @@ def _judged(
         )
         for phase in reading.phases
     )
-    reasons += _too_short(times, facts)
+    reasons += _too_short(times, tick)
     return TrialResult(
         outcome=Outcome.INVALID if reasons else Outcome.OK,
-        reason="; ".join(reasons)[:_MAX_REASON],
-        times=times,
+        reasons=tuple(map(told, reasons)),
+        data=TimeData(phases=times),
         state=reading.state,
         metrics=reading.metrics,
     )
 
 
-def _too_short(times: Sequence[PhaseTimes], facts: Mapping[str, str]) -> list[str]:
+def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
     """Phases whose samples do not span 100 ticks of the clock."""
-    tick = preflight.clock_tick_ns(facts)
     if tick is None:
         return ["the clock's resolution is unknown"]
     return [
@@ -347,7 +360,7 @@ def _too_short(times: Sequence[PhaseTimes], facts: Mapping[str, str]) -> list[st
 
 
 def _failed(fault: GuestFault, kernel: KernelIdentity) -> TrialResult:
-    return TrialResult(outcome=blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel)
+    return TrialResult(outcome=blame(fault), reasons=(told(fault.sentence()),), kernel=kernel)
 
 
 def _host_kernel(reference: str, facts: Mapping[str, str]) -> KernelIdentity:
@@ -362,27 +375,6 @@ def _host_kernel(reference: str, facts: Mapping[str, str]) -> KernelIdentity:
         build_id=known.get("build_id", ""),
         compiler=known.get("compiler", ""),
     )
-
-
-def _guest_facts(
-    host: Mapping[str, str], identity: Identity, steal: float | None
-) -> dict[str, str]:
-    """The host's facts as host_NAME, and the guest's own."""
-    return {
-        **{f"host_{name}": value for name, value in host.items()},
-        "boot_id": "",
-        "clocksource": identity.clocksource,
-        "preempt": identity.preempt,
-        "thp": identity.thp,
-        "swap": identity.swap,
-        "cpus": str(identity.cpus),
-        "memory_mib": str(identity.memory_mib),
-        "cmdline": identity.cmdline,
-        "mitigations": "; ".join(identity.mitigations),
-        "clock_resolution_ns": "1" if identity.clocksource in ("tsc", "kvm-clock") else "unknown",
-        "steal_share": "unknown" if steal is None else f"{steal:.6f}",
-        "doubts": "; ".join(preflight.objections(host, steal=steal)),
-    }
 
 
 def _artifacts(folder: Path) -> dict[str, str]:

@@ -7,8 +7,10 @@ import gzip
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdelta import guest, output, process, workload
 from kdelta.attribution import insns, symbols
@@ -18,7 +20,19 @@ from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import quoted
-from kdelta.sample import Environment, FunctionCount, Outcome, PhaseCounts, TrialResult
+from kdelta.run import facts
+from kdelta.sample import (
+    Environment,
+    ExactData,
+    FunctionCount,
+    Instrument,
+    KernelIdentity,
+    Outcome,
+    PhaseCounts,
+    Skip,
+    SkipKind,
+    TrialResult,
+)
 
 _ANSWER_S = 60.0
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
@@ -54,14 +68,12 @@ def run_trial(
     try:
         result = _Trial(bench, kernel, scenario, program, folder).result()
     except Lacking as lack:
-        result = TrialResult(
-            outcome=Outcome.SKIP, reason=str(lack)[:_MAX_REASON], kernel=kernel.identity()
-        )
+        result = skipped(SkipKind.UNSUPPORTED, str(lack), kernel=kernel.identity())
     except GuestFault as fault:
         if fault.console:
             (folder / "console.log").write_text(fault.console)
         result = TrialResult(
-            outcome=blame(fault), reason=fault.sentence()[:_MAX_REASON], kernel=kernel.identity()
+            outcome=blame(fault), reasons=(told(fault.sentence()),), kernel=kernel.identity()
         )
     finally:
         (folder / "counts.bin").unlink(missing_ok=True)
@@ -213,10 +225,11 @@ class _Trial:
             outcome=Outcome.OK,
             kernel=known,
             environment=self._environment(identity),
-            facts=self._facts(identity, status),
+            facts=facts.of_guest(self._bench.settings, identity, status=status),
         )
         if reading.exit_code == _SKIPPED:
-            return replace(empty, outcome=Outcome.SKIP, reason=_last(reading.notes))
+            skip = Skip(kind=SkipKind.UNSUPPORTED, sentence=_last(reading.notes))
+            return replace(empty, outcome=Outcome.SKIP, skip=skip)
         if reading.exit_code and not reading.samples:
             raise GuestError(f"the workload failed: {_last(reading.notes)}")
         phases, functions = _counted(reading, counts, ran.symbols)
@@ -228,31 +241,11 @@ class _Trial:
         return replace(
             empty,
             outcome=Outcome.INVALID if reasons else Outcome.OK,
-            reason="; ".join(reasons)[:_MAX_REASON],
-            phases=phases,
-            functions=functions,
+            reasons=tuple(map(told, reasons)),
+            data=ExactData(phases=phases, functions=functions),
             state=reading.state,
             metrics=reading.metrics,
         )
-
-    def _facts(self, identity: Identity, status: int) -> dict[str, str]:
-        """What was asked of the machine and what it is, for the audit."""
-        settings = self._bench.settings
-        return {
-            "requested_cpus": str(settings.cpus),
-            "cpus": str(identity.cpus),
-            "requested_memory_mib": str(settings.memory_mib),
-            "memory_mib": str(identity.memory_mib),
-            "nodes": str(identity.nodes),
-            "swap": identity.swap,
-            "requested_cmdline": settings.full_cmdline,
-            "cmdline": identity.cmdline,
-            "thp": identity.thp,
-            "preempt": identity.preempt,
-            "clocksource": identity.clocksource,
-            "mitigations": "; ".join(identity.mitigations),
-            "workload_exit": str(status),
-        }
 
     def _environment(self, identity: Identity) -> Environment:
         settings = self._bench.settings
@@ -297,6 +290,25 @@ def _counted(
         chosen = insns.typical(windows)
         functions += insns.by_function(chosen, table, phase.name)
     return tuple(phases), tuple(functions)
+
+
+def told(sentence: str) -> str:
+    """A sentence as long as a result keeps it."""
+    return sentence[:_MAX_REASON]
+
+
+def skipped(kind: SkipKind, sentence: str, *, kernel: KernelIdentity | None = None) -> TrialResult:
+    """The result of a trial that was not measured."""
+    skip = Skip(kind=kind, sentence=told(sentence))
+    return TrialResult(outcome=Outcome.SKIP, skip=skip, kernel=kernel)
+
+
+def not_for(instrument: Instrument, scenario: workload.Scenario) -> TrialResult | None:
+    """The result of a trial whose scenario the instrument does not measure, else None."""
+    if instrument in scenario.instruments:
+        return None
+    how = "timed" if instrument is Instrument.EXACT else "counted"
+    return skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
 
 
 def blame(fault: GuestFault) -> Outcome:

@@ -9,15 +9,16 @@ compared in both images (disassembly.identity, which says what that cannot see).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import Sameness, compare
 from kdelta.errors import KdeltaError
 from kdelta.kernels.kernel import Kernel
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 from kdelta.study.machine import MachineSettings
 
 
@@ -53,7 +54,7 @@ class Twins:
         if known is None or not isinstance(other, Kernel):
             return None
         why = _same(own, other, known)
-        if not why:
+        if why is None:
             return None
         kernel = own.identity()
         if own.image_sha256 == other.image_sha256 and known.kernel:
@@ -86,20 +87,21 @@ def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResul
     return good[0].result if good else None
 
 
-def _same(own: Kernel, other: Kernel, known: TrialResult) -> str:
-    """Why the two need not both be measured; "" when they must."""
+def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
+    """Why the two need not both be measured; None when they must."""
     name = other.name or other.release or other.reference
     if own.image_sha256 == other.image_sha256:
-        return f"same image as {name}, to the byte"
-    executed = frozenset(row.function for row in known.functions)
+        return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")
+    executed = frozenset(row.function for row in known.exact.functions)
     try:
         found = compare(_opened(own.image, own.release), _opened(other.image, name), executed)
     except KdeltaError:
-        return ""  # code that cannot be read is measured
+        return None  # code that cannot be read is measured
     if found.sameness is not Sameness.IDENTICAL:
-        return ""
+        return None
     count = len(found.identical)
-    return f"same code as {name} in all {count} functions that are executed or called"
+    said = f"same code as {name} in all {count} functions that are executed or called"
+    return Copied(kind=CopyKind.SAME_CODE, sentence=said)
 
 
 @lru_cache(maxsize=8)

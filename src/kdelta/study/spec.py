@@ -21,6 +21,7 @@ import tomli_w
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.sample import Instrument
 from kdelta.study import strict
 from kdelta.study.machine import MachineSettings, Matrix
 
@@ -76,13 +77,6 @@ Pattern = Annotated[
         description="a function's name, in which * and ? stand for others",
     ),
 ]
-
-
-class Instrument(StrEnum):
-    """What measures.  Counts of one instrument are never mixed with another's."""
-
-    EXACT = "exact"
-    TIME = "time"
 
 
 class TimeMachine(StrEnum):

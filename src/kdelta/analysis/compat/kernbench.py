@@ -60,7 +60,7 @@ def _seconds(results: Sequence[TrialResult], phase: str) -> list[float]:
     return [
         nanoseconds / 1e9
         for result in results
-        for times in result.times
+        for times in result.timed.phases
         if times.phase == phase
         for nanoseconds in times.nanoseconds
     ]

@@ -65,7 +65,7 @@ def rows(record: RunRecord) -> tuple[PerfbenchRow, ...]:
     arms = {arm.index: arm for arm in record.arms}
     groups: dict[tuple[str, int], list[TrialResult]] = {}
     for trial in record.trials:
-        if trial.result and trial.result.outcome is Outcome.OK and trial.result.times:
+        if trial.result and trial.result.outcome is Outcome.OK and trial.result.timed.phases:
             name = f"{trial.workload}:{trial.scenario} {arms[trial.arm].point}".strip()
             groups.setdefault((name, trial.arm), []).append(trial.result)
     found = []
@@ -81,7 +81,8 @@ def rows(record: RunRecord) -> tuple[PerfbenchRow, ...]:
 
 def _loops(result: TrialResult) -> list[int]:
     """The time of each iteration, all phases."""
-    return [sum(phases) for phases in zip(*(t.nanoseconds for t in result.times), strict=False)]
+    columns = (times.nanoseconds for times in result.timed.phases)
+    return [sum(phases) for phases in zip(*columns, strict=False)]
 
 
 def lines(table: Sequence[PerfbenchRow]) -> list[str]:
