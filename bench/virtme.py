@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commands import BenchError
-from kdelta import cache
 from kdelta.archive import deb
 from kdelta.archive.root import Archive
 from kdelta.errors import KdeltaError
@@ -88,7 +87,7 @@ def wall_s(ready: Virtme, argv: list[str]) -> float:
 
 def _unpacked(folder: Path, kernel: Kernel) -> Path:
     """Unpack the image's whole package; the image in it."""
-    archive = Archive(cache.root(), kernel.arch)
+    archive = Archive(kernel.arch)
     archive.refresh()
     named = archive.packages("bench", re.escape(kernel.package))
     found = [package for package in named if package.version == kernel.version]
@@ -116,7 +115,7 @@ def _tools(folder: Path, architecture: str) -> Path:
 
 def _taken(folder: Path, architecture: str, name: str, file: str) -> Path:
     """One program out of the first version of its package that runs on this machine."""
-    archive = Archive(cache.root(), architecture)
+    archive = Archive(architecture)
     for package in archive.packages(f"bench-{name}", re.escape(name)):
         place = folder / name / package.version
         if not place.exists():

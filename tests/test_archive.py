@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kdelta import cache
 from kdelta.archive import apt, deb, index, root, sources, version
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
@@ -32,7 +33,7 @@ KERNELS = r"linux-.*"
 
 
 def opened(mirror: Mirror) -> Archive:
-    archive = Archive(mirror.etc.parent / "cache", "amd64")
+    archive = Archive("amd64", etc=mirror.etc)
     archive.refresh()
     return archive
 
@@ -193,7 +194,7 @@ def test_an_old_index_is_refreshed(mirror: Mirror, monkeypatch: pytest.MonkeyPat
 def test_offline_the_cached_index_serves(mirror: Mirror) -> None:
     opened(mirror)
     mirror.stop()
-    archive = Archive(mirror.etc.parent / "cache", "amd64")
+    archive = Archive("amd64")
     archive.refresh(force=True)
     assert "no package mirror could be reached" in archive.notes[0]
     assert "using the index of" in archive.notes[0]
@@ -215,7 +216,7 @@ def test_a_mirror_that_never_answers_is_given_up(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}/debian"
         (mirror.etc / "sources.list").write_text(f"deb {uri} trixie main\n")
-        archive = Archive(mirror.etc.parent / "cache", "amd64")
+        archive = Archive("amd64")
         archive.refresh(force=True)
     assert "no answer within" in archive.notes[0]
     assert package(archive, IMAGE)
@@ -340,6 +341,7 @@ def test_write_aside_keeps_the_old_file_when_it_fails(
 
 
 def test_an_unwritable_cache_is_named(tmp_path: Path) -> None:
-    (tmp_path / "apt").write_text("a file where a directory is needed")
+    cache.root().mkdir(parents=True)
+    (cache.root() / "apt").write_text("a file where a directory is needed")
     with pytest.raises(InfraError, match="the cache cannot be written"):
-        Archive(tmp_path, "amd64", etc=tmp_path).refresh()
+        Archive("amd64", etc=tmp_path).refresh()

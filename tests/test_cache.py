@@ -3,19 +3,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kdelta import cache
-from kdelta.errors import BootError, InfraError
+from kdelta.cache import BusyError, CacheKind
+from kdelta.errors import BootError, InfraError, SpecError
+
+DECLARED = dict(cache.KINDS)
+SOME = (
+    CacheKind(name="kind", holds="", key="", again=""),
+    CacheKind(name="large", holds="", key="", again="", read=()),
+    CacheKind(name="limited", holds="", key="", again="", limit_mib=1),
+)
+
+
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in SOME:
+        monkeypatch.setitem(cache.KINDS, kind.name, kind)
 
 
 def fill(folder: Path, text: str = "x") -> None:
@@ -65,6 +81,7 @@ def test_a_killed_maker_leaves_no_lock_and_no_rubbish() -> None:
     script = """if True:
         import time
         from kdelta import cache
+        cache.KINDS["kind"] = cache.CacheKind(name="kind", holds="", key="", again="")
         def make(folder):
             (folder / "half").write_text("x")
             print("half", flush=True)
@@ -76,7 +93,7 @@ def test_a_killed_maker_leaves_no_lock_and_no_rubbish() -> None:
         assert maker.stdout.readline() == b"half\n"
         maker.send_signal(signal.SIGKILL)
     made = cache.entry("kind", "key", fill)
-    assert [path.name for path in made.iterdir()] == ["file"]
+    assert sorted(path.name for path in made.iterdir()) == [".files.json", "file"]
     assert list(made.parent.iterdir()) == [made]
 
 
@@ -99,46 +116,244 @@ def test_a_full_disk_is_named() -> None:
 
 
 def test_a_lock_held_elsewhere_times_out() -> None:
-    path = cache.root() / "locks" / "one"
     taken, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with cache.locked(path):
+        with cache.locked("one"):
             taken.set()
             done.wait(10)
 
     holder = threading.Thread(target=hold)
     holder.start()
     taken.wait(10)
-    with pytest.raises(InfraError, match="another kdelta has held a lock"), cache.locked(path, 0.1):
+    with pytest.raises(BusyError, match="another kdelta has held a lock"), cache.locked("one", 0.1):
         pass
     done.set()
     holder.join()
-    with cache.locked(path, 0.1):
+    with cache.locked("one", 0.1):
         pass
 
 
-def test_the_longest_unused_go_first() -> None:
+# -- whole entries --------------------------------------------------------------------------------
+
+
+def lose(made: Path) -> None:
+    (made / "below" / "second").unlink()
+
+
+def cut(made: Path) -> None:
+    (made / "file").write_bytes(b"")
+
+
+def change(made: Path) -> None:
+    (made / "file").write_text("y")
+
+
+def relink(made: Path) -> None:
+    (made / "link").unlink()
+    (made / "link").symlink_to("elsewhere")
+
+
+def forget(made: Path) -> None:
+    (made / ".files.json").unlink()
+
+
+def garble(made: Path) -> None:
+    (made / ".files.json").write_text("{")
+
+
+@pytest.mark.parametrize("damage", [lose, cut, change, relink, forget, garble])
+def test_what_is_not_whole_is_made_anew(damage: Callable[[Path], None]) -> None:
+    """An eviction that was killed half-way left such folders, and they passed for whole."""
+    made = cache.entry("kind", "key", fill_more)
+    assert cache.found("kind", "key") == made
+    damage(made)
+    assert cache.found("kind", "key") is None
+    again = cache.entry("kind", "key", fill_more)
+    assert again == made
+    assert (again / "below" / "second").read_text() == "2"
+    assert (again / "file").read_text() == "x"
+    assert sorted(path.name for path in again.parent.iterdir()) == ["key"]
+
+
+def fill_more(folder: Path) -> None:
+    fill(folder)
+    (folder / "below").mkdir()
+    (folder / "below" / "second").write_text("2")
+    (folder / "link").symlink_to("file")
+
+
+def test_a_file_that_is_not_read_is_known_by_its_size() -> None:
+    made = cache.entry("large", "key", fill)
+    (made / "file").write_text("y")
+    assert cache.found("large", "key") == made
+    assert cache.recorded(made / "file") == hashlib.sha256(b"x").hexdigest()
+    assert cache.recorded(made / "other") == ""
+    (made / "file").write_text("yy")
+    assert not cache.has("large", "key")
+    assert cache.entries("large") == ()
+
+
+def test_a_file_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cache.entry("kind", "key", fill)
+    assert cache.found("kind", "key") == made
+    monkeypatch.setattr(cache, "sha256_of", lambda _: pytest.fail("read again"))
+    assert cache.found("kind", "key") == made
+
+
+def test_what_is_made_is_on_the_disk_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    cache.entry("kind", "key", fill_more)
+    assert {"file", "second", "below", ".making-key"} <= set(synced[:-1])
+    assert synced[-1] == "kind"
+
+
+def test_what_fails_its_check_is_removed() -> None:
+    def check(folder: Path) -> None:
+        assert folder == cache.root() / "kind" / "key"
+        raise InfraError("does not run here")
+
+    with pytest.raises(InfraError, match="does not run here"):
+        cache.entry("kind", "key", fill, check)
+    assert list((cache.root() / "kind").iterdir()) == []
+
+
+# -- room -----------------------------------------------------------------------------------------
+
+
+def used(key: str, when: float, kind: str = "limited") -> Path:
+    made = cache.entry(kind, key, lambda folder: fill(folder, "x" * 1000))
+    os.utime(made, (when, when))
+    return made
+
+
+def test_the_longest_unused_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
-        made = cache.entry("kind", str(number), lambda folder: fill(folder, "x" * 1000))
-        os.utime(made, (number, number))
-    cache.entry("kind", "0", fill)  # used now
-    removed = cache.evict("kind", 2500)
-    assert [path.name for path in removed] == ["1", "2"]
-    assert sorted(path.name for path in (cache.root() / "kind").iterdir()) == ["0", "3"]
-    keep = cache.root() / "kind" / "3"
-    assert [path.name for path in cache.evict("kind", 0, keep)] == ["0"]
-    assert keep.is_dir()
-    assert cache.evict("no such kind", 0) == []
+        used(str(number), number)
+    cache.entry("limited", "0", fill)  # used now
+    limit(monkeypatch, 2500)
+    cache.make_room("limited")
+    assert sorted(path.name for path in cache.entries("limited")) == ["0", "3"]
+    limit(monkeypatch, 0)
+    cache.make_room("limited", keep=cache.root() / "limited" / "3")
+    assert [path.name for path in cache.entries("limited")] == ["3"]
+    assert used("4", 4).is_dir()  # what is made makes room for itself
+    assert [path.name for path in cache.entries("limited")] == ["4"]
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(CacheKind, "limit_bytes", size)
+
+
+def test_a_bad_limit_is_the_user_s_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDELTA_LIMITED_MIB", "much")
+    with pytest.raises(SpecError, match="not a number of MiB: 'much'"):
+        cache.make_room("limited")
+    monkeypatch.setenv("KDELTA_LIMITED_MIB", "3")
+    assert cache.KINDS["limited"].limit_bytes == 3 << 20
+
+
+EVICT = """if True:
+    import sys
+    from kdelta import cache
+    cache.KINDS["limited"] = cache.CacheKind(
+        name="limited", holds="", key="", again="", limit_mib=0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    cache.make_room("limited")
+"""
+
+
+def test_two_may_evict_at_once() -> None:
+    """The second met entries that the first had just removed, and failed."""
+    for number in range(300):
+        used(str(number), number)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", EVICT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    for child in running:
+        assert child.stdout is not None
+        child.stdout.readline()
+    for child in running:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.close()
+    assert [child.wait(60) for child in running] == [0, 0, 0]
+    for child in running:
+        assert child.stdout is not None
+        child.stdout.close()
+    assert list((cache.root() / "limited").iterdir()) == []
+
+
+def test_two_that_evict_at_once_remove_no_more_than_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(40):
+        used(str(number), number)
+    limit(monkeypatch, 20 * 1000)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: cache.make_room("limited"), range(4)))
+    assert sorted(int(path.name) for path in cache.entries("limited")) == list(range(20, 40))
+
+
+def test_what_is_locked_or_being_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, 0)
+    with cache.workplace("limited", "mine") as place:
+        fill(place, "x" * 1000)
+        half = place.with_name(".making-other")
+        half.mkdir()
+        with cache.locked("limited-other"):
+            cache.make_room("limited")
+        assert place.is_dir()
+        assert half.is_dir()
+        assert cache.clear("limited") == 1
+    cache.make_room("limited")
+    assert list((cache.root() / "limited").iterdir()) == []
+
+
+def test_a_killed_eviction_leaves_nothing_that_passes_for_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used("0", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_delete", lambda _: None)  # killed just before
+        cache.discard(cache.root() / "limited" / "0")
+    (left,) = (cache.root() / "limited").iterdir()
+    assert left.name.startswith(".gone-")
+    assert cache.found("limited", "0") is None
+    cache.make_room("limited")
+    assert not left.exists()
 
 
 def test_usage_lists_the_largest_first() -> None:
     assert cache.usage() == ()
-    cache.entry("small", "a", fill)
-    cache.entry("large", "a", lambda folder: fill(folder, "x" * 100))
+    cache.entry("kind", "a", fill)
+    cache.entry("large", "a", lambda folder: fill(folder, "x" * 1000))
     cache.entry("large", "b", fill)
-    rows = [(row.kind, row.entries, row.size) for row in cache.usage()]
-    assert rows == [("large", 2, 101), ("small", 1, 1)]
+    first, second = cache.usage()
+    assert (first.kind, first.entries, second.kind, second.entries) == ("large", 2, "kind", 1)
+    assert first.size > 1000 > second.size
+    assert cache.clear("large") == 0
+    assert [row.kind for row in cache.usage()] == ["kind"]
+
+
+def test_the_documents_say_what_the_table_says() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    rows = [
+        f"| `{kind.name}` | {kind.holds} | {kind.key} | {kind.again} | {kind.limit} |"
+        for kind in DECLARED.values()
+    ]
+    assert "\n".join(rows) in text
 
 
 def test_digests_keep_parts_apart() -> None:

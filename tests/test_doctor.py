@@ -135,10 +135,10 @@ def test_exact_runs_need_one_usable_qemu_of_several() -> None:
     assert not exact_runs_possible([])
 
 
-def test_qemu_is_found_on_path_first(bare: Path, tmp_path: Path) -> None:
+def test_qemu_is_found_on_path_first(bare: Path) -> None:
     on_path = script(bare / "qemu-system-x86_64", "exit 0")
-    assert emulators.find(ARCHES["amd64"], tmp_path) == (Program(path=on_path),)
-    assert emulators.find(ARCHES["arm64"], tmp_path) == ()
+    assert emulators.find(ARCHES["amd64"]) == (Program(path=on_path),)
+    assert emulators.find(ARCHES["arm64"]) == ()
 
 
 def test_fetched_qemu_is_found_with_what_it_needs_to_start(
@@ -148,8 +148,8 @@ def test_fetched_qemu_is_found_with_what_it_needs_to_start(
         version="1:10.0.2+ds-2", guest_arch="arm64", prefix=tmp_path, host_arch="amd64"
     )
     script(tree.program, 'echo "QEMU emulator version $LD_LIBRARY_PATH"')
-    monkeypatch.setattr(qemu_archive, "installed", lambda _cache: (tree,))
-    *_, found = emulators.find(ARCHES["arm64"], tmp_path)
+    monkeypatch.setattr(qemu_archive, "installed", lambda: (tree,))
+    *_, found = emulators.find(ARCHES["arm64"])
     assert found.path == tree.program
     assert found.arguments == tree.arguments
     assert str(tmp_path) in process.run([str(found.path)], timeout=5, env=found.environment).stdout
@@ -318,8 +318,8 @@ def test_boot_sector_that_does_nothing_is_a_failure(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.boot
-def test_real_qemu_says_which_plugin_api_it_has(tmp_path: Path) -> None:
-    (found, *_) = emulators.examine(emulators.find(ARCHES["amd64"], tmp_path))
+def test_real_qemu_says_which_plugin_api_it_has() -> None:
+    (found, *_) = emulators.examine(emulators.find(ARCHES["amd64"]))
     assert found.proof == "asked"
     major, minor = (int(part) for part in found.version.split(".")[:2])
     assert found.plugin_api is not None

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kdelta import cache
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.kernels import debian, image, store
-from kdelta.kernels.debian import Offer
+from kdelta.files import sha256_of
+from kdelta.kernels import debian, image
+from kdelta.kernels.debian import Offer, is_cached
 from kdelta.kernels.kernel import Flavour
-from kdelta.kernels.reference import is_cached, listing, resolve
+from kdelta.kernels.reference import listing, resolve
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
@@ -164,7 +166,7 @@ def test_all_three_package_shapes_resolve(mirror: Mirror) -> None:
     found = {name: resolve(name) for name in ("6.17", "6.19.6", "deb:7.2.6-1~bpo13+1")}
     for reference, kernel in found.items():
         assert kernel.reference == reference
-        assert kernel.image.parent.name == kernel.image_sha256
+        assert sha256_of(kernel.image) == kernel.image_sha256
         assert kernel.release.encode() in kernel.image.read_bytes()
         assert kernel.identity().version == kernel.version
     assert found["6.17"].config is not None
@@ -207,14 +209,14 @@ def test_a_damaged_image_offline_is_an_error_of_this_machine(mirror: Mirror) -> 
 @pytest.mark.usefixtures("mirror")
 def test_a_lost_record_is_fetched_again() -> None:
     kernel = resolve("6.17")
-    (kernel.image.parent / "kernel.json").write_text("{}")
+    (kernel.image.parent / ".files.json").write_text("[]")
     assert resolve("6.17") == kernel
 
 
 @pytest.mark.usefixtures("mirror")
 def test_an_image_is_hashed_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = resolve("6.17")
-    monkeypatch.setattr(store, "sha256_of", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr(cache, "sha256_of", lambda _: pytest.fail("hashed again"))
     assert resolve("6.17") == kernel
 
 

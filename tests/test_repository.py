@@ -22,8 +22,8 @@ PACKAGE = SOURCE / "kdelta"
 
 # A room imports lower rungs and itself, never its own rung.
 RUNGS = (
-    ("errors",),
-    ("arch", "cache", "data", "files", "metric", "printable", "process"),
+    ("errors", "files"),
+    ("arch", "cache", "data", "metric", "printable", "process"),
     ("archive", "build", "sample", "schema", "stats"),
     ("toolchains",),
     ("source",),

@@ -1,20 +1,108 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cache directory: content-addressed things that can be made again."""
+"""The cache directory: things that can be made again, each kind of them declared in one table.
+
+An *entry* is a folder that never changes.  It appears whole or not at all, with a list of its
+files; whoever uses it finds it whole by that list, or makes it anew.  What changes while it is used
+(the apt root, sources, warm build directories) lies *in place* and has its own rules.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kdelta.errors import InfraError
+import msgspec
 
-_LOCK_S = 3600.0
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import sha256_of, sync_tree, write_aside
+
+_LOCK_S = 6 * 3600.0
+_LOCKS = "locks"
+_MAKING, _GONE = ".making-", ".gone-"
+_LIST = ".files.json"
+_LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKind:
+    """One kind of thing that the cache holds.
+
+    limit_mib: beyond it the longest unused ones go; the environment variable `variable` sets
+    another one.  read: which files of an entry are read and compared with their SHA-256 when a
+    process first uses it; of the others the size is.
+    """
+
+    name: str  # of its folder
+    holds: str
+    key: str  # what one of them is found by
+    again: str  # how one that is gone comes back
+    limit_mib: int | None = None
+    read: tuple[str, ...] = ("*",)
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets the limit; "" without one."""
+        return f"KDELTA_{self.name.upper()}_MIB" if self.limit_mib is not None else ""
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Most that all of them may take on disk.  Raises SpecError for a bad setting."""
+        text = os.environ.get(self.variable, str(self.limit_mib)) if self.variable else None
+        if text is not None and not text.isdecimal():
+            raise SpecError(f"not a number of MiB: {text!r}", place=self.variable)
+        return None if text is None else int(text) << 20
+
+    @property
+    def limit(self) -> str:
+        """How it is bounded, in words."""
+        if self.limit_mib is None:
+            return "none"
+        return f"{self.limit_mib} MiB, `{self.variable}`; the longest unused go first"
+
+
+_FETCHED, _COMPILED = "fetched from the archive", "compiled on this machine"
+_ALL = (
+    CacheKind("apt", "private apt roots: package lists, downloads under way", "architecture",
+              "fetched from the mirror"),
+    CacheKind("images", "kernel images and their configurations", "SHA-256 of their package",
+              _FETCHED),
+    CacheKind("modules", "kernel modules in loading order (zram)", "SHA-256 of their package",
+              _FETCHED),
+    CacheKind("qemu", "QEMU versions of the archive, unpacked", "package version, guest",
+              _FETCHED, read=()),
+    CacheKind("toolchains", "compilers of the archive, unpacked", "package version",
+              _FETCHED, read=()),
+    CacheKind("build", "plugin, PID 1, workload programs", "sources, flags, compiler", _COMPILED),
+    CacheKind("initramfs", "PID 1 in an archive", "its content", _COMPILED),
+    CacheKind("checkpoints", "booted guests to restore trials from, about 95 MB each",
+              "image, initramfs, machine, QEMU build", "booted",
+              limit_mib=4096, read=("meta.json",)),
+    CacheKind("symbols", "functions of kernels by address", "kernel build id",
+              "read from a booted guest"),
+    CacheKind("events", "where kernels enter interrupts, exceptions and other tasks",
+              "kernel build id, architecture", "found in the symbols"),
+    CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",
+              "unpacked", limit_mib=1024),
+    CacheKind("sources", "source trees of kernels, as git objects", "git tree id",
+              "fetched from the archive, or read again"),
+    CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",
+              "line of trees", "checked out and built", limit_mib=20480),
+    CacheKind("builds", "kernels built from source", "tree, configuration, compiler",
+              "built", limit_mib=8192, read=("vmlinuz", "config", "build.json")),
+    CacheKind("build-logs", "what make said of sources that do not build", "as builds", "built"),
+    CacheKind("ccache", "compilers' results, of ccache, which keeps its limit of 4 GiB itself",
+              "ccache's", "built"),
+)  # fmt: skip
+KINDS = {kind.name: kind for kind in _ALL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +114,34 @@ class Usage:
     size: int
 
 
+class BusyError(InfraError):
+    """Another thread or process holds a lock."""
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """A file of an entry: path, bytes, SHA-256."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+_same: set[tuple[int, int, int]] = set()  # files that this process knows to be as they were made
+
+
 def root() -> Path:
     """The cache directory (XDG_CACHE_HOME honoured)."""
     import platformdirs
 
     return platformdirs.user_cache_path("kdelta")
+
+
+def folder(kind: str) -> Path:
+    """The folder of a kind; made when it is not there."""
+    place = root() / KINDS[kind].name
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def digest(*parts: bytes | str) -> str:
@@ -43,18 +154,282 @@ def digest(*parts: bytes | str) -> str:
     return total.hexdigest()
 
 
+# -- entries --------------------------------------------------------------------------------------
+
+
+def entry(
+    kind: str,
+    key: str,
+    make: Callable[[Path], None],
+    check: Callable[[Path], object] | None = None,
+) -> Path:
+    """The entry of a kind under a key; when there is none that is whole, `make` fills a scratch
+    folder that becomes it.
+
+    check: looks at what was made, in its place; when it raises, the entry is removed again.
+    Raises InfraError when the cache cannot be written; whatever `make` raises passes through and
+    leaves nothing behind.
+    """
+    there = found(kind, key)
+    if there is not None:
+        return there
+    final = folder(kind) / key
+    with locked(_lock(final)), writing(final):
+        there = found(kind, key)  # another process may have been quicker
+        if there is not None:
+            return there
+        _remove(final)
+        _make(final, make)
+        try:
+            if check is not None:
+                check(final)
+        except BaseException:
+            _remove(final)
+            raise
+    make_room(kind, keep=final)
+    return final
+
+
+def found(kind: str, key: str) -> Path | None:
+    """The entry of a kind under a key if it is there and whole.  It counts as used now."""
+    place = root() / kind / key
+    if not _is_whole(place, KINDS[kind].read):
+        return None
+    mark_used(place)
+    return place
+
+
+def has(kind: str, key: str) -> bool:
+    """True when there is a whole entry of a kind under a key; none of its files is read."""
+    return _is_whole(root() / kind / key, ())
+
+
+def entries(kind: str) -> tuple[Path, ...]:
+    """All entries of a kind that are whole, sorted by key."""
+    return tuple(path for path in _children(kind) if _is_whole(path, ()))
+
+
+def recorded(path: Path) -> str:
+    """SHA-256 that a file of an entry had when it was made; "" when it is in none."""
+    return next((row.sha256 for row in _listed(path.parent) if row.path == path.name), "")
+
+
+def discard(place: Path) -> None:
+    """Remove an entry that turned out to be of no use: the next one is made anew."""
+    with locked(_lock(place)), writing(place):
+        _remove(place)
+
+
+def mark_used(place: Path) -> None:
+    """Remember that something was used now: the longest unused goes first."""
+    with contextlib.suppress(OSError):  # a read-only cache still serves
+        os.utime(place)
+
+
+def _make(final: Path, make: Callable[[Path], None]) -> None:
+    """Fill a scratch folder, list its files, bring it to the disk and put it in place."""
+    # Nobody else makes this entry now: a scratch folder that is there is a killed process's.
+    scratch = final.with_name(f"{_MAKING}{final.name}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        make(scratch)
+        rows = [_row(path, scratch) for path in sorted(scratch.rglob("*")) if not _is_dir(path)]
+        write_aside(scratch / _LIST, msgspec.json.encode(rows))
+        sync_tree(scratch)
+        scratch.rename(final)
+        sync_tree(final.parent, deep=False)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _row(path: Path, top: Path) -> _Listed:
+    name = str(path.relative_to(top))
+    if path.is_symlink():
+        return _Listed(name, _LINK, str(path.readlink()))
+    facts = path.stat()
+    _same.add(_seen(facts))
+    return _Listed(name, facts.st_size, sha256_of(path))
+
+
+def _is_dir(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _listed(place: Path) -> tuple[_Listed, ...]:
+    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode((place / _LIST).read_bytes(), type=tuple[_Listed, ...])
+    return ()
+
+
+def _is_whole(place: Path, read: tuple[str, ...]) -> bool:
+    """True when all files of an entry are there as they were made."""
+    rows = _listed(place)
+    try:
+        return bool(rows) and all(
+            _is_same(place / row.path, row, any(fnmatchcase(row.path, name) for name in read))
+            for row in rows
+        )
+    except OSError:
+        return False
+
+
+def _is_same(path: Path, row: _Listed, read: bool) -> bool:  # noqa: FBT001
+    if row.size == _LINK:
+        return str(path.readlink()) == row.sha256
+    facts = path.lstat()
+    if facts.st_size != row.size:
+        return False
+    if read and _seen(facts) not in _same:
+        if sha256_of(path) != row.sha256:
+            return False
+        _same.add(_seen(facts))
+    return True
+
+
+def _seen(facts: os.stat_result) -> tuple[int, int, int]:
+    return facts.st_dev, facts.st_ino, facts.st_mtime_ns
+
+
+# -- room -----------------------------------------------------------------------------------------
+
+
+def make_room(kind: str, keep: Path | None = None) -> None:
+    """Remove what killed processes left of a kind and, beyond its limit, the longest unused.
+
+    Never `keep`, and nothing that somebody makes or has locked.
+    """
+    with locked(f"room-{kind}"):  # two that evict at once would both remove as much as is needed
+        limit = KINDS[kind].limit_bytes
+        if limit is not None:
+            _evict(kind, limit, keep)
+    _sweep(root() / kind)
+
+
+def _evict(kind: str, limit: int, keep: Path | None) -> None:
+    rows = []
+    for path in _children(kind):
+        with contextlib.suppress(FileNotFoundError):
+            rows.append((path.stat().st_mtime, path, _size(path)))
+    total = sum(size for _, _, size in rows)
+    for _, path, size in sorted(rows):
+        if total <= limit:
+            return
+        if path != keep and remove(path):
+            total -= size
+
+
+def remove(place: Path) -> bool:
+    """Remove something from the cache; False when somebody makes it or has it locked."""
+    try:
+        with locked(_lock(place), timeout=0), writing(place):
+            _remove(place)
+    except BusyError:
+        return False
+    return True
+
+
+def _remove(place: Path) -> None:
+    """Put it out of the way in one step, then delete it; under its lock."""
+    away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):
+        place.rename(away)
+        _delete(away)
+
+
+def _delete(path: Path) -> None:
+    if _is_dir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sweep(place: Path) -> None:
+    """Delete what killed processes were about to delete or make."""
+    for path in place.glob(f"{_GONE}*"):
+        _delete(path)
+    for path in place.glob(f"{_MAKING}*"):
+        maker = _lock(path.with_name(path.name.removeprefix(_MAKING)))
+        with contextlib.suppress(BusyError), locked(maker, timeout=0):
+            _delete(path)
+
+
+def usage() -> tuple[Usage, ...]:
+    """What the cache holds, one row per kind, largest first."""
+    if not root().is_dir():
+        return ()
+    rows = [
+        Usage(kind=place.name, entries=len(_children(place.name)), size=_size(place))
+        for place in root().iterdir()
+        if place.is_dir() and place.name != _LOCKS
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.size))
+
+
+def clear(kind: str) -> int:
+    """Remove all of one kind; how many had to be left because somebody uses them."""
+    left = sum(not remove(path) for path in _children(kind))
+    _sweep(root() / kind)
+    with contextlib.suppress(OSError):  # not empty
+        (root() / kind).rmdir()
+    return left
+
+
+def _children(kind: str) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(p for p in (root() / kind).iterdir() if not p.name.startswith("."))
+    return []
+
+
+def _size(place: Path) -> int:
+    """Bytes of all files at or below a place; of an entry, as its list says."""
+    rows = _listed(place)
+    if rows:
+        return sum(max(row.size, 0) for row in rows)
+    total = 0
+    paths = (Path(at) / name for at, _, names in os.walk(place) for name in names)
+    for path in (place, *paths):
+        with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
+            total += 0 if _is_dir(path) else path.lstat().st_size
+    return total
+
+
+# -- in place, and locks --------------------------------------------------------------------------
+
+
 @contextmanager
-def locked(path: Path, timeout: float = _LOCK_S) -> Iterator[None]:
-    """Hold the lock file at `path`; other processes wait.  Raises InfraError after timeout."""
+def workplace(kind: str, key: str) -> Iterator[Path]:
+    """A folder that changes, ours alone while the context lasts; made when it is not there."""
+    place = folder(kind) / key
+    with locked(_lock(place)):
+        with writing(place):
+            place.mkdir(exist_ok=True)
+        mark_used(place)
+        yield place
+
+
+def _lock(place: Path) -> str:
+    return f"{place.parent.name}-{place.name}"
+
+
+@contextmanager
+def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
+    """Hold the lock of that name; other threads and processes wait.
+
+    Raises BusyError when it cannot be had within timeout seconds.  However its holder ends, it is
+    free again.
+    """
     import filelock
 
+    path = root() / _LOCKS / f"{name}.lock"
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(path)
+        lock = filelock.FileLock(path, thread_local=False)
         try:
             lock.acquire(timeout=timeout)
         except filelock.Timeout as error:
-            raise InfraError(
+            raise BusyError(
                 f"another kdelta has held a lock for {timeout:.0f} s",
                 place=str(path),
                 action="wait for it to end, or end it",
@@ -63,40 +438,6 @@ def locked(path: Path, timeout: float = _LOCK_S) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def entry(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-    """Directory cache/kind/key; when absent, `make` fills a scratch directory that becomes it.
-
-    Raises InfraError when the cache cannot be written; whatever `make` raises passes through and
-    leaves nothing behind.
-    """
-    final = root() / kind / key
-    if final.is_dir():
-        mark_used(final)
-        return final
-    with locked(root() / "locks" / f"{kind}-{key[:16]}.lock"), writing(final):
-        if final.is_dir():
-            return final
-        # Nobody else makes this entry now: a scratch directory that is there is a killed process's.
-        scratch = final.parent / f".making-{key}"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        try:
-            make(scratch)
-            scratch.rename(final)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-    return final
-
-
-def mark_used(path: Path) -> None:
-    """Remember that an entry was used now: eviction takes the longest unused first."""
-    try:
-        os.utime(path)
-    except OSError:
-        return  # a read-only cache still serves
 
 
 @contextmanager
@@ -121,51 +462,3 @@ def disk_full(place: Path) -> InfraError:
         place=str(place),
         action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
     )
-
-
-def evict(kind: str, limit: int, keep: Path | None = None) -> list[Path]:
-    """Remove the longest unused entries of a kind until they fit limit bytes; never `keep`."""
-    entries = sorted(_entries(kind), key=lambda path: path.stat().st_mtime)
-    sizes = {path: tree_size(path) for path in entries}
-    total = sum(sizes.values())
-    removed = []
-    for path in entries:
-        if total <= limit:
-            break
-        if path == keep:
-            continue
-        shutil.rmtree(path, ignore_errors=True)
-        total -= sizes[path]
-        removed.append(path)
-    return removed
-
-
-def usage() -> tuple[Usage, ...]:
-    """What the cache holds, one row per kind, largest first."""
-    if not root().is_dir():
-        return ()
-    rows = []
-    for folder in root().iterdir():
-        if folder.is_dir() and folder.name != "locks":
-            entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
-            rows.append(Usage(kind=folder.name, entries=len(entries), size=tree_size(folder)))
-    return tuple(sorted(rows, key=lambda row: -row.size))
-
-
-def tree_size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += (Path(parent) / name).lstat().st_size
-            except FileNotFoundError:
-                continue  # evicted by another process meanwhile
-    return total
-
-
-def _entries(kind: str) -> list[Path]:
-    folder = root() / kind
-    if not folder.is_dir():
-        return []
-    return [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]

@@ -28,6 +28,20 @@ def write_aside(path: Path, content: bytes) -> None:
         raise
 
 
+def sync_tree(folder: Path, *, deep: bool = True) -> None:
+    """Bring a folder to the disk, with all files and folders below it or (not deep) only its names.
+
+    Raises OSError.
+    """
+    below = (path for path in folder.rglob("*") if not path.is_symlink()) if deep else ()
+    for path in (*below, folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def sha256_of(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's content."""
     with path.open("rb") as stream:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,9 +23,7 @@ from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import write_aside
 
-_KIND = "toolchains"
 _NAME = re.compile(r"(gcc|clang)-([1-9]\d?)")
 _OLDEST = {"gcc": 8, "clang": 11}
 # Whose Depends name the libraries that the compiler proper is linked with.
@@ -34,7 +31,7 @@ _LIBRARY = re.compile(r"(?!.*-dev$)(?:lib[a-z0-9].*|zlib1g)$")
 _MOST_PACKAGES = 200
 _COMMAND_S = 60.0
 _PROGRAM_FOLDERS = ("usr/bin", "usr/lib/gcc", "usr/libexec/gcc", "usr/lib/llvm-*/bin")
-_RECORD = "kdelta-toolchain.json"
+_RECORD = "kdelta-toolchain.version"
 
 
 class Family(StrEnum):
@@ -103,21 +100,21 @@ def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False)
     It comes from the first suite, oldest release first, that offers it; of that the newest.
     """
     parse(name)
-    archive = Archive(cache.root(), arch.native().debian)
+    archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
     main, suite = _choose(name, archive)
-    key = _key(name, main.version)
-    folder = cache.entry(_KIND, key, lambda f: _fill(f, key, name, main, suite, archive, progress))
-    try:
-        return _checked(_of_prefix(name, main.version, folder))
-    except InfraError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    folder = cache.entry(
+        "toolchains",
+        _key(name, main.version),
+        lambda folder: _fill(folder, name, main, suite, archive, progress),
+        check=lambda folder: _checked(_of_prefix(name, main.version, folder)),
+    )
+    return _checked(_of_prefix(name, main.version, folder))
 
 
 def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[Offer, ...]:
     """Every compiler that `find` can give, by name; what it would give of each."""
-    archive = Archive(cache.root(), arch.native().debian)
+    archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
     names = {_name_of(package.name) for package in _compilers(archive)} - {""}
     rows = []
@@ -128,14 +125,13 @@ def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[
             rows.append(Offer(name=name, version=here.banner, suites=(), size=0, fetched=True))
             continue
         main, _ = _choose(name, archive)
-        fetched = (cache.root() / _KIND / _key(name, main.version)).is_dir()
         rows.append(
             Offer(
                 name=name,
                 version=main.version,
                 suites=main.suites,
                 size=main.size,
-                fetched=fetched,
+                fetched=cache.has("toolchains", _key(name, main.version)),
             )
         )
     return tuple(rows)
@@ -173,21 +169,11 @@ def _key(name: str, package_version: str) -> str:
 
 def _cached(name: str) -> Toolchain | None:
     """The newest fetched one."""
-    best: Toolchain | None = None
-    for record in sorted((cache.root() / _KIND).glob(f"{name}_*/{_RECORD}")):
-        found = _of_prefix(name, record.read_text().strip()[:200], record.parent)
-        if not found.cc.exists():
-            continue
-        if best is None or version.compare(found.version, best.version) > 0:
-            best = found
-    if best is None:
+    folders = [path for path in cache.entries("toolchains") if path.name.startswith(f"{name}_")]
+    chains = [_of_prefix(name, (path / _RECORD).read_text(), path) for path in folders]
+    if not chains:
         return None
-    cache.mark_used(_prefix_of(best))
-    return _checked(best)
-
-
-def _prefix_of(chain: Toolchain) -> Path:
-    return cache.root() / _KIND / _key(chain.name, chain.version)
+    return _checked(max(chains, key=lambda chain: version.key(chain.version)))
 
 
 def _of_prefix(name: str, package_version: str, prefix: Path) -> Toolchain:
@@ -268,7 +254,6 @@ def _family(suite: str) -> tuple[str, ...]:
 
 def _fill(
     folder: Path,
-    key: str,
     name: str,
     main: Package,
     suite: str,
@@ -292,8 +277,8 @@ def _fill(
     for package in (*own.values(), *libraries):
         with archive.fetched(package, progress) as path:
             deb.unpack(path, folder)
-    _patch(folder, cache.root() / _KIND / key, archive, progress)
-    write_aside(folder / _RECORD, main.version.encode())
+    _patch(folder, cache.folder("toolchains") / _key(name, main.version), archive, progress)
+    (folder / _RECORD).write_text(main.version)
 
 
 def _newest(packages: Iterable[Package], suite: str) -> dict[str, Package]:

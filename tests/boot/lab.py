@@ -11,7 +11,7 @@ from functools import cache as remember
 from pathlib import Path
 from typing import Any
 
-from kdelta import arch, cache, guest, process, workload
+from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.guests import checkpoint, qemu, qemu_archive
 from kdelta.guests.machine import Settings
@@ -35,12 +35,12 @@ def emulator(generation: str) -> qemu.Qemu:
     for found in _emulators():
         if (found.api == 1) == (generation == "old"):
             return found
-    tree = qemu_archive.fetch(SUITES[generation], ARCH.debian, cache=cache.root())
+    tree = qemu_archive.fetch(SUITES[generation], ARCH.debian)
     return qemu.choose(ARCH, _number(tree.version))
 
 
 def _emulators() -> list[qemu.Qemu]:
-    trees = reversed(qemu_archive.installed(cache.root()))
+    trees = reversed(qemu_archive.installed())
     fetched = [_number(tree.version) for tree in trees if tree.guest_arch == ARCH.debian]
     on_path = [] if process.which(ARCH.qemu) is None else [""]
     return [qemu.choose(ARCH, name) for name in (*on_path, *fetched)]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from kdelta import cache
 from kdelta.archive import apt, index, sources
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import ListFile, Package
-from kdelta.cache import disk_full, locked, writing
 from kdelta.errors import InfraError
 from kdelta.files import sha256_of, write_aside
 
@@ -57,14 +57,14 @@ class Suite:
 class Archive:
     """The Debian archive for one architecture.
 
-    cache is kdelta's cache root; etc is where apt's sources are configured, by default what
-    the environment variable KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds
-    sentences the user should read: what is stale, what could not be reached.
+    etc is where apt's sources are configured, by default what the environment variable
+    KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences the user should
+    read: what is stale, what could not be reached.
     """
 
-    def __init__(self, cache: Path, arch: str, *, etc: Path | None = None) -> None:
+    def __init__(self, arch: str, *, etc: Path | None = None) -> None:
         self.arch = arch
-        self.root = cache / "apt" / arch
+        self.root = cache.root() / "apt" / arch
         self.notes: list[str] = []
         self._etc = etc or Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
         self._config = self.root / "apt.conf"
@@ -264,12 +264,12 @@ class Archive:
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        with locked(self.root / "locks" / f"{name}.lock"):
+        with cache.locked(f"apt-{self.arch}-{name}"):
             yield
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        with writing(self.root):
+        with cache.writing(self.root):
             yield
 
 
@@ -294,7 +294,7 @@ def _is_package(path: Path, package: Package) -> bool:
 def _raise_if_disk(complaint: str, place: Path) -> None:
     """Raise what apt's complaint says of the disk, if it does."""
     if re.search("No space left|Disk quota exceeded", complaint):
-        raise disk_full(place)
+        raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):
         raise InfraError(
             f"the cache cannot be written: {complaint}",

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import bisect
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import cache
-from kdelta.errors import GuestError, InfraError
+from kdelta.errors import GuestError
 
 _LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
@@ -96,24 +95,11 @@ def load(build_id: str, fetch: Callable[[], str]) -> Symbols:
         symbols = parse(fetch())
         rows = zip(symbols.starts, symbols.names, strict=True)
         text = "".join(f"{start:x} {name}\n" for start, name in rows)
-        (folder / "functions").write_text(f"{text}end {len(symbols.starts)}\n")
+        (folder / "functions").write_text(text)
 
-    folder = cache.entry("symbols", build_id, make)
-    known = _read(folder / "functions")
-    if known is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        known = _read(cache.entry("symbols", build_id, make) / "functions")
-    if known is None:
-        raise InfraError("the kernel's symbols in the cache are damaged", place=str(folder))
-    return known
+    return _read(cache.entry("symbols", build_id, make) / "functions")
 
 
-def _read(path: Path) -> Symbols | None:
-    """The cached table; None when it is not whole: its last line counts the others."""
-    try:
-        *rows, last = [line.split(" ", 1) for line in path.read_text().splitlines()]
-        if last != ["end", str(len(rows))]:
-            return None
-        return Symbols(tuple(int(row[0], 16) for row in rows), tuple(row[1] for row in rows))
-    except (OSError, ValueError, IndexError):
-        return None
+def _read(path: Path) -> Symbols:
+    rows = [line.split(" ", 1) for line in path.read_text().splitlines()]
+    return Symbols(tuple(int(row[0], 16) for row in rows), tuple(row[1] for row in rows))

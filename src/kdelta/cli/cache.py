@@ -3,30 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
-
 import click
 
 from kdelta import cache as store
 from kdelta.cli.printing import print_table
 from kdelta.errors import SpecError
-
-_MEANING = {
-    "apt": "package lists and downloads of the private apt root",
-    "build": "programs and plugins compiled on this machine",
-    "build-logs": "what make said of sources that do not build",
-    "builds": "kernels built from source",
-    "ccache": "compilers' results, of ccache",
-    "checkpoints": "booted guests to restore trials from",
-    "events": "where kernels enter interrupts, exceptions and other tasks",
-    "images": "kernel images",
-    "initramfs": "initramfs archives with PID 1",
-    "packages": "which package an image came from",
-    "qemu": "unpacked QEMU versions",
-    "sources": "source trees of kernels, as git objects",
-    "symbols": "functions of kernels, by build id",
-    "trees": "checked-out sources with warm build directories",
-}
 
 
 @click.group()
@@ -38,11 +19,15 @@ def cache() -> None:
 def show() -> None:
     """Print what the cache holds, the largest first."""
     click.echo(f"{store.root()}")
-    rows = (
-        (row.kind, f"{row.size / 2**20:.1f}", str(row.entries), _MEANING.get(row.kind, ""))
-        for row in store.usage()
-    )
-    print_table(("kind", "MiB", "entries", "what"), rows, right=("MiB", "entries"), indent=2)
+    rows = []
+    for row in store.usage():
+        kind = store.KINDS.get(row.kind)
+        size = row.size / 2**20
+        limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
+        what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"
+        rows.append((row.kind, f"{size:.1f}", limit, str(row.entries), what))
+    columns = ("kind", "MiB", "at most", "entries", "what")
+    print_table(columns, rows, right=columns[1:4], wrap="what", indent=2)
 
 
 @cache.command("clear")
@@ -58,6 +43,5 @@ def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
         if kind not in here:
             raise SpecError(f"the cache holds no {kind!r}", action=f"it holds: {', '.join(here)}")
     for kind in chosen:
-        with store.writing(store.root()):
-            shutil.rmtree(store.root() / kind)
-        click.echo(f"cleared {kind}")
+        left = store.clear(kind)
+        click.echo(f"cleared {kind}" + (f", but for {left} in use" if left else ""))

@@ -12,7 +12,7 @@ import msgspec
 from kdelta.cli.download import reporting
 from kdelta.cli.printing import print_json, print_table
 from kdelta.errors import SpecError
-from kdelta.kernels import reference
+from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import Offer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, Kernel, compiler_of, options_of
@@ -116,7 +116,7 @@ def _offer_fields(offer: Offer) -> dict[str, Any]:
         "package": offer.package.name,
         "suites": list(offer.package.suites),
         "bytes": offer.package.size,
-        "cached": reference.is_cached(offer),
+        "cached": debian.is_cached(offer),
     }
 
 
@@ -156,5 +156,5 @@ def _rows(offers: list[Offer], end: str) -> Iterator[tuple[str, ...]]:
             offer.version,
             ", ".join(offer.package.suites),
             f"{offer.package.size / 1e6:.0f}",
-            "yes" if reference.is_cached(offer) else "no",
+            "yes" if debian.is_cached(offer) else "no",
         )

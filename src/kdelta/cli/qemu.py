@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import click
-import platformdirs
 
 from kdelta.archive.root import Archive
 from kdelta.cli.download import reporting
@@ -24,11 +23,10 @@ def qemu() -> None:
 @click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
 def list_command(*, as_json: bool, refresh: bool) -> None:
     """List the QEMU versions of each suite, newest last, and which are fetched."""
-    cache = platformdirs.user_cache_path("kdelta")
-    archive = Archive(cache, qemu_archive.host_arch())
+    archive = Archive(qemu_archive.host_arch())
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(tree.version, tree.guest_arch) for tree in qemu_archive.installed(cache)}
+    present = {(tree.version, tree.guest_arch) for tree in qemu_archive.installed()}
     offers = [(guest, offer) for guest in _GUESTS for offer in qemu_archive.offers(archive, guest)]
     if as_json:
         print_json(
@@ -71,7 +69,6 @@ def fetch(*, wanted: str | None, arch: str, refresh: bool) -> None:
 
     Without an argument: the newest of this machine's release and its backports.
     """
-    cache = platformdirs.user_cache_path("kdelta")
     with reporting() as progress:
-        tree = qemu_archive.fetch(wanted, arch, cache=cache, progress=progress, refresh=refresh)
+        tree = qemu_archive.fetch(wanted, arch, progress=progress, refresh=refresh)
     click.echo(f"{tree.version} {tree.program}")

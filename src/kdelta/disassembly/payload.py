@@ -20,9 +20,7 @@ from kdelta import cache, process
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 
-_KIND = "vmlinux"
 _LIMIT_BYTES = 512 << 20  # unpacked
-_KEPT_BYTES = 1 << 30  # of all unpacked kernels in the cache
 _UNPACK_S = 120.0
 _PT_LOAD = 1
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -78,9 +76,7 @@ def unpacked(image: Path) -> Kernel:
         def make(folder: Path) -> None:
             (folder / "vmlinux").write_bytes(_plain(image.read_bytes(), image))
 
-        folder = cache.entry(_KIND, key, make)
-        cache.evict(_KIND, _KEPT_BYTES, keep=folder)
-        content = (folder / "vmlinux").read_bytes()
+        content = (cache.entry("vmlinux", key, make) / "vmlinux").read_bytes()
     except OSError as error:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
     return _elf(content, image) if content.startswith(_ELF) else _flat(content, image)

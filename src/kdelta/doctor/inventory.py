@@ -62,7 +62,7 @@ def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
     )
     return (
         ("Python", lambda: (toolchain.python(),)),
-        *((f"QEMU ({t.debian})", functools.partial(_qemus, t, cache)) for t in ARCHES.values()),
+        *((f"QEMU ({t.debian})", functools.partial(_qemus, t)) for t in ARCHES.values()),
         *((f"C compiler ({t.debian})", functools.partial(_compilers, t)) for t in ARCHES.values()),
         *((name, functools.partial(_single, probe)) for name, probe in hosts),
     )
@@ -88,10 +88,10 @@ def _compilers(target: Arch) -> tuple[Capability, ...]:
     return (toolchain.compiler(target),)
 
 
-def _qemus(target: Arch, cache: Path) -> tuple[Capability, ...]:
+def _qemus(target: Arch) -> tuple[Capability, ...]:
     name = f"QEMU ({target.debian})"
     purpose = f"exact runs, {target.debian}"
-    found = emulators.examine(emulators.find(target, cache))
+    found = emulators.examine(emulators.find(target))
     if found:
         return tuple(_qemu_row(emulator, target, name, purpose) for emulator in found)
     return (
@@ -126,7 +126,7 @@ def _qemu_row(emulator: Emulator, target: Arch, name: str, purpose: str) -> Capa
 def _kvm(cache: Path) -> Capability:
     name, purpose = "KVM", "timed runs in a guest"
     host = ARCHES["amd64"]
-    programs = emulators.find(host, cache)
+    programs = emulators.find(host)
     if platform.machine() != host.uname:
         detail = f"not tried: the probe's boot sector is for {host.uname}"
         return Capability(name=name, state=State.UNUSABLE, detail=detail, purpose=purpose)

@@ -8,9 +8,6 @@ only, never for time.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import shutil
 import socket
 import threading
 from dataclasses import dataclass
@@ -21,23 +18,19 @@ import msgspec
 
 from kdelta import cache, guest
 from kdelta.attribution import symbols
-from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.errors import InfraError, KdeltaError
 from kdelta.files import sha256_of
 from kdelta.guests.machine import Settings
 from kdelta.guests.qemu import Launch, Qemu
 from kdelta.guests.session import Guest
 
-_KIND = "checkpoints"
-_FORMAT = "1"
+_FORMAT = "2"
 _CHUNK = 1 << 20
 _UNBOUNDED = 1 << 40  # bytes a second: the stream goes to a file
-_DEFAULT_LIMIT_MIB = 4096
 _ANSWER_S = 60.0
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
-    size: int
-    sha256: str
     settled: bool
     build_id: str
     serial: bool
@@ -70,45 +63,23 @@ def take_or_find(
     Its state is not read yet: `intact` does that, while QEMU already restores it.  Making it boots
     the kernel (at most timeout seconds) and caches the kernel's symbols too.
     """
-    key = _key(emulator, settings, image)
-    for _ in range(2):
-        folder = cache.entry(
-            _KIND,
-            key,
-            lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
-        )
-        meta = _meta(folder)
-        if meta is not None:
-            return Checkpoint(
-                state=folder / "state",
-                settled=meta.settled,
-                build_id=meta.build_id,
-                serial=meta.serial,
-            )
-        shutil.rmtree(folder, ignore_errors=True)
-    raise InfraError(
-        "a checkpoint is damaged and cannot be replaced",
-        place=str(folder),
-        action="remove it, or point XDG_CACHE_HOME elsewhere",
+    folder = cache.entry(
+        "checkpoints",
+        _key(emulator, settings, image),
+        lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
+    )
+    meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta)
+    return Checkpoint(
+        state=folder / "state",
+        settled=meta.settled,
+        build_id=meta.build_id,
+        serial=meta.serial,
     )
 
 
 def discard(checkpoint: Checkpoint) -> None:
     """Remove a checkpoint that is damaged: the next one is made anew."""
-    shutil.rmtree(checkpoint.state.parent, ignore_errors=True)
-
-
-def make_room(keep: Path | None = None) -> None:
-    """Remove the longest unused checkpoints beyond the limit (KDELTA_CHECKPOINTS_MIB)."""
-    cache.evict(_KIND, limit_bytes(), keep)
-
-
-def limit_bytes() -> int:
-    """Most that checkpoints may take on disk.  Raises SpecError for a bad setting."""
-    text = os.environ.get("KDELTA_CHECKPOINTS_MIB", str(_DEFAULT_LIMIT_MIB))
-    if not text.isdecimal():
-        raise SpecError(f"not a number of MiB: {text!r}", place="KDELTA_CHECKPOINTS_MIB")
-    return int(text) << 20
+    cache.discard(checkpoint.state.parent)
 
 
 def _key(emulator: Qemu, settings: Settings, image: Path) -> str:
@@ -139,7 +110,6 @@ def _make(
     cancelled: threading.Event | None,
 ) -> None:
     """Fill a checkpoint's folder by booting the guest and saving it."""
-    make_room()
     state = folder / "state"
     with Guest(
         emulator,
@@ -149,12 +119,10 @@ def _make(
         cancelled=cancelled,
     ) as booted:
         settled = booted.wait_ready(timeout)
-        digest = _save(booted, state)
+        _save(booted, state)
         identity = booted.identity(_ANSWER_S)
         symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
     meta = _Meta(
-        size=state.stat().st_size,
-        sha256=digest,
         settled=settled,
         build_id=identity.build_id,
         serial=booted.speaks_serial,
@@ -163,24 +131,14 @@ def _make(
     (folder / "console.log").write_text(booted.console_text)
 
 
-def _meta(folder: Path) -> _Meta | None:
-    try:
-        return msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
 def intact(checkpoint: Checkpoint) -> bool:
     """True when the state is, to the byte, what was saved; read whole once per process."""
-    meta = _meta(checkpoint.state.parent)
     try:
         stat = checkpoint.state.stat()
-        if meta is None or stat.st_size != meta.size:
-            return False
         digest = _state_digest(checkpoint.state, stat.st_ino, stat.st_mtime_ns)
     except OSError:
         return False
-    return digest == meta.sha256
+    return digest == cache.recorded(checkpoint.state)
 
 
 @remember
@@ -189,8 +147,8 @@ def _state_digest(state: Path, _inode: int, _mtime: int) -> str:
     return sha256_of(state)
 
 
-def _save(booted: Guest, state: Path) -> str:
-    """Write a running guest's state to a file and let the guest go on; SHA-256 of the file.
+def _save(booted: Guest, state: Path) -> None:
+    """Write a running guest's state to a file and let the guest go on.
 
     The guest keeps running until QEMU has copied its memory: the state says "running", so that a
     restored guest runs at once.
@@ -208,7 +166,7 @@ def _save(booted: Guest, state: Path) -> str:
         theirs.close()
         receiver.join()
         ours.close()
-    return receiver.result()
+    receiver.check()
 
 
 async def _migrate(booted: Guest, stream: socket.socket) -> None:
@@ -252,26 +210,23 @@ class _Receiver(threading.Thread):
         super().__init__(daemon=True)
         self._stream = stream
         self._path = path
-        self._digest = hashlib.sha256()
         self._error: OSError | None = None
 
     def run(self) -> None:
         """Copy until QEMU closes its end; on a full disk go on reading, so that QEMU ends."""
         with self._path.open("wb") as file:
             while block := self._stream.recv(_CHUNK):
-                self._digest.update(block)
                 try:
                     if self._error is None:
                         file.write(block)
                 except OSError as error:
                     self._error = error
 
-    def result(self) -> str:
-        """SHA-256 of what was written.  Raises InfraError when the disk did not take it."""
+    def check(self) -> None:
+        """Raise InfraError when the disk did not take all of it."""
         if self._error:
             raise InfraError(
                 f"a checkpoint cannot be written: {self._error.strerror}",
                 place=str(self._path.parent.parent),
                 action="free space, or set XDG_CACHE_HOME to another disk",
             )
-        return self._digest.hexdigest()

@@ -57,12 +57,12 @@ class Emulator:
     proof: str
 
 
-def find(target: Arch, cache: Path) -> tuple[Program, ...]:
-    """Programs for guests of an architecture: the one on PATH, then those fetched into cache."""
+def find(target: Arch) -> tuple[Program, ...]:
+    """Programs for guests of an architecture: the one on PATH, then those in the cache."""
     on_path = process.which(target.qemu)
     fetched = (
         Program(path=tree.program, environment=tree.environment, arguments=tree.arguments)
-        for tree in qemu_archive.installed(cache)
+        for tree in qemu_archive.installed()
         if tree.guest_arch == target.debian
     )
     return (*((Program(path=on_path),) if on_path else ()), *fetched)

@@ -127,11 +127,7 @@ def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
     Raises InfraError when there is none, SpecError when the wanted one is not there.
     """
     wanted = wanted or os.environ.get("KDELTA_QEMU", "")
-    trees = [
-        tree
-        for tree in qemu_archive.installed(cache.root())
-        if tree.guest_arch == architecture.debian
-    ]
+    trees = [tree for tree in qemu_archive.installed() if tree.guest_arch == architecture.debian]
     if "/" in wanted:
         if not Path(wanted).is_file():
             raise SpecError("no such QEMU", place=wanted, action="give the path of the program")

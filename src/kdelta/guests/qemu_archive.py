@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """QEMU of other Debian suites, unpacked into kdelta's cache: no root, the system's stays as it is.
 
-<cache>/qemu/<version>/<x86|arm>/ holds the packages of one QEMU as unpacked; `QemuTree` says how
+<cache>/qemu/<version>_<x86|arm>/ holds the packages of one QEMU as unpacked; `QemuTree` says how
 to run it from there.
 """
 
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import platform
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from kdelta import process
+from kdelta import cache, process
 from kdelta.archive import deb, version
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
-from kdelta.cache import locked, writing
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import write_aside
 
 _HOST_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIPLE = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
@@ -104,17 +100,9 @@ def offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     )
 
 
-def installed(cache: Path) -> tuple[QemuTree, ...]:
-    """The QEMUs unpacked in a cache, oldest version first."""
-    trees = []
-    for path in sorted((cache / "qemu").glob(f"*/*/{_RECORD}")):
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=_Record)
-        except (OSError, msgspec.DecodeError):
-            continue  # not ours, or being removed
-        tree = _tree(record, path.parent)
-        if record.guest_arch in _GUESTS and tree.program.exists():
-            trees.append(tree)
+def installed() -> tuple[QemuTree, ...]:
+    """The QEMUs unpacked in the cache, oldest version first."""
+    trees = [_tree(path) for path in cache.entries("qemu")]
     return tuple(sorted(trees, key=lambda tree: version.key(tree.version)))
 
 
@@ -122,7 +110,6 @@ def fetch(
     wanted: str | None,
     guest_arch: str,
     *,
-    cache: Path,
     progress: Progress | None = None,
     refresh: bool = False,
 ) -> QemuTree:
@@ -131,24 +118,14 @@ def fetch(
     None means the newest of this machine's Debian release and its backports.  Raises SpecError
     when there is none, InfraError when it cannot be fetched or does not run here.
     """
-    archive = Archive(cache, host_arch())
+    archive = Archive(host_arch())
     archive.refresh(force=refresh, progress=progress)
     offer, suite = choose(wanted, offers(archive, guest_arch), _codename())
     number = offer.version.rpartition(":")[2]  # a colon would end a path in LD_LIBRARY_PATH
-    place = cache / "qemu" / number / _guest(guest_arch)[0]
-    with locked(cache / "locks" / f"qemu-{number}-{guest_arch}.lock"):
-        for tree in installed(cache):
-            if tree.prefix == place:
-                return tree
-        with writing(place):
-            (cache / "qemu").mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=cache / "qemu", prefix=".new-") as name:
-                record = _fill(Path(name) / "root", archive, offer, suite, progress)
-                if place.exists():  # left without its record
-                    shutil.rmtree(place)
-                place.parent.mkdir(exist_ok=True)
-                (Path(name) / "root").replace(place)
-    return _tree(record, place)
+    key = f"{number}_{_guest(guest_arch)[0]}"
+    return _tree(
+        cache.entry("qemu", key, lambda root: _fill(root, archive, offer, suite, progress))
+    )
 
 
 def choose(
@@ -196,24 +173,23 @@ def _packages(archive: Archive) -> tuple[Package, ...]:
 
 def _fill(
     root: Path, archive: Archive, offer: QemuOffer, suite: str, progress: Progress | None
-) -> _Record:
-    root.mkdir()
+) -> None:
     taken = members(_packages(archive), offer, suite)
     for package in taken:
         _unpack(root, archive, package, progress)
+    tree = QemuTree(
+        version=offer.version, guest_arch=offer.guest_arch, prefix=root, host_arch=archive.arch
+    )
+    _check_symbols(tree, suite)  # no library of ours can mend that
+    taken += _add_libraries(tree, archive, suite, taken, progress)
+    _check(tree, suite)
     record = _Record(
         version=offer.version,
         guest_arch=offer.guest_arch,
         host_arch=archive.arch,
-        packages=(),
+        packages=tuple((package.name, package.version) for package in taken),
     )
-    _check_symbols(_tree(record, root), suite)  # no library of ours can mend that
-    taken += _add_libraries(_tree(record, root), archive, suite, taken, progress)
-    _check(_tree(record, root), suite)
-    packages = tuple((package.name, package.version) for package in taken)
-    record = msgspec.structs.replace(record, packages=packages)
-    write_aside(root / _RECORD, msgspec.json.encode(record))
-    return record
+    (root / _RECORD).write_bytes(msgspec.json.encode(record))
 
 
 def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
@@ -351,7 +327,8 @@ def _codename() -> str:
         return ""
 
 
-def _tree(record: _Record, prefix: Path) -> QemuTree:
+def _tree(prefix: Path) -> QemuTree:
+    record = msgspec.json.decode((prefix / _RECORD).read_bytes(), type=_Record)
     return QemuTree(
         version=record.version,
         guest_arch=record.guest_arch,

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import filelock
-
 from kdelta import cache
 from kdelta.errors import Cancelled, SpecError
 from kdelta.host.procfs import cpu_list
@@ -85,32 +83,29 @@ def lease(
     Raises Cancelled when `cancelled` is set while waiting, SpecError when there are too few cores.
     """
     choice = eligible(cores(root), count)
-    folder = cache.root() / "locks"
-    with cache.writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         with ExitStack() as turn:
-            _wait(folder / "cpus.lock", turn, cancelled)
-            cpus = _gather(choice, count, folder, held, cancelled)
+            _wait("cpus", turn, cancelled)
+            cpus = _gather(choice, count, held, cancelled)
         yield cpus
 
 
 def _gather(
-    choice: Sequence[Core], count: int, folder: Path, held: ExitStack, cancelled: threading.Event
+    choice: Sequence[Core], count: int, held: ExitStack, cancelled: threading.Event
 ) -> tuple[int, ...]:
     taken: list[int] = []
     while True:
         for core in choice:
             if len(taken) == count:
                 return tuple(taken)
-            if core.cpu not in taken and _try(folder / f"core-{core.threads[0]}.lock", held):
+            if core.cpu not in taken and _try(f"core-{core.threads[0]}", held):
                 taken.append(core.cpu)
         if len(taken) < count:
             _pause(cancelled)
 
 
-def _wait(path: Path, held: ExitStack, cancelled: threading.Event) -> None:
-    while not _try(path, held):
+def _wait(name: str, held: ExitStack, cancelled: threading.Event) -> None:
+    while not _try(name, held):
         _pause(cancelled)
 
 
@@ -119,15 +114,12 @@ def _pause(cancelled: threading.Event) -> None:
         raise Cancelled
 
 
-def _try(path: Path, held: ExitStack) -> bool:
-    """Lock a file until `held` is left; False when somebody else has it."""
-    lock = filelock.FileLock(path, thread_local=False)
-    with cache.writing(path):
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            return False
-    held.callback(lock.release)
+def _try(name: str, held: ExitStack) -> bool:
+    """Hold a lock until `held` is left; False when somebody else has it."""
+    try:
+        held.enter_context(cache.locked(name, timeout=0))
+    except cache.BusyError:
+        return False
     return True
 
 

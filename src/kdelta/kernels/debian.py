@@ -13,15 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdelta import cache
 from kdelta.archive import deb, version
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Flavour, Kernel
-from kdelta.kernels.store import ImageStore, Record
 
 # 6.1.0-56, 6.17.13+deb13, 6.12.90+deb13.1, 7.3
 _BASE = r"\d+\.\d+(?:\.\d+)?(?:-\d+)?(?:\+[a-z0-9.+]+)?"
@@ -141,27 +140,32 @@ def fetch(
     reference: str,
     *,
     archive: Archive,
-    store: ImageStore,
     progress: Progress | None = None,
 ) -> Kernel:
-    """The kernel of an offer, from the store, else downloaded into it."""
-    found = store.find(offer.package, reference)
-    if found is not None:
-        return found
-    with store.adding(offer.package) as folder:
-        found = store.find(offer.package, reference)  # another process may have been quicker
-        if found is not None:
-            return found
-        _fill(folder, offer, archive, progress)
-        store.commit(folder, offer.package, _record(folder, offer, archive.arch))
-    found = store.find(offer.package, reference)
-    if found is None:
-        raise InfraError(
-            f"the image of {offer.release} did not stay in the cache as written",
-            place=str(folder.parent.parent),
-            action="check the disk and run again",
-        )
-    return found
+    """The kernel of an offer, from the cache, else downloaded into it."""
+    folder = cache.entry(
+        "images", offer.package.sha256, lambda folder: _fill(folder, offer, archive, progress)
+    )
+    config = folder / "config"
+    return Kernel(
+        reference=reference,
+        release=offer.release,
+        version=offer.version,
+        arch=archive.arch,
+        flavour=offer.flavour,
+        image=folder / "vmlinuz",
+        image_sha256=cache.recorded(folder / "vmlinuz"),
+        config=config if config.exists() else None,
+        config_sha256=cache.recorded(config),
+        build_id="",
+        suite=", ".join(offer.package.suites),
+        package=offer.package.name,
+    )
+
+
+def is_cached(offer: Offer) -> bool:
+    """True when the image of an offer is on this disk."""
+    return cache.has("images", offer.package.sha256)
 
 
 def upstream_of(package_version: str) -> str:
@@ -215,27 +219,16 @@ def _fill(folder: Path, offer: Offer, archive: Archive, progress: Progress | Non
     if not config.exists() and extra is not None and extra.size <= _CONFIG_PACKAGE_BYTES:
         with archive.fetched(extra, progress) as package:
             deb.extract(package, configs)
+    _check(image, offer, archive.arch)
 
 
-def _record(folder: Path, offer: Offer, arch: str) -> Record:
+def _check(image: Path, offer: Offer, arch: str) -> None:
     try:
-        facts = inspect(folder / "vmlinuz")
+        facts = inspect(image)
     except BadImage as error:
         raise _unexpected(offer, str(error)) from error
     if facts.arch != arch or facts.release not in ("", offer.release):
         raise _unexpected(offer, f"it is {facts.release} for {facts.arch}")
-    config = folder / "config"
-    return Record(
-        release=offer.release,
-        version=offer.version,
-        arch=arch,
-        flavour=offer.flavour,
-        image_sha256=sha256_of(folder / "vmlinuz"),
-        config_sha256=sha256_of(config) if config.exists() else "",
-        suite=", ".join(offer.package.suites),
-        package=offer.package.name,
-        package_sha256=offer.package.sha256,
-    )
 
 
 def _unexpected(offer: Offer, what: str) -> InfraError:

@@ -16,7 +16,6 @@ from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 
-_KIND = "modules"
 _FORMAT = "1"
 _SELECTION = r"linux-(?:image|modules)-(?:unsigned-)?\d[^ ]*"
 _MAX_BYTES = 32 << 20  # of one module, uncompressed
@@ -48,7 +47,7 @@ def load_order(kernel: Kernel, wanted: Sequence[str]) -> tuple[Path, ...]:
             place.mkdir()
             (place / f"{name}.ko").write_bytes(content)
 
-    return tuple(sorted(cache.entry(_KIND, key, make).glob("*/*.ko")))
+    return tuple(sorted(cache.entry("modules", key, make).glob("*/*.ko")))
 
 
 def _package(kernel: Kernel) -> Package:

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-
-import platformdirs
 
 from kdelta.archive.apt import Progress
 from kdelta.archive.root import Archive
@@ -14,7 +11,6 @@ from kdelta.errors import SpecError
 from kdelta.kernels import debian, local
 from kdelta.kernels.debian import Offer
 from kdelta.kernels.kernel import Flavour, Kernel
-from kdelta.kernels.store import ImageStore
 from kdelta.source import tree_reference
 from kdelta.source.build import Build
 
@@ -31,7 +27,6 @@ def resolve(
     *,
     refresh: bool = False,
     progress: Progress | None = None,
-    cache: Path | None = None,
 ) -> Kernel:
     """The kernel that a reference means, its image on this disk and verified.
 
@@ -45,11 +40,10 @@ def resolve(
     if reference.startswith("file:"):
         return local.resolve(reference, arch)
     kind = _flavour(flavour)
-    archive = opened(arch, cache=cache)
+    archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
-    store = ImageStore(_cache(cache))
-    return debian.fetch(offer, reference, archive=archive, store=store, progress=progress)
+    return debian.fetch(offer, reference, archive=archive, progress=progress)
 
 
 def built(reference: str, arch: str = "amd64", *, progress: Progress | None = None) -> Kernel:
@@ -89,29 +83,19 @@ def listing(
     *,
     refresh: bool = False,
     progress: Progress | None = None,
-    cache: Path | None = None,
 ) -> tuple[Offer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
     kind = _flavour(flavour)
-    archive = opened(arch, cache=cache)
+    archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     return debian.offers(archive, kind)
 
 
-def is_cached(offer: Offer, *, cache: Path | None = None) -> bool:
-    """True when the image of an offer is on this disk."""
-    return ImageStore(_cache(cache)).has(offer.package)
-
-
-def opened(arch: str, *, cache: Path | None = None) -> Archive:
+def opened(arch: str) -> Archive:
     """The archive of one architecture as its index is now.  Raises SpecError for others."""
     if arch not in ARCHES:
         raise SpecError(f"unknown architecture {arch}", action=f"choose from: {', '.join(ARCHES)}")
-    return Archive(_cache(cache), arch)
-
-
-def _cache(cache: Path | None) -> Path:
-    return cache or platformdirs.user_cache_path("kdelta")
+    return Archive(arch)
 
 
 def _flavour(name: str) -> Flavour:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kdelta import cache
@@ -48,33 +47,16 @@ def lease(count: int, cancelled: threading.Event) -> Iterator[None]:
     A slot is a locked file: it is free again however its holder ends.
     Raises Cancelled when `cancelled` is set while waiting.
     """
-    import filelock
-
-    folder = cache.root() / "locks"
-    with cache.writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    locks = [
-        filelock.FileLock(folder / f"guest-{number}.lock", thread_local=False)
-        for number in range(count)
-    ]
-    held = None
-    while held is None:
-        if cancelled.is_set():
-            raise Cancelled
-        held = next((lock for lock in locks if _taken(lock)), None)
-        if held is None:
-            time.sleep(_POLL_S)
-    try:
+    with ExitStack() as held:
+        while cancelled.is_set() or not any(_taken(number, held) for number in range(count)):
+            if cancelled.wait(_POLL_S):
+                raise Cancelled
         yield
-    finally:
-        held.release()
 
 
-def _taken(lock: object) -> bool:
-    import filelock
-
+def _taken(number: int, held: ExitStack) -> bool:
     try:
-        lock.acquire(blocking=False)  # type: ignore[attr-defined]
-    except filelock.Timeout:
+        held.enter_context(cache.locked(f"guest-{number}", timeout=0))
+    except cache.BusyError:
         return False
     return True

@@ -21,7 +21,6 @@ import msgspec
 from kdelta import cache, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
-from kdelta.files import sha256_of, write_aside
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
 from kdelta.source.make import Make, SourceError
@@ -30,10 +29,7 @@ from kdelta.toolchains import Family, Toolchain
 
 __all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", "saved_command"]
 
-KIND = "builds"
-LOGS = "build-logs"
-LIMIT_BYTES = 8 << 30
-_FORMAT = 1
+_FORMAT = 2
 _IMAGE = "arch/x86/boot/bzImage"
 _TARGET = "bzImage"
 _STEPS_COLD = 1780
@@ -87,13 +83,10 @@ class Build:
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     """build.json: what was built, without the name that led to it."""
 
-    format: int = _FORMAT
     tree: str
     config_digest: str
     compiler: str
     release: str
-    image_sha256: str
-    config_sha256: str
     lost: tuple[str, ...]
     seconds: float
 
@@ -132,19 +125,15 @@ def build(
     config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
     key = cache.digest(str(_FORMAT), tree.tree, config.digest, identity(chain), "amd64", *_pinned())
-    there = _found(key, tree, config, chain, cached=True)
-    if there is not None:
-        return there
-    cache.entry(KIND, key, lambda folder: _make(folder, key, tree, config, chain, progress))
-    made = _found(key, tree, config, chain, cached=False)
-    if made is None:
-        raise InfraError(
-            "the image did not stay in the cache as written",
-            place=str(cache.root() / KIND / key),
-            action="check the disk and run again",
-        )
-    cache.evict(KIND, LIMIT_BYTES, keep=made.folder)
-    return made
+    made = False
+
+    def make(folder: Path) -> None:
+        nonlocal made
+        made = True
+        _make(folder, key, tree, config, chain, progress)
+
+    place = cache.entry("builds", key, make)
+    return _read(place, tree, config, chain, cached=not made)
 
 
 @contextlib.contextmanager
@@ -216,14 +205,12 @@ def _make(
         config_digest=config.digest,
         compiler=chain.banner,
         release=release,
-        image_sha256=sha256_of(folder / "vmlinuz"),
-        config_sha256=sha256_of(folder / "config"),
         lost=config.lost((folder / "config").read_text(errors="replace")),
         seconds=round(time.monotonic() - begun, 1),
     )
     with cache.writing(folder):
         shutil.move(log, folder / "build.log")
-        write_aside(folder / "build.json", msgspec.json.encode(record))
+        (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
 
 @contextlib.contextmanager
@@ -263,24 +250,10 @@ def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None
     workspace.set_ready(maker.output, state)
 
 
-def _found(
-    key: str, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
-) -> Build | None:
-    """What the cache has of a key, whole; a damaged one is removed."""
-    folder = cache.root() / KIND / key
-    if not folder.is_dir():
-        return None
-    record = None
-    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-        record = msgspec.json.decode((folder / "build.json").read_bytes(), type=_Record)
-        sums = sha256_of(folder / "vmlinuz"), sha256_of(folder / "config")
-        if sums != (record.image_sha256, record.config_sha256):
-            record = None
-    if record is None:
-        with cache.writing(folder):
-            shutil.rmtree(folder)
-        return None
-    cache.mark_used(folder)
+def _read(
+    folder: Path, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
+) -> Build:
+    record = msgspec.json.decode((folder / "build.json").read_bytes(), type=_Record)
     return Build(
         title=tree.title,
         tree=tree,
@@ -289,10 +262,10 @@ def _found(
         compiler_name=chain.name,
         release=record.release,
         image=folder / "vmlinuz",
-        image_sha256=record.image_sha256,
+        image_sha256=cache.recorded(folder / "vmlinuz"),
         vmlinux=folder / "vmlinux",
         config=folder / "config",
-        config_sha256=record.config_sha256,
+        config_sha256=cache.recorded(folder / "config"),
         log=folder / "build.log",
         lost=record.lost,
         seconds=record.seconds,
@@ -301,9 +274,8 @@ def _found(
 
 
 def _log(key: str) -> Path:
-    folder = cache.root() / LOGS
+    folder = cache.folder("build-logs")
     with cache.writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{key[:16]}.log"
         path.unlink(missing_ok=True)
     return path

@@ -95,7 +95,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
         )
     known = _known(reference)
     if known is None:
-        with cache.locked(cache.root() / "locks" / f"release-{reference}.lock"):
+        with cache.locked(f"sources-deb-{reference}"):
             known = _known(reference) or _fetched(reference, progress)
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")
 
@@ -119,7 +119,7 @@ def _known(reference: str) -> _Known | None:
 
 
 def _record(reference: str) -> Path:
-    return git.repository().parent / f"deb-{reference}.json"
+    return cache.folder("sources") / f"deb-{reference}.json"
 
 
 def _fetched(reference: str, progress: Progress | None) -> _Known:
@@ -144,7 +144,7 @@ class _GoneError(InfraError):
 
 @contextlib.contextmanager
 def _downloaded(file: Package, progress: Progress | None) -> Iterator[Path]:
-    archive = Archive(cache.root(), arch.native().debian)
+    archive = Archive(arch.native().debian)
     with contextlib.ExitStack() as stack:
         try:
             path = stack.enter_context(archive.fetched(file, progress))
@@ -160,7 +160,7 @@ def _downloaded(file: Package, progress: Progress | None) -> Iterator[Path]:
 
 def _imported(reference: str, files: tuple[Package, ...], progress: Progress | None) -> str:
     """The tree of an upstream tarball, with the patches of a Debian tarball when there is one."""
-    scratch = cache.root() / git.KIND / f".making-deb-{reference}"
+    scratch = cache.folder("sources") / f".making-deb-{reference}"
     report = progress or (lambda _label, _percent: None)
     label = f"source of {reference}"
     with cache.writing(scratch):
@@ -223,12 +223,12 @@ def _choose(reference: str, packages: Iterable[SourcePackage]) -> tuple[tuple[Pa
 
 
 def _packages(*, force: bool = False, progress: Progress | None) -> tuple[SourcePackage, ...]:
-    root = cache.root() / "apt" / "source"
+    root = cache.folder("apt") / "source"
     kept = root / "linux.json"
     known = _read(kept)
     if known is not None and not force and time.time() - known.tried < MAX_AGE_S:
         return known.packages
-    with cache.locked(root / "locks" / "lists.lock"), cache.writing(root):
+    with cache.locked("apt-source-lists"), cache.writing(root):
         again = _read(kept)
         if again is not None and again != known:
             return again.packages  # another process was quicker

@@ -16,7 +16,7 @@ from pathlib import Path
 from kdelta import cache, process
 from kdelta.errors import InfraError
 
-KIND = "sources"
+_MADE = "kdelta-made"
 QUICK_S = 120.0
 LONG_S = 1800.0
 
@@ -31,13 +31,13 @@ ONE_PACK = ("-c", "core.bigFileThreshold=1")
 
 def repository() -> Path:
     """The bare repository in the cache, made when it is not there."""
-    folder = cache.entry(KIND, "objects.git", _make)
-    cache.mark_used(folder)
-    return folder
-
-
-def _make(folder: Path) -> None:
-    process.run(["git", "init", "--quiet", "--bare", str(folder)], timeout=QUICK_S, env=_BARE)
+    home = cache.folder("sources") / "objects.git"
+    if not (home / _MADE).exists():
+        with cache.workplace("sources", home.name), cache.writing(home):
+            argv = ["git", "init", "--quiet", "--bare", str(home)]
+            process.run(argv, timeout=QUICK_S, env=_BARE)
+            (home / _MADE).touch()
+    return home
 
 
 _BARE = {

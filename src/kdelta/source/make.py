@@ -219,7 +219,7 @@ def _environment() -> dict[str, str]:
     """All that make and its programs see: what a user's shell sets must not decide an image."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     ccache = {
-        "CCACHE_DIR": str(cache.root() / "ccache"),
+        "CCACHE_DIR": str(cache.folder("ccache")),
         "CCACHE_MAXSIZE": _CCACHE_SIZE,
         "CCACHE_NOHASHDIR": "1",
     }

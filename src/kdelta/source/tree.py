@@ -133,7 +133,7 @@ def added(folder: Path, *, everything: bool, index: Path) -> str:
 
     everything: also what the folder's .gitignore files name.
     """
-    with cache.locked(cache.root() / "locks" / "sources.lock"):
+    with cache.locked("sources"):
         _drop_unfinished()
         force = ("--force",) if everything else ()
         git.run(
@@ -168,7 +168,7 @@ def _work_tree(root: Path) -> SourceTree:
 def _plain(root: Path, progress: Progress | None) -> SourceTree:
     """A folder without git."""
     line = _line_of(root.resolve())
-    seen = git.repository().parent / f"folder-{line}.json"
+    seen = cache.folder("sources") / f"folder-{line}.json"
     with git.scratch_index() as index:
         names = git.run(
             "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore",

@@ -16,7 +16,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import signal
 import threading
 import time
@@ -29,9 +28,6 @@ from kdelta.errors import InfraError
 from kdelta.source import git
 from kdelta.source.tree import SourceTree
 
-KIND = "trees"
-LIMIT_MIB = 20480
-_WAIT_S = 6 * 3600.0
 _ORPHANS_S = 60.0
 _MARKER = ".kdelta-building"
 _READY = ".kdelta-ready"
@@ -71,29 +67,26 @@ class Workspace:
         """The build directory of a configuration and compiler; empty when it is new."""
         folder = self.source / f"kdelta-{key[:16]}"
         if not folder.is_dir():
-            _make_room(self.folder)
+            cache.make_room("trees", keep=self.folder)
         with cache.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        cache.mark_used(self.folder)
         return folder
 
 
 @contextlib.contextmanager
 def opened(line: str) -> Iterator[Workspace]:
     """The workspace of a line; others wait.  Compilers that a killed kdelta left are ended."""
-    folder = cache.root() / KIND / line
-    if re.search(r"[\s:]", str(folder)):
+    if re.search(r"[\s:]", str(cache.root())):
         raise InfraError(
             "kernels cannot be built in a folder with a space or colon in its path",
-            place=str(folder),
+            place=str(cache.root()),
             action="point XDG_CACHE_HOME elsewhere",
         )
     mine: set[str] = _OURS.__dict__.setdefault("lines", set())
     if line in mine:
         raise RuntimeError(f"this thread already has the workspace of {line}")
-    with cache.locked(_lock(line), timeout=_WAIT_S):
+    with cache.workplace("trees", line) as folder:
         with cache.writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
             busy = (folder / "busy").open("ab")
         with busy:
             _flock(busy.fileno(), folder)
@@ -179,21 +172,3 @@ def _end_holders(busy: Path) -> None:
             links = {str(link.readlink()) for link in (process / "fd").iterdir()}
             if str(busy) in links and int(process.name) != os.getpid():
                 os.kill(int(process.name), signal.SIGKILL)
-
-
-def _make_room(keep: Path) -> None:
-    """Remove the longest unused workspaces that nobody uses while all take more than the limit."""
-    limit = int(os.environ.get("KDELTA_TREES_MIB", LIMIT_MIB)) << 20
-    others = [path for path in keep.parent.iterdir() if path.is_dir() and path != keep]
-    total = sum(cache.tree_size(path) for path in others)
-    for path in sorted(others, key=lambda path: path.stat().st_mtime):
-        if total <= limit:
-            return
-        size = cache.tree_size(path)
-        with contextlib.suppress(InfraError), cache.locked(_lock(path.name), timeout=0):
-            shutil.rmtree(path, ignore_errors=True)
-            total -= size
-
-
-def _lock(line: str) -> Path:
-    return cache.root() / "locks" / f"tree-{line}.lock"
