@@ -19,7 +19,8 @@
  *
  * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
- * entry of an interrupt to the return that matches it, everything is taken off the window.  A
+ * entry of an interrupt to the return that matches it, everything is taken off the window, and so
+ * are the instructions of the vector's stub, where a kernel comes to that entry through one.  A
  * window in which the vCPU switched to another task is flagged.
  *
  * Output: a stream of little-endian 64-bit words, documented at emit_*() below, read by
@@ -73,6 +74,7 @@ enum event {
 	EVENT_EXCEPTION = 2, /* first instruction of a synchronous entry */
 	EVENT_SWITCH = 4,    /* the vCPU goes to another task */
 	EVENT_RETURN = 8,    /* a return from interrupt or exception; found by its encoding */
+	EVENT_STUB = 16,     /* of a few instructions that lead to an asynchronous entry */
 };
 
 enum slot_flag { SLOT_LAST = 1, SLOT_MARK = 2, SLOT_UNUSED = 4 };
@@ -106,6 +108,7 @@ struct snapshot {
 struct vcpu {
 	bool open;
 	bool switched;
+	bool stub; /* an interrupt has begun, and is on its way to the kernel's entry */
 	unsigned int phase;
 	unsigned int depth; /* of entries inside the interrupt that is being left out; 0: none */
 	uint64_t interrupts;
@@ -126,8 +129,10 @@ static struct {
 	uint32_t chunk_count;
 	struct block *blocks[BLOCK_BUCKETS];
 	struct vcpu vcpu[MAX_VCPUS];
-	uint64_t event_vaddr[MAX_EVENTS];
-	uint8_t event[MAX_EVENTS];
+	struct {
+		uint64_t start, end; /* addresses; the end is the first behind */
+		uint8_t bits;
+	} event[MAX_EVENTS];
 	uint32_t event_count;
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -234,6 +239,7 @@ static void window_open(unsigned int index, unsigned int phase)
 	snapshot_take(&vcpu->base, index);
 	vcpu->open = true;
 	vcpu->switched = false;
+	vcpu->stub = false;
 	vcpu->depth = 0;
 	vcpu->interrupts = 0;
 	vcpu->phase = phase;
@@ -256,6 +262,16 @@ static void interrupt_end(unsigned int index)
 			base[slot] += now[slot] - begin[slot];
 	}
 	vcpu->interrupts++;
+}
+
+/* Remembers the counters as they are when an interrupt begins. */
+static void interrupt_begin(unsigned int index)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+
+	if (!vcpu->stub)
+		snapshot_take(&vcpu->interrupt, index);
+	vcpu->stub = false;
 }
 
 /* An instruction with a meaning is about to execute.  It counts itself here: an entry after the
@@ -282,12 +298,18 @@ static void on_event(unsigned int index, void *userdata)
 		++*count;
 		vcpu->switched = true;
 		vcpu->depth = 0;
+	} else if (event & EVENT_STUB) {
+		if (!vcpu->depth && !vcpu->switched) {
+			interrupt_begin(index);
+			vcpu->stub = true;
+		}
+		++*count;
 	} else if (vcpu->depth) {
 		++*count;
 		vcpu->depth++;
 	} else {
 		if (event & EVENT_INTERRUPT && !vcpu->switched) {
-			snapshot_take(&vcpu->interrupt, index);
+			interrupt_begin(index);
 			vcpu->depth = 1;
 		}
 		++*count;
@@ -440,8 +462,8 @@ static unsigned int event_of(const struct qemu_plugin_insn *insn)
 	if (is_return(insn))
 		return EVENT_RETURN;
 	for (i = 0; i < state.event_count; i++)
-		if (state.event_vaddr[i] == vaddr)
-			return state.event[i];
+		if (vaddr >= state.event[i].start && vaddr < state.event[i].end)
+			return state.event[i].bits;
 	return 0;
 }
 
@@ -612,22 +634,25 @@ static void emit_header(const qemu_info_t *info)
 	flush();
 }
 
-/* The file events=: lines "BITS ADDRESS", decimal and hexadecimal. */
+/* The file events=: lines "BITS START END", the first decimal, addresses hexadecimal. */
 static bool read_events(const char *path)
 {
 	FILE *file = fopen(path, "re");
-	unsigned long long vaddr;
-	unsigned int event;
+	unsigned long long start, end;
+	bool whole;
+	unsigned int bits, i = 0;
 
 	if (!file)
 		return false;
-	while (state.event_count < MAX_EVENTS && fscanf(file, "%u %llx", &event, &vaddr) == 2) {
-		state.event[state.event_count] = event;
-		state.event_vaddr[state.event_count++] = vaddr;
+	while (i < MAX_EVENTS && fscanf(file, "%u %llx %llx", &bits, &start, &end) == 3) {
+		state.event[i].bits = bits;
+		state.event[i].start = start;
+		state.event[i++].end = end;
 	}
-	event = feof(file);
+	state.event_count = i;
+	whole = feof(file);
 	fclose(file);
-	return event;
+	return whole;
 }
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,

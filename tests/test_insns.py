@@ -156,11 +156,23 @@ def test_a_window_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
 def test_an_address_before_all_symbols(tmp_path: Path) -> None:
     (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, window({KERNEL - 8: 2}))).windows
     (row,) = insns.by_function(read, TABLE, "scan")
-    assert (row.function, row.insns) == ("[unknown]", 2)
+    assert (row.function, row.insns, row.calls) == ("[unknown]", 2, 0)
+
+
+def test_an_address_behind_all_symbols_is_a_row_of_its_own(tmp_path: Path) -> None:
+    table = Symbols((KERNEL, KERNEL + 0x40), ("last", "[unknown]"))
+    seen = window({KERNEL + 0x3F: 2, KERNEL + 0x40: 5, KERNEL + 0x4000: 7})
+    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, seen)).windows
+    rows = insns.by_function(read, table, "scan")
+    assert [(row.function, row.insns, row.calls) for row in rows] == [
+        ("[unknown]", 12, 0),
+        ("last", 2, 0),
+    ]
 
 
 def test_events_are_this_kernels_entries() -> None:
     names = {
+        0x08: "irq_entries_start",
         0x10: "asm_exc_page_fault",
         0x20: "asm_sysvec_apic_timer_interrupt",
         0x30: "asm_common_interrupt",
@@ -169,14 +181,14 @@ def test_events_are_this_kernels_entries() -> None:
     }
     table = Symbols(tuple(names), tuple(names.values()))
     lines = insns.events(table, arch.of("amd64")).splitlines()
-    assert sorted(lines) == ["1 20", "1 30", "2 10", "4 40"]
+    assert sorted(lines) == ["1 20 21", "1 30 31", "16 8 10", "2 10 11", "4 40 41"]
 
 
 def test_events_of_arm64_lie_in_its_vector_table() -> None:
     table = Symbols((0x1000, 0x9000), ("vectors", "cpu_switch_to"))
     lines = insns.events(table, arch.of("arm64")).splitlines()
     assert sorted(lines) == [
-        *("1 1280", "1 1300", "1 1480", "1 1500"),
-        *("2 1200", "2 1380", "2 1400", "2 1580"),
-        "4 9000",
+        *("1 1280 1281", "1 1300 1301", "1 1480 1481", "1 1500 1501"),
+        *("2 1200 1201", "2 1380 1381", "2 1400 1401", "2 1580 1581"),
+        "4 9000 9001",
     ]

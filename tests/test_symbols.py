@@ -24,8 +24,39 @@ def test_find_gives_function_and_offset() -> None:
     table = symbols.parse(kallsyms())
     assert table.find(0xFFFFFFFF81000000) == ("function_0", 0)
     assert table.find(0xFFFFFFFF8100007F) == ("function_1", 63)
-    assert table.find(0xFFFFFFFFFFFFFFFF)[0] == f"function_{MANY - 1}"
-    assert table.find(0xFFFFFFFF80FFFFFF) == ("[unknown]", 0)
+    assert table.find(0xFFFFFFFF80FFFFFF)[0] == "[unknown]"
+
+
+def test_what_lies_behind_the_last_function_is_in_none() -> None:
+    """A BPF program, or a module that was loaded since, is not credited to the kernel's last."""
+    end = 0xFFFFFFFF81000000 + 64 * MANY
+    bpf = 0xFFFFFFFFC0200000
+    last = f"function_{MANY - 1}"
+    bounded = symbols.parse(kallsyms(f"{end + 8:x} R __start_rodata", f"{end + 16:x} D jiffies"))
+    assert bounded.find(end + 7) == (last, 71)
+    assert {bounded.find(at)[0] for at in (end + 8, end + 16, bpf)} == {"[unknown]"}
+    endless = symbols.parse(kallsyms())
+    assert endless.find(end + 100) == (last, 164)
+    assert endless.find(bpf)[0] == "[unknown]"
+
+
+def test_code_behind_data_is_known_again() -> None:
+    at = 0xFFFFFFFF83000000
+    lines = [f"{at:x} D __init_begin", f"{at:x} T _sinittext", f"{at + 64:x} d initcall"]
+    table = symbols.parse(kallsyms(f"{at - 64:x} B counter", *lines, f"{at + 96:x} t late"))
+    shown = [table.find(at + offset) for offset in (-1, 0, 63, 64, 96)]
+    unknown = "[unknown]"
+    assert [name for name, _ in shown] == [unknown, "_sinittext", "_sinittext", unknown, "late"]
+    assert table.with_modules("").find(at + 64) == shown[3]
+
+
+def test_a_module_ends_too() -> None:
+    at = 0xFFFFFFFFC0000000
+    table = symbols.parse(kallsyms(f"{at - 64:x} R __start_rodata"))
+    more = table.with_modules(f"{at:x} t zram_open [zram]\n{at + 64:x} d __this_module [zram]\n")
+    assert table.find(at)[0] == "[unknown]"
+    assert more.find(at + 63) == ("zram_open", 63)
+    assert more.find(at + 64)[0] == "[unknown]"
 
 
 def test_data_modules_and_compiler_padding() -> None:

@@ -14,7 +14,8 @@ class Arch:
     """One architecture that a guest can have.
 
     interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
-    entered asynchronously and synchronously; switches: where it goes to another task.
+    entered asynchronously and synchronously; switches: where it goes to another task.  stubs:
+    symbols that hold nothing but what vectors execute on their way to one of `interrupts`.
     """
 
     debian: str  # "amd64": the name used in studies, kernels and results
@@ -28,6 +29,7 @@ class Arch:
     interrupts: tuple[tuple[str, int], ...]
     exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
+    stubs: tuple[str, ...] = ()
 
 
 ARCHES = {
@@ -43,9 +45,14 @@ ARCHES = {
             console="ttyS0",
             serial_fallback=True,
             # arch/x86/include/asm/idtentry.h
-            interrupts=(("asm_sysvec_*", 0), ("asm_common_interrupt", 0)),
+            interrupts=(
+                ("asm_sysvec_*", 0),
+                ("asm_common_interrupt", 0),
+                ("asm_spurious_interrupt", 0),
+            ),
             exceptions=(("asm_exc_*", 0),),
             switches=(("__switch_to_asm", 0),),
+            stubs=("irq_entries_start", "spurious_entries_start"),
         ),
         Arch(
             debian="arm64",

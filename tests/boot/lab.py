@@ -19,7 +19,7 @@ from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.run.trial import Bench, run_trial
-from kdelta.sample import Outcome, TrialResult
+from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
@@ -131,8 +131,14 @@ class Counted:
 
     def calls(self, window: insns.CountedWindow, function: str) -> int:
         """How often a function was entered."""
-        rows = insns.by_function(window, self.table, "any")
-        return sum(row.calls for row in rows if row.function == function)
+        return sum(row.calls for row in self._rows(window) if row.function == function)
+
+    def instructions(self, window: insns.CountedWindow, function: str) -> int:
+        """Instructions in a function."""
+        return sum(row.insns for row in self._rows(window) if row.function == function)
+
+    def _rows(self, window: insns.CountedWindow) -> tuple[FunctionCount, ...]:
+        return insns.by_function(window, self.table, "any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,12 +199,12 @@ class Machine:
         return counted
 
 
-def machine(generation: str, name: str, *, cpus: int = 1) -> Machine:
+def machine(generation: str, name: str, *, cpus: int = 1, cmdline: str = "") -> Machine:
     """A machine of a QEMU generation that boots a kernel."""
     return Machine(
         emulator=emulator(generation),
         kernel=kernel(name),
-        settings=Settings(arch=ARCH, cpus=cpus),
+        settings=Settings(arch=ARCH, cpus=cpus, cmdline=cmdline),
     )
 
 

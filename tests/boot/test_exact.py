@@ -79,6 +79,23 @@ def test_interrupts_are_left_out(pair: Machine) -> None:
     assert mode([window.kernel for window in hit]) == each * long
 
 
+def test_the_way_to_an_interrupt_is_left_out_too(generation: str) -> None:
+    """Without the timer of the CPU, a tick comes through a stub of two or three instructions.
+
+    A window that has left ticks out has no instruction of the kernel's, like one without ticks.
+    """
+    machine = lab.machine(generation, "6.17", cmdline="nolapic_timer")
+    rounds = 5_000_000
+    counted = machine.oracle("loop", rounds, 16)
+    assert counted.user() == [1 + 2 * rounds] * 16
+    hit = [window for window in counted.windows if window.interrupts and not window.switched]
+    assert len(hit) >= 4
+    # Now and then a tick leaves work to the task itself.
+    assert mode([window.kernel for window in hit]) == 0
+    for window in hit:
+        assert not counted.instructions(window, "irq_entries_start")
+
+
 def test_a_task_switch_is_flagged(machine: Machine) -> None:
     slept = machine.oracle("sleep", 20, 4)
     assert [window.switched for window in slept.windows] == [True] * 4

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kdelta import cache
 from kdelta.arch import Arch
-from kdelta.attribution.symbols import Symbols
+from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
 from kdelta.stats.exact import representative
@@ -30,7 +30,7 @@ _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
 _USER = "[user]"
 
-_INTERRUPT, _EXCEPTION, _SWITCH = 1, 2, 4  # enum event in plugin/insns.c
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB = 1, 2, 4, 16  # enum event in plugin/insns.c
 # string_kind() in plugin/insn_bytes.h
 _STRING_NAMES = {
     ord(letter) << 8 | ord(width): f"rep {name}{width}"
@@ -149,6 +149,8 @@ def typical(windows: Sequence[CountedWindow]) -> CountedWindow:
 def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[FunctionCount, ...]:
     """The window's instructions per function, most first; "[user]" is all of user space.
 
+    UNKNOWN is what is in no function that the kernel lists: BPF programs, modules loaded since.
+
     The sum over functions is the window's total, to the instruction.  A REP string instruction
     that ended has a row of its own behind them, "rep stosb in clear_page_erms": its calls are
     executions to the end, and it has no instructions, since they are the function's.
@@ -161,7 +163,7 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
             continue
         name, offset = symbols.find(address)
         insns[name] += count
-        if offset == 0:
+        if offset == 0 and name != UNKNOWN:
             calls[name] += count
     if insns.total() != window.total:
         raise GuestError(f"functions sum to {insns.total()} instructions, not {window.total}")
@@ -191,18 +193,21 @@ def events_file(build_id: str, load: Callable[[], Symbols], architecture: Arch) 
 
 
 def events(symbols: Symbols, architecture: Arch) -> str:
-    """Where a kernel enters interrupts, exceptions and other tasks: lines "BITS ADDRESS"."""
+    """Where a kernel enters interrupts, exceptions and other tasks: lines "BITS START END"."""
     kinds = (
         (_INTERRUPT, architecture.interrupts),
         (_EXCEPTION, architecture.exceptions),
         (_SWITCH, architecture.switches),
     )
-    lines = []
-    for bits, entries in kinds:
-        for pattern, offset in entries:
-            for start, name in zip(symbols.starts, symbols.names, strict=True):
-                if fnmatchcase(name, pattern):
-                    lines.append(f"{bits} {start + offset:x}\n")
+    lines = [
+        f"{bits} {start + offset:x} {start + offset + 1:x}\n"
+        for bits, entries in kinds
+        for pattern, offset in entries
+        for start, name in zip(symbols.starts, symbols.names, strict=True)
+        if fnmatchcase(name, pattern)
+    ]
+    ends = zip(symbols.starts, symbols.starts[1:], symbols.names, strict=False)
+    lines += [f"{_STUB} {a:x} {b:x}\n" for a, b, name in ends if name in architecture.stubs]
     return "".join(lines)
 
 

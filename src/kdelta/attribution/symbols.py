@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +14,20 @@ from kdelta.errors import GuestError
 
 _LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
+_DATA_TYPES = frozenset("bBdDrRvV")
 _MAX_LINES = 2_000_000
 _FEWEST = 1000
+_LONGEST = 1 << 16  # bytes of a function behind which no symbol stands
 _BUILD_ID = re.compile(r"[0-9a-f]{16,64}")
+UNKNOWN = "[unknown]"
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Functions of one kernel: starts[i] is the address of names[i], ascending."""
+    """Functions of one kernel: starts[i] is the address of names[i], ascending.
+
+    UNKNOWN stands where functions end and something else begins.
+    """
 
     starts: tuple[int, ...]
     names: tuple[str, ...]
@@ -29,11 +35,11 @@ class Symbols:
     def find(self, address: int) -> tuple[str, int]:
         """Name of the function that holds an address and the offset into it, in bytes.
 
-        An address before the first symbol has the name "[unknown]".
+        An address in none, such as that of a BPF program, has the name UNKNOWN.
         """
         at = bisect.bisect_right(self.starts, address) - 1
         if at < 0:
-            return "[unknown]", 0
+            return UNKNOWN, address
         return self.names[at], address - self.starts[at]
 
     def with_modules(self, text: str) -> Symbols:
@@ -41,9 +47,7 @@ class Symbols:
 
         Raises GuestError when the text is no such thing.
         """
-        every = dict(zip(self.starts, self.names, strict=True)) | _best(text)
-        starts = tuple(sorted(every))
-        return Symbols(starts, tuple(every[start] for start in starts))
+        return _sorted(dict(zip(self.starts, self.names, strict=True)) | _best(text))
 
 
 def parse(text: str) -> Symbols:
@@ -53,18 +57,27 @@ def parse(text: str) -> Symbols:
     underscores, then the shorter.  Raises GuestError when the text is not a symbol table.
     """
     best = _best(text)
-    if len(best) < _FEWEST or 0 in best:
+    functions = sum(name != UNKNOWN for name in best.values())
+    if functions < _FEWEST or 0 in best:
         raise GuestError(
-            f"the guest's symbols hold {len(best)} usable functions",
+            f"the guest's symbols hold {functions} usable functions",
             action="the kernel needs CONFIG_KALLSYMS=y and a PID 1 that may read addresses",
         )
-    starts = tuple(sorted(best))
-    return Symbols(starts, tuple(best[start] for start in starts))
+    return _sorted(best)
+
+
+def _sorted(names: Mapping[int, str]) -> Symbols:
+    starts = tuple(sorted(names))
+    return Symbols(starts, tuple(names[start] for start in starts))
 
 
 def _best(text: str) -> dict[int, str]:
-    """The name of each address that code begins at.  Raises GuestError for garbage."""
+    """The name of each address that code begins at, UNKNOWN where it ends.
+
+    Raises GuestError for garbage.
+    """
     best: dict[int, tuple[tuple[bool, bool, int, str], str]] = {}
+    data: set[int] = set()
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:
         raise GuestError(f"the guest sent more than {_MAX_LINES} symbols")
@@ -72,14 +85,27 @@ def _best(text: str) -> dict[int, str]:
         match = _LINE.fullmatch(line)
         if not match:
             raise GuestError(f"line {number} of the guest's symbols is garbage: {line[:60]!r}")
-        kind, name = match[2], match[3]
+        address, kind, name = int(match[1], 16), match[2], match[3]
+        if kind in _DATA_TYPES:
+            data.add(address)
         if kind not in _CODE_TYPES or name.startswith(("__pfx_", "__cfi_")):
             continue
-        address = int(match[1], 16)
         rank = (kind not in "TW", name.startswith("_"), len(name), name)
         if address not in best or rank < best[address][0]:
             best[address] = (rank, name)
-    return {address: name for address, (_, name) in best.items()}
+    names = {address: name for address, (_, name) in best.items()}
+    return names | dict.fromkeys(_ends(names, data), UNKNOWN)
+
+
+def _ends(functions: Collection[int], data: Collection[int]) -> Iterator[int]:
+    """Where code ends: at the first data behind a function."""
+    within = False
+    for address in sorted({*functions, *data}):
+        if within and address not in functions:
+            yield address
+        within = address in functions
+    if within:
+        yield max(functions) + _LONGEST
 
 
 def load(build_id: str, fetch: Callable[[], str]) -> Symbols:
