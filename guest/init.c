@@ -488,8 +488,11 @@ static void run_program(FILE *in, FILE *out, bool serial, char *line)
 	int count = 1, status;
 	pid_t child;
 
-	while (count <= MAX_ARGUMENTS && (word = strtok(NULL, " ")))
+	while ((word = strtok(NULL, " "))) {
+		if (count > MAX_ARGUMENTS)
+			give_up("an order has more than %d arguments", MAX_ARGUMENTS);
 		arguments[count++] = word;
+	}
 	if (bytes <= 0 || bytes > MAX_PROGRAM)
 		give_up("an order wants a program of %ld bytes", bytes);
 	load_program(in, serial, bytes);
@@ -609,6 +612,8 @@ static void take_orders(FILE *in, FILE *out, bool serial)
 	char line[4096];
 
 	while (fgets(line, sizeof(line), in)) {
+		if (!strchr(line, '\n'))
+			give_up("an order has %zu bytes or more", sizeof(line) - 1);
 		line[strcspn(line, "\n")] = '\0';
 		if (!line[0])
 			continue; /* see Guest._order() in kdelta's session.py */

@@ -12,7 +12,7 @@ import pytest
 from boot import lab
 from boot.lab import Machine
 from kdelta import workload
-from kdelta.errors import BootError, InfraError
+from kdelta.errors import BootError, GuestFault, InfraError
 from kdelta.guests import checkpoint
 from kdelta.guests.machine import Settings
 from kdelta.run.trial import run_trial
@@ -41,8 +41,8 @@ def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> T
     [
         ("panic", "Kernel panic - not syncing: sysrq triggered crash"),
         ("reboot", "QEMU ended with exit status 0"),
-        ("crash", "the workload ended with status 139: 'it printed nothing'"),
-        ("partial", "the workload ended with status 3: 'no newline at the end'"),
+        ("crash", 'the workload ended with status 139: "it printed nothing"'),
+        ("partial", 'the workload ended with status 3: "no newline at the end"'),
         ("garbage", "not printable ASCII"),
         ("silent", "not the header"),
         ("unclosed", "the workload ended with status 3"),
@@ -82,6 +82,20 @@ def test_endless_output_is_cut_off(victim: Machine, tmp_path: Path) -> None:
     assert result.outcome is Outcome.GUEST_ERROR
     assert "the guest sent more than 64 MiB" in result.reason
     assert sum(path.stat().st_size for path in (tmp_path / "0000").iterdir()) < 64 * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["0"] * 33, "an order has more than 32 arguments"),
+        (["f" * 4096], "an order has 4095 bytes or more"),
+    ],
+)
+def test_an_order_that_pid_1_cannot_pass_on_is_refused(
+    arguments: list[str], reason: str, victim: Machine
+) -> None:
+    with pytest.raises(GuestFault, match=reason):
+        victim.count(lab.PROGRAMS / "peek.c", *arguments)
 
 
 def test_a_kernel_that_panics_at_boot(victim: Machine, tmp_path: Path) -> None:
