@@ -13,7 +13,7 @@ from kdelta.bisect.journal import Point
 from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.errors import SpecError
 from kdelta.kernels import debian
-from kdelta.kernels.debian import Offer
+from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
 # As the archive had them in November 2026: package versions of Debian's cloud kernels.
@@ -87,7 +87,7 @@ LADDER = [
 ]
 
 
-def offer(version: str) -> Offer:
+def offer(version: str) -> KernelOffer:
     upstream = debian.upstream_of(version)
     package = Package(
         name=f"linux-image-{upstream}-cloud-amd64",
@@ -99,7 +99,7 @@ def offer(version: str) -> Offer:
         uri="",
         suites=("trixie",),
     )
-    return Offer(
+    return KernelOffer(
         release=f"{version}-cloud-amd64",
         upstream=upstream,
         flavour=Flavour.CLOUD,

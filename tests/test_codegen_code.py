@@ -12,7 +12,7 @@ import pytest
 
 from kdelta import arch
 from kdelta.disassembly import objects
-from kdelta.disassembly.code import Code, Function, Kind, Relocation, disassemble, stable
+from kdelta.disassembly.code import Code, Flow, Function, Relocation, disassemble, stable
 from kdelta.disassembly.objdump import Piece, parse, rows
 from kdelta.errors import InfraError, SpecError
 
@@ -86,7 +86,7 @@ def test_the_same_code_elsewhere_is_the_same() -> None:
     assert first.normal == second.normal == (
         "test %eax,%eax", "je @3", "inc %eax", "call helper", "ret",
     )  # fmt: skip
-    assert first.instructions[3].kind is Kind.CALL
+    assert first.instructions[3].kind is Flow.CALL
     third = made(code, start=0x100, names=lambda a: called.get(a, ""))
     assert third.normal != first.normal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kdelta.codegen.compare import Change, changed_names, compare
 from kdelta.disassembly import objects
-from kdelta.disassembly.code import Code, Instruction, Kind
+from kdelta.disassembly.code import Code, Flow, Instruction
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
 
@@ -26,7 +26,7 @@ def code(*lines: str) -> Code:
                 size=1,
                 text=text + at_sign,
                 raw=line,
-                kind=Kind.JUMP if at_sign else Kind.PLAIN,
+                kind=Flow.JUMP if at_sign else Flow.PLAIN,
                 to=int(to) if at_sign else None,
             )
         )

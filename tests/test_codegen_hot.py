@@ -16,7 +16,7 @@ from kdelta import arch, sample
 from kdelta.attribution.insns import CountedWindow
 from kdelta.codegen import hot, predict
 from kdelta.codegen.hot import Hot, trace
-from kdelta.codegen.matrix import Cell, Executed, Matrix, marked, predicted
+from kdelta.codegen.table import Cell, CodeTable, Executed, marked, predicted
 from kdelta.disassembly.code import Code, Function, disassemble
 from kdelta.disassembly.image import Image
 from kdelta.errors import InfraError, SpecError
@@ -201,8 +201,8 @@ def test_a_tool_that_fails_is_an_error_and_then_a_note(
     assert any("no prediction for original gcc-12" in note for note in matrix.notes)
 
 
-def matrix_of(*cells: Cell) -> Matrix:
-    return Matrix(
+def matrix_of(*cells: Cell) -> CodeTable:
+    return CodeTable(
         function="f",
         place="mm/f.o",
         title="",

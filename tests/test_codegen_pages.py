@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kdelta.codegen.hot import Hot
-from kdelta.codegen.matrix import Cell, Matrix
 from kdelta.codegen.predict import Prediction
+from kdelta.codegen.table import Cell, CodeTable
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
@@ -44,7 +44,7 @@ def cell(row: str, column: str) -> Cell:
     )
 
 
-def matrix() -> Matrix:
+def matrix() -> CodeTable:
     """Real code; the counts are of the loop once per page, of the rest not at all."""
     original = cell("original", "gcc-12")
     assert original.code is not None
@@ -59,7 +59,7 @@ def matrix() -> Matrix:
         Prediction(cpu="znver4", cycles=3.011, instructions=15000, tool="LLVM version 19.1.7"),
     )
     broken = Cell(row="no-batch", column="gcc-12", problem="mm/mincore.c:1:1: error: <b>&")
-    return Matrix(
+    return CodeTable(
         function=FUNCTION,
         place="mm/mincore.o",
         title="6.17.8, configuration deb",

@@ -18,7 +18,7 @@ from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.kernels import debian, image
-from kdelta.kernels.debian import Offer, is_cached
+from kdelta.kernels.debian import KernelOffer, is_cached
 from kdelta.kernels.kernel import Flavour
 from kdelta.kernels.reference import listing, resolve
 
@@ -72,7 +72,7 @@ ARCHIVED = (
 )
 
 
-def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[Offer, ...]:
+def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
     return debian.assemble(ARCHIVED, "amd64", flavour)
 
 

@@ -10,7 +10,7 @@ import pytest
 import kernel_tree
 from kdelta.errors import SpecError
 from kdelta.source import tree_reference
-from kdelta.source.variant import Kind
+from kdelta.source.variant import VariantKind
 
 
 def test_a_release_with_variants_configuration_and_compiler() -> None:
@@ -30,7 +30,7 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     assert (plain.path, plain.commit, plain.configs) == (root, "", ("deb",))
     commit = tree_reference.parse(f"tree:{root}@v6.17+revert=1234567890abcdef")
     assert (commit.path, commit.commit) == (root, "v6.17")
-    assert commit.variants[0].kind is Kind.REVERT
+    assert commit.variants[0].kind is VariantKind.REVERT
     assert commit.variants[0].name == "revert-1234567890ab"
 
 
@@ -39,7 +39,7 @@ def test_files_are_named_by_path(tmp_path: Path) -> None:
     edited.write_text("x")
     more = tmp_path / "more.config"
     found = tree_reference.parse(f"tree:{tmp_path}+mm/mincore.c={edited}+fragment={more}")
-    assert found.variants[0].kind is Kind.FILE
+    assert found.variants[0].kind is VariantKind.FILE
     assert found.variants[0].target == "mm/mincore.c"
     assert found.fragments == (more,)
 

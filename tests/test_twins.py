@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import run_records
-from kdelta.disassembly.identity import Identity, Sameness
+from kdelta.disassembly.identity import CodeIdentity, Sameness
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import twins
@@ -51,8 +51,8 @@ def good(arm: int) -> TrialRecord:
     return trial(arm, run_records.result_of(arm))
 
 
-def answer(sameness: Sameness) -> Identity:
-    return Identity(sameness=sameness, identical=("a", "b"), different=(), only=(), unknown={})
+def answer(sameness: Sameness) -> CodeIdentity:
+    return CodeIdentity(sameness=sameness, identical=("a", "b"), different=(), only=(), unknown={})
 
 
 def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:

@@ -63,7 +63,7 @@ class Toolchain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class CompilerOffer:
     """A compiler that can be had.  suites: of the archive; empty for this system's."""
 
     name: str
@@ -112,7 +112,7 @@ def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False)
     return _checked(_of_prefix(name, main.version, folder))
 
 
-def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[Offer, ...]:
+def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[CompilerOffer, ...]:
     """Every compiler that `find` can give, by name; what it would give of each."""
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
@@ -122,11 +122,13 @@ def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[
         family, major = parse(name)
         here = _system(name, family, major)
         if here is not None:
-            rows.append(Offer(name=name, version=here.banner, suites=(), size=0, fetched=True))
+            rows.append(
+                CompilerOffer(name=name, version=here.banner, suites=(), size=0, fetched=True)
+            )
             continue
         main, _ = _choose(name, archive)
         rows.append(
-            Offer(
+            CompilerOffer(
                 name=name,
                 version=main.version,
                 suites=main.suites,

@@ -11,7 +11,7 @@ from kdelta.archive import version
 from kdelta.bisect.journal import Point
 from kdelta.errors import SpecError
 from kdelta.kernels import debian
-from kdelta.kernels.debian import Offer
+from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
 # Beside a whole release of mainline, how likely a stable point release brings the change.
@@ -20,7 +20,7 @@ _NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})")
 
 
 def between(
-    offers: Sequence[Offer],
+    offers: Sequence[KernelOffer],
     good: str,
     bad: str,
     *,
@@ -53,7 +53,7 @@ def between(
 
 def without(
     points: Sequence[Point],
-    offers: Sequence[Offer],
+    offers: Sequence[KernelOffer],
     skip: Sequence[str],
     *,
     arch: str,
@@ -107,21 +107,21 @@ def weights(points: Sequence[Point]) -> list[float]:
     ]
 
 
-def _order(offer: Offer) -> tuple[object, object]:
+def _order(offer: KernelOffer) -> tuple[object, object]:
     """Upstream version first: a package of an older upstream may have been made later."""
     upstream = version.split(offer.version)[1]
     return version.key(upstream), version.key(offer.version)
 
 
-def _newest_of_each(offers: Sequence[Offer], without: set[str]) -> list[Offer]:
-    newest: dict[str, Offer] = {}
+def _newest_of_each(offers: Sequence[KernelOffer], without: set[str]) -> list[KernelOffer]:
+    newest: dict[str, KernelOffer] = {}
     for offer in sorted(offers, key=_order):
         if offer.upstream not in without:
             newest[offer.upstream] = offer
     return list(newest.values())
 
 
-def _released(chosen: Sequence[Offer]) -> tuple[Point, ...]:
+def _released(chosen: Sequence[KernelOffer]) -> tuple[Point, ...]:
     names = [offer.upstream for offer in chosen]
     return tuple(
         Point(

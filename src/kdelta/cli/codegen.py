@@ -15,7 +15,7 @@ from kdelta.cli.options import runs_directory
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
-    from kdelta.codegen.matrix import Matrix
+    from kdelta.codegen.table import CodeTable
     from kdelta.kernels.kernel import Kernel
     from kdelta.sample import RunRecord
 
@@ -76,27 +76,27 @@ def codegen(
     from kdelta.rendering import codegen_page
 
     with reporting() as progress:
-        matrix = _matrix(target, choice, runs, progress)
+        table = _table(target, choice, runs, progress)
     if html is not None:
-        html.write_text(codegen_page.show_html(matrix))
+        html.write_text(codegen_page.show_html(table))
         click.echo(f"wrote {html}", err=True)
     if as_json:
-        print_raw(page.show_json(matrix))
+        print_raw(page.show_json(table))
         return
-    print_lines(page.show(matrix))
+    print_lines(page.show(table))
     if side_by_side:
-        for column in matrix.columns:
-            for row in matrix.rows[1:]:
-                first = matrix.cell(matrix.rows[0], column)
-                print_lines(page.differences(first, matrix.cell(row, column)))
+        for column in table.columns:
+            for row in table.rows[1:]:
+                first = table.cell(table.rows[0], column)
+                print_lines(page.differences(first, table.cell(row, column)))
     if listing:
-        for cell in matrix.cells:
+        for cell in table.cells:
             print_lines(page.listing(cell))
 
 
-def _matrix(
+def _table(
     target: str, choice: dict[str, str | bool | None], runs: Path, progress: Progress
-) -> Matrix:
+) -> CodeTable:
     asked = {key: value for key, value in choice.items() if isinstance(value, str)}
     if bool(asked.get("source")) == bool(asked["kernels"]):
         raise click.UsageError("give either --source or --kernels")
@@ -104,17 +104,17 @@ def _matrix(
     if asked["kernels"]:
         if asked["variants"] or asked["compilers"] or asked.get("measure"):
             raise click.UsageError("--variants, --compilers and --measure belong to --source")
-        matrix = _of_kernels(target, asked, progress)
+        table = _of_kernels(target, asked, progress)
     else:
-        matrix = _of_source(target, asked, progress)
+        table = _of_source(target, asked, progress)
     if ran is not None:
-        matrix = _marked(matrix, *ran, asked["phase"], progress)
+        table = _marked(table, *ran, asked["phase"], progress)
     if not choice["no_predict"]:
-        matrix = _predicted(matrix, asked, progress)
-    return matrix
+        table = _predicted(table, asked, progress)
+    return table
 
 
-def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> Matrix:
+def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
     from kdelta.codegen import released
     from kdelta.kernels import reference
 
@@ -125,9 +125,9 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> Matri
     return released.of_kernels(kernels, target.rpartition(":")[2])
 
 
-def _of_source(target: str, asked: dict[str, str], progress: Progress) -> Matrix:
+def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
     from kdelta import toolchains
-    from kdelta.codegen import matrix
+    from kdelta.codegen import table
     from kdelta.source import build, kconfig, tree_reference, variant
 
     name, _, function = target.rpartition(":")
@@ -149,7 +149,7 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> Matrix
         raise click.UsageError("two variants have the same name")
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as folder:
         keep = Path(folder)
-        made = matrix.of_sources(
+        made = table.of_sources(
             trees, names, name, function,
             config=config, chains=chains, keep=keep, progress=progress,
         )  # fmt: skip
@@ -173,15 +173,15 @@ def _run(name: str, runs: Path) -> tuple[Path, RunRecord]:
 
 
 def _marked(
-    matrix: Matrix, folder: Path, record: RunRecord, phase: str, progress: Progress
-) -> Matrix:
+    table: CodeTable, folder: Path, record: RunRecord, phase: str, progress: Progress
+) -> CodeTable:
     from dataclasses import replace
 
     from kdelta.codegen import released
-    from kdelta.codegen.matrix import marked
+    from kdelta.codegen.table import marked
 
-    found, problems = released.executed(folder, record, matrix, phase, _resolver(progress))
-    result = marked(matrix, found)
+    found, problems = released.executed(folder, record, table, phase, _resolver(progress))
+    result = marked(table, found)
     notes = list(problems)
     if found and not any(cell.hot for cell in result.cells):
         notes.append(f"no cell has the code that {record.run_id} executed")
@@ -197,23 +197,23 @@ def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
     return resolve
 
 
-def _predicted(matrix: Matrix, asked: dict[str, str], progress: Progress) -> Matrix:
+def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> CodeTable:
     from dataclasses import replace
 
     from kdelta import toolchains
-    from kdelta.codegen.matrix import predicted
     from kdelta.codegen.predict import CPUS
     from kdelta.codegen.released import architecture
+    from kdelta.codegen.table import predicted
     from kdelta.errors import KdeltaError
 
-    if not any(cell.hot for cell in matrix.cells):
-        return matrix
-    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(matrix).debian, ()))
+    if not any(cell.hot for cell in table.cells):
+        return table
+    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))
     try:
         tools = toolchains.find(_LLVM, progress=progress).tools
     except KdeltaError as error:
-        return replace(matrix, notes=(*matrix.notes, f"no predictions: {error.cause}"))
-    return predicted(matrix, tools / "llvm-mca", cpus) if tools else matrix
+        return replace(table, notes=(*table.notes, f"no predictions: {error.cause}"))
+    return predicted(table, tools / "llvm-mca", cpus) if tools else table
 
 
 def _list(text: str) -> list[str]:

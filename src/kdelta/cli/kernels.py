@@ -13,7 +13,7 @@ from kdelta.cli.download import reporting
 from kdelta.cli.printing import print_json, print_table
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
-from kdelta.kernels.debian import Offer
+from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, Kernel, compiler_of, options_of
 
@@ -107,7 +107,7 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
         click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
 
 
-def _offer_fields(offer: Offer) -> dict[str, Any]:
+def _offer_fields(offer: KernelOffer) -> dict[str, Any]:
     return {
         "release": offer.release,
         "upstream": offer.upstream,
@@ -136,14 +136,14 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _print_offers(offers: list[Offer], arch: str, flavour: str) -> None:
+def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
     end = Flavour(flavour).suffix(arch)
     click.echo(f"{len(offers)} kernels, {flavour} {arch}; release names end in {end}")
     heads = ("release", "upstream", "version", "suites", "MB", "cached")
     print_table(heads, _rows(offers, end), right=("MB",), wrap="suites")
 
 
-def _rows(offers: list[Offer], end: str) -> Iterator[tuple[str, ...]]:
+def _rows(offers: list[KernelOffer], end: str) -> Iterator[tuple[str, ...]]:
     """A row for each kernel, an empty one between two series."""
     previous = ""
     for offer in offers:

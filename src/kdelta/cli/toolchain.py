@@ -11,7 +11,7 @@ from kdelta.cli.download import reporting
 from kdelta.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from kdelta.toolchains import Offer
+    from kdelta.toolchains import CompilerOffer
 
 
 @click.group()
@@ -47,7 +47,7 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
     )
 
 
-def _origin(offer: Offer) -> str:
+def _origin(offer: CompilerOffer) -> str:
     if not offer.suites:
         return "this system"
     return ", ".join(offer.suites) + (" (fetched)" if offer.fetched else "")

@@ -23,7 +23,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class AlignedRow:
     """One row: indices of the instructions side by side, None where a side has none."""
 
     change: Change
@@ -32,10 +32,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Alignment:
     """Two listings side by side."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[AlignedRow, ...]
 
     @property
     def equal(self) -> bool:
@@ -47,7 +47,7 @@ class Comparison:
         """Rows by how they relate."""
         return Counter(row.change for row in self.rows)
 
-    def hunks(self, context: int) -> Iterator[tuple[Row, ...]]:
+    def hunks(self, context: int) -> Iterator[tuple[AlignedRow, ...]]:
         """Stretches of rows around the differences, with so many equal rows on each side."""
         wanted = [False] * len(self.rows)
         for at, row in enumerate(self.rows):
@@ -63,7 +63,7 @@ class Comparison:
                 begin = None
 
 
-def compare(left: Code, right: Code) -> Comparison:
+def compare(left: Code, right: Code) -> Alignment:
     """Align two listings; branches inside count as equal when their targets are aligned."""
     ours = [instruction.text for instruction in left.instructions]
     theirs = [instruction.text for instruction in right.instructions]
@@ -79,8 +79,8 @@ def compare(left: Code, right: Code) -> Comparison:
             to, other = left.instructions[a].to, right.instructions[b].to
             fits = to is None or other == across.get(to)
             change = Change.EQUAL if fits else Change.TARGET
-        rows.append(Row(change=change, left=a, right=b))
-    return Comparison(rows=tuple(rows))
+        rows.append(AlignedRow(change=change, left=a, right=b))
+    return Alignment(rows=tuple(rows))
 
 
 def _pairs(

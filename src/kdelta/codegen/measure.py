@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What each cell of a matrix executes, exactly: its object linked into one kernel, and booted.
+"""What each cell of a table executes, exactly: its object linked into one kernel, and booted.
 
 The kernel is that of the first compiler; of it only the object is exchanged, so that a compiler
 costs a link and not a whole build.  All compilers get the same configuration, but what they can
@@ -20,7 +20,7 @@ from pathlib import Path
 from kdelta import process, workload
 from kdelta.archive.apt import Progress
 from kdelta.codegen import hot
-from kdelta.codegen.matrix import Cell, Executed, Matrix, kept, marked, references
+from kdelta.codegen.table import Cell, CodeTable, Executed, kept, marked, references
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
@@ -41,7 +41,7 @@ _ARCH = "amd64"
 
 
 def measured(
-    matrix: Matrix,
+    table: CodeTable,
     objects: Path,
     scenario: str,
     *,
@@ -50,8 +50,8 @@ def measured(
     chain: Toolchain,
     phase: str = "",
     progress: Progress | None = None,
-) -> Matrix:
-    """The matrix with counts in every cell that could be linked and run.
+) -> CodeTable:
+    """The table with counts in every cell that could be linked and run.
 
     objects: where `of_sources` kept them; scenario: "mincore:no_thp_pte_scan_64m"; tree, config,
     chain: of the kernel that they are linked into.  Cells of equal code run once.  What fails is a
@@ -63,9 +63,9 @@ def measured(
     found: list[tuple[Cell, Executed]] = []
     with tempfile.TemporaryDirectory(prefix="kdelta-measure-") as name:
         folder = Path(name)
-        cells = list(_distinct(matrix))
+        cells = list(_distinct(table))
         images, problems = _linked(
-            matrix.place, cells, objects, folder, tree, config, chain, progress
+            table.place, cells, objects, folder, tree, config, chain, progress
         )
         notes += problems
         for at, (cell, image) in enumerate(images):
@@ -73,11 +73,11 @@ def measured(
             if progress:
                 progress(f"measuring {len(images)} kernels", 100.0 * at / len(images))
             try:
-                ran = _ran(bench, wanted, load.program, image, matrix, phase, label)
+                ran = _ran(bench, wanted, load.program, image, table, phase, label)
                 found.append((cell, ran))
             except KdeltaError as error:
                 notes.append(f"no counts of {cell.row} by {cell.column}: {error.cause}")
-    result = marked(matrix, [executed for _, executed in found])
+    result = marked(table, [executed for _, executed in found])
     return replace(result, notes=(*result.notes, *notes))
 
 
@@ -94,11 +94,11 @@ def _bench(scenario: workload.Scenario) -> Bench:
     )
 
 
-def _distinct(matrix: Matrix) -> Iterator[Cell]:
+def _distinct(table: CodeTable) -> Iterator[Cell]:
     """One cell for each code: equal code executes equally."""
     seen = set()
-    for column in matrix.columns:
-        for cell in matrix.column_of(column):
+    for column in table.columns:
+        for cell in table.column_of(column):
             if cell.normal is not None and cell.normal not in seen:
                 seen.add(cell.normal)
                 yield cell
@@ -153,7 +153,7 @@ def _ran(
     scenario: workload.Scenario,
     program: Path,
     image: Path,
-    matrix: Matrix,
+    table: CodeTable,
     phase: str,
     label: str,
 ) -> Executed:
@@ -164,6 +164,6 @@ def _ran(
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")
     linked = opened(image, label)
-    code = linked.function(matrix.function, references(matrix))
-    start = linked.start(matrix.function)
+    code = linked.function(table.function, references(table))
+    start = linked.start(table.function)
     return Executed(code=code, hot=hot.hottest(place, result, phase, start, code, label))

@@ -13,7 +13,7 @@ import msgspec
 
 from kdelta import process
 from kdelta.arch import Arch
-from kdelta.disassembly.code import Code, Kind
+from kdelta.disassembly.code import Code, Flow
 from kdelta.errors import InfraError
 
 CPUS = {
@@ -78,7 +78,7 @@ def assembly(code: Code, trace: Sequence[int]) -> str:
     for index in trace:
         instruction = code.instructions[index]
         words = _PREFIX.sub("", instruction.raw)
-        if instruction.kind is not Kind.PLAIN:
+        if instruction.kind is not Flow.PLAIN:
             words = re.sub(r"0x[0-9a-f]+$", ".Lelsewhere", words)
         lines.append(f"\t{words}")
     return "\n".join(lines) + "\n"

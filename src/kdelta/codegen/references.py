@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a function calls, refers to and has inlined, in words, for all columns of a matrix."""
+"""What a function calls, refers to and has inlined, in words, for all columns of a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kdelta.codegen.compare import SetChange
-from kdelta.codegen.matrix import Matrix
+from kdelta.codegen.table import CodeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,26 +20,26 @@ class Told:
     others: tuple[tuple[str, str], ...]  # row, words
 
 
-def told(matrix: Matrix) -> tuple[Told, ...]:
+def told(table: CodeTable) -> tuple[Told, ...]:
     """Columns of which the same is to be said are together, in their order."""
     found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
-    for column in matrix.columns:
-        first = matrix.cell(matrix.rows[0], column)
+    for column in table.columns:
+        first = table.cell(table.rows[0], column)
         if first.code is not None:
             calls = tuple(sorted(set(first.code.calls)))
-            others = tuple((row, _words(matrix, row, column)) for row in matrix.rows[1:])
+            others = tuple((row, _words(table, row, column)) for row in table.rows[1:])
             found.setdefault((calls, others), []).append(column)
     return tuple(
-        Told(columns=tuple(columns), first=matrix.rows[0], calls=calls, others=others)
+        Told(columns=tuple(columns), first=table.rows[0], calls=calls, others=others)
         for (calls, others), columns in found.items()
     )
 
 
-def _words(matrix: Matrix, row: str, column: str) -> str:
+def _words(table: CodeTable, row: str, column: str) -> str:
     changes = {
-        "calls": matrix.calls_changed(row, column),
-        "data": matrix.data_changed(row, column),
-        "inlined": matrix.inlining_changed(row, column),
+        "calls": table.calls_changed(row, column),
+        "data": table.data_changed(row, column),
+        "inlined": table.inlining_changed(row, column),
     }
     known = {what: change for what, change in changes.items() if change is not None}
     same = [what for what, change in known.items() if change.nothing]

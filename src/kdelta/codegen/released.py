@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.codegen import hot
-from kdelta.codegen.matrix import Cell, Executed, Matrix, references
+from kdelta.codegen.table import Cell, CodeTable, Executed, references
 from kdelta.disassembly import image
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -24,7 +24,7 @@ PATCHED = (
 Resolve = Callable[[str, str, str], Kernel]  # reference, architecture, flavour
 
 
-def of_kernels(kernels: Sequence[Kernel], function: str) -> Matrix:
+def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
     """The function in each image; one without it is a cell with its problem."""
     rows = tuple(dict.fromkeys(kernel.reference for kernel in kernels))
     by_reference = {kernel.reference: kernel for kernel in kernels}
@@ -37,7 +37,7 @@ def of_kernels(kernels: Sequence[Kernel], function: str) -> Matrix:
     for reference, kernel in by_reference.items():
         if reference != kernel.release:
             notes.append(f"{reference} is {kernel.release}")
-    return Matrix(
+    return CodeTable(
         function=function,
         place="in kernel images",
         title="",
@@ -65,7 +65,7 @@ def _cell(kernel: Kernel, function: str) -> Cell:
 
 
 def executed(
-    folder: Path, record: RunRecord, matrix: Matrix, phase: str, resolve: Resolve
+    folder: Path, record: RunRecord, table: CodeTable, phase: str, resolve: Resolve
 ) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
     """The function in each kernel of an exact run, with its counts; and what stood in the way.
 
@@ -76,7 +76,7 @@ def executed(
     for trial in _first_trials(record):
         label = record.arms[trial.arm].label
         try:
-            found.append(_executed(folder, record, trial, matrix, phase, resolve))
+            found.append(_executed(folder, record, trial, table, phase, resolve))
         except KdeltaError as error:
             problems.append(f"no counts of {label}: {error.cause}")
     return tuple(found), tuple(problems)
@@ -99,7 +99,7 @@ def _executed(
     folder: Path,
     record: RunRecord,
     trial: TrialRecord,
-    matrix: Matrix,
+    table: CodeTable,
     phase: str,
     resolve: Resolve,
 ) -> Executed:
@@ -110,13 +110,13 @@ def _executed(
     if trial.result is None:
         raise SpecError(f"trial {trial.index} has no result")
     opened = image.opened(kernel.image, kernel.release)
-    code = opened.function(matrix.function, references(matrix))
+    code = opened.function(table.function, references(table))
     label = f"{record.run_id}, {record.arms[trial.arm].label}"
     place = trial_folder(folder, trial.index)
-    start = opened.start(matrix.function)
+    start = opened.start(table.function)
     return Executed(code=code, hot=hot.hottest(place, trial.result, phase, start, code, label))
 
 
-def architecture(matrix: Matrix) -> arch.Arch:
-    """Of the code in a matrix."""
-    return arch.of(next(cell.code.arch for cell in matrix.cells if cell.code))
+def architecture(table: CodeTable) -> arch.Arch:
+    """Of the code in a table."""
+    return arch.of(next(cell.code.arch for cell in table.cells if cell.code))

@@ -39,7 +39,7 @@ _ADDRESS = re.compile(
 )
 
 
-class Kind(StrEnum):
+class Flow(StrEnum):
     """What an instruction does to the flow."""
 
     CALL = "call"
@@ -60,7 +60,7 @@ class Instruction:
     size: int  # bytes
     text: str
     raw: str
-    kind: Kind = Kind.PLAIN
+    kind: Flow = Flow.PLAIN
     to: int | None = None
     references: tuple[str, ...] = ()  # names outside the function
 
@@ -88,14 +88,14 @@ class Code:
     def calls(self) -> tuple[str, ...]:
         """What is called or jumped to outside, in order, as often as it is."""
         return tuple(
-            name for i in self.instructions if i.kind is not Kind.PLAIN for name in i.references
+            name for i in self.instructions if i.kind is not Flow.PLAIN for name in i.references
         )
 
     @property
     def data(self) -> tuple[str, ...]:
         """What else is referred to, in order, as often as it is."""
         return tuple(
-            name for i in self.instructions if i.kind is Kind.PLAIN for name in i.references
+            name for i in self.instructions if i.kind is Flow.PLAIN for name in i.references
         )
 
 
@@ -199,7 +199,7 @@ class _Place:
 def _branch(
     row: Row, branch: re.Match[str], relocations: list[Relocation], place: _Place
 ) -> Instruction:
-    kind = Kind.CALL if branch[2] in _CALLS else Kind.JUMP
+    kind = Flow.CALL if branch[2] in _CALLS else Flow.JUMP
     head = row.text[: branch.start(3) - 2]
     target: int | None = int(branch[3], 16) - place.start
     name = ""
@@ -274,7 +274,7 @@ def _made(
     row: Row,
     *,
     text: str,
-    kind: Kind = Kind.PLAIN,
+    kind: Flow = Flow.PLAIN,
     to: int | None = None,
     references: tuple[str, ...] = (),
 ) -> Instruction:

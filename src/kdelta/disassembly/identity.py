@@ -56,7 +56,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class CodeIdentity:
     """The verdict on two kernels and the names behind it; `only` are functions of one of them."""
 
     sameness: Sameness
@@ -106,14 +106,14 @@ def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
     return Fingerprint(arch=image.arch.debian, digests=digests, unknown=unknown)
 
 
-def compare(one: Image, other: Image, executed: Iterable[str]) -> Identity:
+def compare(one: Image, other: Image, executed: Iterable[str]) -> CodeIdentity:
     """Compare the code of executed functions and of what they call, in two images."""
     names = set(executed)
     both = set(watched(one, names)) | set(watched(other, names))
     return judge(fingerprint(one, both), fingerprint(other, both))
 
 
-def judge(one: Fingerprint, other: Fingerprint) -> Identity:
+def judge(one: Fingerprint, other: Fingerprint) -> CodeIdentity:
     """The verdict on two fingerprints.
 
     A function that only one of them has makes them different: it was executed or is called there.
@@ -135,7 +135,7 @@ def judge(one: Fingerprint, other: Fingerprint) -> Identity:
         sameness = Sameness.DIFFERENT
     else:
         sameness = Sameness.UNKNOWN if unknown or not identical else Sameness.IDENTICAL
-    return Identity(
+    return CodeIdentity(
         sameness=sameness,
         identical=tuple(identical),
         different=tuple(different),

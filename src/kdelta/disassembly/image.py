@@ -40,7 +40,7 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: payload.Kernel, table: Table, label: str) -> None:
+    def __init__(self, kernel: payload.UnpackedKernel, table: Table, label: str) -> None:
         self.label = label
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kdelta.disassembly.payload import Kernel, Segment
+from kdelta.disassembly.payload import Segment, UnpackedKernel
 
 _TOKENS = 256
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))
@@ -56,7 +56,7 @@ class _Names:
     texts: tuple[bytes, ...]
 
 
-def read(kernel: Kernel) -> Table | None:
+def read(kernel: UnpackedKernel) -> Table | None:
     """The kernel's own table; None when it has none or lays it out in a way not known here."""
     for segment in kernel.segments:
         data = bytes(segment.content)
@@ -179,7 +179,7 @@ def _decoded(
 
 
 def _addresses(
-    data: bytes, segment: Segment, tokens: _Tokens, names: _Names, kernel: Kernel
+    data: bytes, segment: Segment, tokens: _Tokens, names: _Names, kernel: UnpackedKernel
 ) -> tuple[int, ...] | None:
     """Numbers lie after token_index (since Linux 6.4), else with their base before the names.
 

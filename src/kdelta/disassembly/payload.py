@@ -45,7 +45,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class UnpackedKernel:
     """An unpacked kernel.  arch: Debian's name."""
 
     arch: str
@@ -60,7 +60,7 @@ class Kernel:
         return b""
 
 
-def unpacked(image: Path) -> Kernel:
+def unpacked(image: Path) -> UnpackedKernel:
     """The kernel in a bzImage, Image (plain, gzip, zboot) or vmlinux.
 
     Unpacked once and kept in the cache.  Raises SpecError when there is none to be found,
@@ -98,7 +98,7 @@ def _plain(data: bytes, image: Path) -> bytes:
     return data
 
 
-def _elf(content: bytes, image: Path) -> Kernel:
+def _elf(content: bytes, image: Path) -> UnpackedKernel:
     try:
         (machine,) = struct.unpack_from("<H", content, 18)
         (table,) = struct.unpack_from("<Q", content, 32)
@@ -111,7 +111,7 @@ def _elf(content: bytes, image: Path) -> Kernel:
     if not found:
         raise SpecError("the kernel in it has no code", place=str(image))
     segments = tuple(sorted(found, key=lambda part: part.start))
-    return Kernel(arch=_MACHINES[machine], segments=segments)
+    return UnpackedKernel(arch=_MACHINES[machine], segments=segments)
 
 
 def _segments(content: bytes, table: int, count: int) -> Iterator[Segment]:
@@ -125,11 +125,11 @@ def _segments(content: bytes, table: int, count: int) -> Iterator[Segment]:
             yield Segment(start=address, content=part, executable=bool(flags & 1))
 
 
-def _flat(content: bytes, image: Path) -> Kernel:
+def _flat(content: bytes, image: Path) -> UnpackedKernel:
     if content[0x38:0x3C] != b"ARM\x64":
         raise SpecError("no kernel is found in it", place=str(image))
     whole = Segment(start=_ARM64_LINKED, content=memoryview(content), executable=True)
-    return Kernel(arch="arm64", segments=(whole,))
+    return UnpackedKernel(arch="arm64", segments=(whole,))
 
 
 def _decompressed(packed: bytes, image: Path) -> bytes:

@@ -38,7 +38,7 @@ _LIST = "see what is offered with: kdelta kernels list"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class KernelOffer:
     """A kernel that the archive offers."""
 
     release: str  # uname -r: "6.17.13+deb13-cloud-amd64"
@@ -64,12 +64,12 @@ class Offer:
         return "-rc" in self.upstream
 
 
-def offers(archive: Archive, flavour: Flavour) -> tuple[Offer, ...]:
+def offers(archive: Archive, flavour: Flavour) -> tuple[KernelOffer, ...]:
     """All kernels of one flavour in the archive's index, oldest version first."""
     return assemble(archive.packages("kernels", _SELECTION), archive.arch, flavour)
 
 
-def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[Offer, ...]:
+def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[KernelOffer, ...]:
     """Offers from package descriptions: meta-packages left out, a signed image preferred."""
     images: dict[tuple[str, str], tuple[bool, Package]] = {}
     bases: dict[tuple[str, str], Package] = {}
@@ -87,7 +87,7 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
             if key not in images or signed > images[key][0]:
                 images[key] = (signed, package)
     found = [
-        Offer(
+        KernelOffer(
             release=release,
             upstream=upstream_of(package.version),
             flavour=flavour,
@@ -99,7 +99,9 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
     return tuple(sorted(found, key=lambda offer: version.key(offer.version)))
 
 
-def choose(reference: str, offered: tuple[Offer, ...], arch: str, flavour: Flavour) -> Offer:
+def choose(
+    reference: str, offered: tuple[KernelOffer, ...], arch: str, flavour: Flavour
+) -> KernelOffer:
     """The offer a reference means: 6.17.8, 6.17, 7.3-rc, 7.3-rc7, deb:VERSION or a uname -r.
 
     Raises SpecError, naming what is near, when there is none.
@@ -119,7 +121,7 @@ def choose(reference: str, offered: tuple[Offer, ...], arch: str, flavour: Flavo
     )
 
 
-def nearest(wanted: str, offered: tuple[Offer, ...], count: int = 3) -> tuple[str, ...]:
+def nearest(wanted: str, offered: tuple[KernelOffer, ...], count: int = 3) -> tuple[str, ...]:
     """References of up to `count` neighbours of a wanted one, lowest first.
 
     Neighbours are releases of the same series when there are any, else other series.
@@ -136,7 +138,7 @@ def nearest(wanted: str, offered: tuple[Offer, ...], count: int = 3) -> tuple[st
 
 
 def fetch(
-    offer: Offer,
+    offer: KernelOffer,
     reference: str,
     *,
     archive: Archive,
@@ -163,7 +165,7 @@ def fetch(
     )
 
 
-def is_cached(offer: Offer) -> bool:
+def is_cached(offer: KernelOffer) -> bool:
     """True when the image of an offer is on this disk."""
     return cache.has("images", offer.package.sha256)
 
@@ -175,7 +177,7 @@ def upstream_of(package_version: str) -> str:
     return f"{head}-{candidate}" if tilde and candidate.startswith("rc") else head
 
 
-def _fits(reference: str, offer: Offer) -> bool:
+def _fits(reference: str, offer: KernelOffer) -> bool:
     if reference.startswith("deb:"):
         return offer.version == reference.removeprefix("deb:")
     candidate = _CANDIDATE.fullmatch(reference)
@@ -198,7 +200,7 @@ def _is_meta(package: Package) -> bool:
     return re.search(r"\blinux-(?:image|binary)-(?:unsigned-)?\d", package.depends) is not None
 
 
-def _fill(folder: Path, offer: Offer, archive: Archive, progress: Progress | None) -> None:
+def _fill(folder: Path, offer: KernelOffer, archive: Archive, progress: Progress | None) -> None:
     release = offer.release
     image, config = folder / "vmlinuz", folder / "config"
     images = {
@@ -222,7 +224,7 @@ def _fill(folder: Path, offer: Offer, archive: Archive, progress: Progress | Non
     _check(image, offer, archive.arch)
 
 
-def _check(image: Path, offer: Offer, arch: str) -> None:
+def _check(image: Path, offer: KernelOffer, arch: str) -> None:
     try:
         facts = inspect(image)
     except BadImage as error:
@@ -231,7 +233,7 @@ def _check(image: Path, offer: Offer, arch: str) -> None:
         raise _unexpected(offer, f"it is {facts.release} for {facts.arch}")
 
 
-def _unexpected(offer: Offer, what: str) -> InfraError:
+def _unexpected(offer: KernelOffer, what: str) -> InfraError:
     return InfraError(
         f"the image in {offer.package.name} {offer.version} is not what the package says: {what}",
         action="choose another version; " + _LIST,

@@ -9,7 +9,7 @@ from kdelta.archive.apt import Progress
 from kdelta.archive.root import Archive
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, local
-from kdelta.kernels.debian import Offer
+from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour, Kernel
 from kdelta.source import tree_reference
 from kdelta.source.build import Build
@@ -83,7 +83,7 @@ def listing(
     *,
     refresh: bool = False,
     progress: Progress | None = None,
-) -> tuple[Offer, ...]:
+) -> tuple[KernelOffer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
     kind = _flavour(flavour)
     archive = opened(arch)

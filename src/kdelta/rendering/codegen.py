@@ -8,9 +8,9 @@ from typing import Any
 
 from kdelta.codegen.compare import Change, SetChange, compare
 from kdelta.codegen.hot import HOT
-from kdelta.codegen.matrix import DUMPS, Cell, Matrix
 from kdelta.codegen.predict import LIMITS
 from kdelta.codegen.references import told
+from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.disassembly.code import Code
 from kdelta.rendering.columns import (
     ABSENT,
@@ -37,7 +37,7 @@ _MARKS = {
 }
 
 
-def show(matrix: Matrix) -> Iterator[Line]:
+def show(matrix: CodeTable) -> Iterator[Line]:
     """The tables: sizes and equal code, hot paths, dumps, references, inlining, predictions."""
     yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
     if matrix.title:
@@ -79,7 +79,7 @@ def show(matrix: Matrix) -> Iterator[Line]:
         yield from paragraph(note, Tone.FAINT)
 
 
-def _block(matrix: Matrix, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
+def _block(matrix: CodeTable, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
     yield from paragraph(title, Tone.BOLD)
     rows = Column("", tuple(Span(short(row, _NAME)) for row in matrix.rows))
     columns = [
@@ -90,7 +90,7 @@ def _block(matrix: Matrix, title: str, cells: dict[tuple[str, str], str]) -> Ite
     yield ()
 
 
-def _size(matrix: Matrix, cell: Cell) -> str:
+def _size(matrix: CodeTable, cell: Cell) -> str:
     if cell.code is None:
         return ABSENT
     cold = f"+{cell.cold.size}" if cell.cold else ""
@@ -104,7 +104,7 @@ def _hot(cell: Cell) -> str:
     return f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})"
 
 
-def _dumps(matrix: Matrix) -> Iterator[Line]:
+def _dumps(matrix: CodeTable) -> Iterator[Line]:
     if not any(cell.dumps for cell in matrix.cells):
         return
     cells = {}
@@ -117,7 +117,7 @@ def _dumps(matrix: Matrix) -> Iterator[Line]:
     )
 
 
-def _references(matrix: Matrix) -> Iterator[Line]:
+def _references(matrix: CodeTable) -> Iterator[Line]:
     """What the function calls and refers to, and how the rows differ in it."""
     found = told(matrix)
     if found:
@@ -130,7 +130,7 @@ def _references(matrix: Matrix) -> Iterator[Line]:
     yield ()
 
 
-def _predictions(matrix: Matrix) -> Iterator[Line]:
+def _predictions(matrix: CodeTable) -> Iterator[Line]:
     found = [cell for cell in matrix.cells if cell.predictions]
     if not found:
         return
@@ -210,7 +210,7 @@ def _listed(code: Code, cell: Cell | None) -> Iterator[Line]:
         )
 
 
-def show_json(matrix: Matrix) -> str:
+def show_json(matrix: CodeTable) -> str:
     """The matrix as JSON, format 1: all that the text shows, and the listings."""
     content = {
         "function": matrix.function,
@@ -226,7 +226,7 @@ def show_json(matrix: Matrix) -> str:
     return json_text("codegen", content)
 
 
-def _cell_data(matrix: Matrix, cell: Cell) -> dict[str, Any]:
+def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
     row, column = cell.row, cell.column
     return {
         "row": row,

@@ -11,9 +11,9 @@ from html import escape
 
 from kdelta.codegen.compare import Change, compare
 from kdelta.codegen.hot import HOT
-from kdelta.codegen.matrix import DUMPS, Cell, Matrix
 from kdelta.codegen.predict import LIMITS
 from kdelta.codegen.references import told
+from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.disassembly.code import Code
 from kdelta.printable import printable
 
@@ -63,7 +63,7 @@ tr.gap td { color: var(--dim); text-align: center; background: var(--head); }
 """
 
 
-def show_html(matrix: Matrix) -> str:
+def show_html(matrix: CodeTable) -> str:
     """The whole file."""
     title = f"{matrix.function} - generated code"
     body = "\n".join(_body(matrix))
@@ -81,7 +81,7 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _body(matrix: Matrix) -> Iterator[str]:
+def _body(matrix: CodeTable) -> Iterator[str]:
     yield f"<h1><code>{_text(matrix.function)}</code></h1>"
     yield f'<p class="dim">{_text(matrix.place)}{" of " if matrix.title else ""}'
     yield f"{_text(matrix.title)}</p>"
@@ -109,7 +109,7 @@ def _body(matrix: Matrix) -> Iterator[str]:
     yield from _listings(matrix)
 
 
-def _table(matrix: Matrix, cells: dict[tuple[str, str], str]) -> Iterator[str]:
+def _table(matrix: CodeTable, cells: dict[tuple[str, str], str]) -> Iterator[str]:
     """cells: HTML by row and column."""
     yield '<div class="wide"><table class="m"><thead><tr><th></th>'
     for column in matrix.columns:
@@ -124,7 +124,7 @@ def _table(matrix: Matrix, cells: dict[tuple[str, str], str]) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def _size(matrix: Matrix, cell: Cell) -> str:
+def _size(matrix: CodeTable, cell: Cell) -> str:
     if cell.code is None:
         return "-"
     letter = matrix.groups(cell.column)[cell.row]
@@ -133,7 +133,7 @@ def _size(matrix: Matrix, cell: Cell) -> str:
     return f"{cell.code.size}{cold} / {len(cell.code.instructions)}{tag}"
 
 
-def _hot_table(matrix: Matrix) -> Iterator[str]:
+def _hot_table(matrix: CodeTable) -> Iterator[str]:
     known = [cell.hot for cell in matrix.cells if cell.hot]
     if not known:
         return
@@ -152,7 +152,7 @@ def _hot_table(matrix: Matrix) -> Iterator[str]:
         yield f'<p class="dim">{_text(source)}</p>'
 
 
-def _references(matrix: Matrix) -> Iterator[str]:
+def _references(matrix: CodeTable) -> Iterator[str]:
     yield "<h2>Calls, data and inlining</h2>"
     for same in told(matrix):
         names = ", ".join(same.calls) or "nothing"
@@ -163,7 +163,7 @@ def _references(matrix: Matrix) -> Iterator[str]:
         yield "</ul>"
 
 
-def _predictions(matrix: Matrix) -> Iterator[str]:
+def _predictions(matrix: CodeTable) -> Iterator[str]:
     cpus = dict.fromkeys(p.cpu for cell in matrix.cells for p in cell.predictions)
     if not cpus:
         return
@@ -183,7 +183,7 @@ def _predictions(matrix: Matrix) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def _listings(matrix: Matrix) -> Iterator[str]:
+def _listings(matrix: CodeTable) -> Iterator[str]:
     yield "<h2>Side by side</h2>"
     yield '<p class="key"><span style="background:var(--chg)">changed</span>'
     yield '<span style="background:var(--tgt)">same branch, other target</span>'

@@ -75,7 +75,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class SourceOffer:
     """A source that the index lists; it may be gone from the mirror (only a fetch tells)."""
 
     reference: str  # "6.17.8", or "6.12.107-1" with Debian's patches
@@ -100,13 +100,13 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")
 
 
-def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[Offer, ...]:
+def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[SourceOffer, ...]:
     """Sources that the index lists, oldest first.  Raises InfraError without an index."""
-    found: dict[str, Offer] = {}
+    found: dict[str, SourceOffer] = {}
     for package in _packages(force=refresh, progress=progress):
         orig = package.file(".orig.tar.xz")
         if orig is not None:
-            found[package.upstream] = Offer(reference=package.upstream, size=orig.size)
+            found[package.upstream] = SourceOffer(reference=package.upstream, size=orig.size)
     return tuple(found.values())
 
 

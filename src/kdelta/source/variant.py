@@ -20,7 +20,7 @@ from kdelta.source.tree import SourceTree
 FOLDER = "variants"
 
 
-class Kind(StrEnum):
+class VariantKind(StrEnum):
     """How a variant changes a source."""
 
     PATCH = "patch"  # a patch file or a mailbox with a series
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 class Variant:
     """One change to a source."""
 
-    kind: Kind
+    kind: VariantKind
     name: str  # for people and tables: "mincore-present-first"
     path: Path | None = None  # of the patch, the mailbox, the other content
     target: str = ""  # FILE: the path in the source; REVERT: the commit
@@ -46,10 +46,10 @@ def of_word(word: str) -> Variant:
     """
     key, equals, value = word.partition("=")
     if equals and key == "revert":
-        return Variant(kind=Kind.REVERT, name=f"revert-{value[:12]}", target=value)
+        return Variant(kind=VariantKind.REVERT, name=f"revert-{value[:12]}", target=value)
     if equals and "/" in key:
         path = Path(value).expanduser().absolute()
-        return Variant(kind=Kind.FILE, name=path.stem, path=path, target=key)
+        return Variant(kind=VariantKind.FILE, name=path.stem, path=path, target=key)
     path = Path(word).expanduser().absolute()
     if not path.is_file():
         brought = data.directory(FOLDER) / f"{word.removesuffix('.patch')}.patch"
@@ -59,7 +59,7 @@ def of_word(word: str) -> Variant:
                 action=f"name a patch file, or one of: {', '.join(brought_along())}",
             )
         path = brought
-    return Variant(kind=Kind.PATCH, name=path.stem, path=path)
+    return Variant(kind=VariantKind.PATCH, name=path.stem, path=path)
 
 
 def brought_along() -> tuple[str, ...]:
@@ -83,11 +83,11 @@ def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
 
 
 def _changed(tree: SourceTree, variant: Variant) -> str:
-    if variant.kind is Kind.REVERT:
+    if variant.kind is VariantKind.REVERT:
         return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
     if variant.path is None:
         raise ValueError(variant)
-    if variant.kind is Kind.FILE:
+    if variant.kind is VariantKind.FILE:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
     if not patches.is_mailbox(variant.path):

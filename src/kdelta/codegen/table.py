@@ -57,7 +57,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
+class CodeTable:
     """All cells, row by row; the first row is what the others are compared with."""
 
     function: str
@@ -129,7 +129,7 @@ def of_sources(
     chains: Sequence[Toolchain],
     keep: Path | None = None,
     progress: Progress | None = None,
-) -> Matrix:
+) -> CodeTable:
     """Compile one object of a source and its variants with several compilers.
 
     trees: the source first, then variants of it; names: of the rows; keep: a folder that gets the
@@ -149,7 +149,7 @@ def of_sources(
                 to = kept(keep, name, chain.name) if keep is not None else None
                 cells[name, chain.name] = _compiled(folder, target, function, name, changed, to)
     columns = tuple(chain.name for chain in chains)
-    matrix = Matrix(
+    table = CodeTable(
         function=function,
         place=target,
         title=f"{trees[0].title}, configuration {config.name}",
@@ -158,7 +158,7 @@ def of_sources(
         banners={chain.name: chain.banner for chain in chains},
         cells=tuple(cells[row, column] for row in names for column in columns),
     )
-    return replace(matrix, notes=(*_notes(matrix), *lost))
+    return replace(table, notes=(*_notes(table), *lost))
 
 
 def kept(folder: Path, row: str, column: str) -> Path:
@@ -220,17 +220,17 @@ def _compiled(
         )
 
 
-def _notes(matrix: Matrix) -> Iterable[str]:
-    clones = {cell.code.name for cell in matrix.cells if cell.code} - {matrix.function}
+def _notes(table: CodeTable) -> Iterable[str]:
+    clones = {cell.code.name for cell in table.cells if cell.code} - {table.function}
     if clones:
         yield f"some compilers made a clone of the function: {', '.join(sorted(clones))}"
-    if len(matrix.rows) > 1:
-        for column in matrix.columns:
-            letters = matrix.groups(column)
-            first = letters.get(matrix.rows[0])
-            same = [r for r in matrix.rows[1:] if letters.get(r) == first and first is not None]
+    if len(table.rows) > 1:
+        for column in table.columns:
+            letters = table.groups(column)
+            first = letters.get(table.rows[0])
+            same = [r for r in table.rows[1:] if letters.get(r) == first and first is not None]
             if same:
-                yield f"{column} makes the code of {matrix.rows[0]} of {' and of '.join(same)}"
+                yield f"{column} makes the code of {table.rows[0]} of {' and of '.join(same)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,11 +241,11 @@ class Executed:
     hot: Hot
 
 
-def references(matrix: Matrix) -> frozenset[str]:
-    """Every name that a listing of the matrix has; an image may know the same by another one."""
+def references(table: CodeTable) -> frozenset[str]:
+    """Every name that a listing of the table has; an image may know the same by another one."""
     return frozenset(
         name.partition("+")[0]
-        for cell in matrix.cells
+        for cell in table.cells
         for code in (cell.code, cell.cold)
         if code is not None
         for instruction in code.instructions
@@ -253,25 +253,25 @@ def references(matrix: Matrix) -> frozenset[str]:
     )
 
 
-def marked(matrix: Matrix, executed: Iterable[Executed]) -> Matrix:
-    """The matrix with counts in each cell whose code is, instruction by instruction, what ran."""
+def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
+    """The table with counts in each cell whose code is, instruction by instruction, what ran."""
     known = list(executed)
     cells = []
-    for cell in matrix.cells:
+    for cell in table.cells:
         fitting = [
             entry.hot
             for entry in known
             if cell.code is not None and entry.code.normal == cell.code.normal
         ]
         cells.append(replace(cell, hot=fitting[0]) if fitting else cell)
-    return replace(matrix, cells=tuple(cells))
+    return replace(table, cells=tuple(cells))
 
 
-def predicted(matrix: Matrix, program: Path, cpus: Sequence[str]) -> Matrix:
-    """The matrix with llvm-mca's predictions for every cell whose hot path is known."""
+def predicted(table: CodeTable, program: Path, cpus: Sequence[str]) -> CodeTable:
+    """The table with llvm-mca's predictions for every cell whose hot path is known."""
     cells = []
-    notes = list(matrix.notes)
-    for cell in matrix.cells:
+    notes = list(table.notes)
+    for cell in table.cells:
         if cell.code is None or cell.hot is None:
             cells.append(cell)
             continue
@@ -282,4 +282,4 @@ def predicted(matrix: Matrix, program: Path, cpus: Sequence[str]) -> Matrix:
             notes.append(f"no prediction for {cell.row} {cell.column}: {error.cause}")
             found = ()
         cells.append(replace(cell, predictions=found))
-    return replace(matrix, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))
+    return replace(table, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))
