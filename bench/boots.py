@@ -14,26 +14,13 @@ from pathlib import Path
 
 from commands import BenchError
 from kdelta import arch, guest, workload
-from kdelta.guests.machine import Settings
 from kdelta.guests.qemu import Launch, Qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.run import trial
-from kdelta.study.spec import Study
 
 _TIMEOUT_S = 300.0
-
-
-def settings_of(study: Study) -> Settings:
-    """The machine of a study's guests."""
-    machine = study.machine
-    return Settings(
-        arch=arch.of(machine.arch),
-        cpus=machine.cpus,
-        memory_mib=machine.memory_mib,
-        cpu_model=machine.cpu_model,
-        cmdline=machine.cmdline,
-    )
 
 
 def program_of(scenario: str, architecture: arch.Arch) -> tuple[Path, list[str]]:
@@ -43,10 +30,10 @@ def program_of(scenario: str, architecture: arch.Arch) -> tuple[Path, list[str]]
     return guest.program(found.program, architecture), arguments
 
 
-def plain_boot(emulator: Qemu, settings: Settings, kernel: Kernel, scenario: str) -> float:
+def plain_boot(emulator: Qemu, settings: MachineSettings, kernel: Kernel, scenario: str) -> float:
     """Seconds from starting QEMU until the program has ended and QEMU is gone."""
-    program, arguments = program_of(scenario, settings.arch)
-    initramfs = guest.initramfs(settings.arch)
+    program, arguments = program_of(scenario, settings.target)
+    initramfs = guest.initramfs(settings.target)
     begun = time.monotonic()
     launch = Launch(image=kernel.image, initramfs=initramfs, program=program)
     with Guest(emulator, settings, launch) as booted:
@@ -59,7 +46,11 @@ def plain_boot(emulator: Qemu, settings: Settings, kernel: Kernel, scenario: str
 
 
 def plain_boots(
-    emulator: Qemu, settings: Settings, kernels: Sequence[Kernel], scenario: str, at_once: int
+    emulator: Qemu,
+    settings: MachineSettings,
+    kernels: Sequence[Kernel],
+    scenario: str,
+    at_once: int,
 ) -> float:
     """Seconds for a plain boot of each kernel, as many at once as kdelta runs."""
     begun = time.monotonic()

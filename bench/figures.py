@@ -23,14 +23,14 @@ from pathlib import Path
 from statistics import median
 
 import virtme
-from boots import plain_boot, plain_boots, program_of, settings_of
+from boots import plain_boot, plain_boots, program_of
 from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.guests import qemu
-from kdelta.guests.machine import Settings
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.run import slots
 from kdelta.study import spec
 
@@ -80,7 +80,7 @@ class Setting:
 
     emulator: qemu.Qemu
     qemu_wanted: str
-    settings: Settings
+    settings: MachineSettings
     study: Path
     scenario: str
     kernels: tuple[Kernel, ...]
@@ -131,11 +131,11 @@ def prepared(qemu_wanted: str) -> Setting:
     """Resolve and download what is measured."""
     path = data.directory("studies") / _STUDY
     study = spec.load(path)
-    settings = settings_of(study)
+    settings = study.machine
     arch, flavour = study.machine.arch, study.machine.flavour
     print("fetching kernels", file=sys.stderr, flush=True)
     return Setting(
-        emulator=qemu.choose(settings.arch, qemu_wanted),
+        emulator=qemu.choose(settings.target, qemu_wanted),
         qemu_wanted=qemu_wanted,
         settings=settings,
         study=path,
@@ -162,7 +162,7 @@ def repetition(setting: Setting, results: Results, rival: virtme.Virtme | None) 
         results.take("warm_short_s", lambda: kdelta_run(home, *short).trials_s[0])
     if rival:
         for name, scenario in (("virtme_s", setting.scenario), ("virtme_short_s", _SHORT)):
-            program, arguments = program_of(scenario, setting.settings.arch)
+            program, arguments = program_of(scenario, setting.settings.target)
             argv = virtme.command(rival, program, arguments, setting.settings.memory_mib)
             results.take(name, partial(virtme.wall_s, rival, argv))
 

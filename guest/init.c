@@ -6,6 +6,7 @@
  *	identity			what the guest sees of itself, again
  *	kallsyms			the kernel's symbols
  *	write PATH VALUE		set a file of /sys or /proc
+ *	read PATH			the first line of such a file
  *	module NAME BYTES PARAMETERS	load the kernel module of BYTES bytes that follows the line
  *	modules				the symbols of loaded modules, as kallsyms has them
  *	swapon DEVICE			make all of a block device swap, and use it
@@ -285,15 +286,6 @@ static int count_nodes(void)
 	return count ? count : 1;
 }
 
-/* Pages in one of hugetlb's pools; 0 where the kernel has none of that size. */
-static void tell_pool(FILE *out, const char *key, const char *size)
-{
-	char path[128], line[64];
-
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%s/nr_hugepages", size);
-	fprintf(out, "%s %ld\n", key, strtol(read_line(path, line, sizeof(line)), NULL, 10));
-}
-
 /* What is swapped to: device and KiB, of each. */
 static void tell_swap(FILE *out)
 {
@@ -331,8 +323,6 @@ static void tell_identity(FILE *out, bool serial)
 	tell_file(out, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
 	tell_file(out, "thp-shmem", "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
 	tell_file(out, "preempt", "/sys/kernel/debug/sched/preempt");
-	tell_pool(out, "hugepages-2m", "2048kB");
-	tell_pool(out, "hugepages-1g", "1048576kB");
 	tell_swap(out);
 	tell_file(out, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 	tell_mitigations(out);
@@ -571,11 +561,16 @@ static int swap_on(const char *device)
 	return status;
 }
 
+static bool is_setting(const char *path)
+{
+	return (!strncmp(path, "/sys/", 5) || !strncmp(path, "/proc/", 6)) && !strstr(path, "..");
+}
+
 static int write_file(const char *path, const char *value)
 {
 	int fd, status = 0;
 
-	if ((strncmp(path, "/sys/", 5) && strncmp(path, "/proc/", 6)) || strstr(path, ".."))
+	if (!is_setting(path))
 		return EPERM;
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -593,6 +588,15 @@ static void set_file(FILE *out, char *line)
 	if (value)
 		*value++ = '\0';
 	fprintf(out, "kdelta-done %d\n", value ? write_file(line, value) : EINVAL);
+}
+
+static void tell_setting(FILE *out, const char *path)
+{
+	char line[4096] = "";
+
+	if (is_setting(path))
+		read_line(path, line, sizeof(line));
+	fprintf(out, "%s\nkdelta-done 0\n", line);
 }
 
 /*
@@ -625,6 +629,8 @@ static void take_orders(FILE *in, FILE *out, bool serial)
 			tell_module_symbols(out);
 		else if (!strncmp(line, "write ", 6))
 			set_file(out, line + 6);
+		else if (!strncmp(line, "read ", 5))
+			tell_setting(out, line + 5);
 		else if (!strncmp(line, "module ", 7))
 			load_module(in, out, serial, line + 7);
 		else if (!strncmp(line, "swapon ", 7))

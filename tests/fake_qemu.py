@@ -20,8 +20,6 @@ cmdline console=ttyS0 quiet nokaslr panic=-1
 cpus 1
 memory-mib 983
 nodes 1
-hugepages-2m 0
-hugepages-1g 0
 swap
 thp always [madvise] never
 thp-shmem always within_size advise [never] deny force

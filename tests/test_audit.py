@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta.analysis.audit import Answer, Audit, audited
+from kdelta.machine.axes import MachineSettings
 from kdelta.rendering import audit
 from kdelta.rendering import columns as page
 from kdelta.sample import (
-    MachineAsked,
     MachineFacts,
     MachineSeen,
     Outcome,
@@ -22,14 +22,19 @@ from kdelta.sample import (
     TrialResult,
 )
 
-ASKED = MachineAsked(cpus=2, memory_mib=1024, cmdline="quiet")
+ASKED = MachineSettings(cpus=2, cmdline="mem=1G")
 SEEN = MachineSeen(
-    cpus=2, memory_mib=983, cmdline="quiet", thp="always", preempt="lazy", clocksource="tsc"
+    cpus=2,
+    memory_mib=983,
+    cmdline=ASKED.full_cmdline,
+    thp="always",
+    preempt="lazy",
+    clocksource="tsc",
 )
 
 
 def result(
-    *state: StateField, asked: MachineAsked = ASKED, seen: MachineSeen = SEEN
+    *state: StateField, asked: MachineSettings = ASKED, seen: MachineSeen = SEEN
 ) -> TrialResult:
     good = records.result(records.trial_of("6.17.13"))
     facts = MachineFacts(asked=asked, guest=seen, workload_exit=0)
@@ -63,8 +68,8 @@ def test_a_clean_run_passes() -> None:
         (result(seen=replace(SEEN, cpus=1)), "all_cpu_match no"),
         (
             result(
-                asked=replace(ASKED, cmdline="quiet noapic"),
-                seen=replace(SEEN, cmdline="quiet noapic"),
+                asked=replace(ASKED, cmdline="noapic"),
+                seen=replace(SEEN, cmdline=replace(ASKED, cmdline="noapic").full_cmdline),
             ),
             "any_noapic yes",
         ),

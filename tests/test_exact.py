@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import arch, workload
+from kdelta import workload
 from kdelta.errors import SpecError
-from kdelta.guests.machine import Settings
+from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs
 from kdelta.run import exact, slots
 from kdelta.study import spec
 
-SETTINGS = Settings(arch=arch.of("amd64"))
+SETTINGS = MachineSettings()
 
 
 def study(**settings: object) -> spec.Study:
@@ -22,14 +22,14 @@ def study(**settings: object) -> spec.Study:
 
 
 def test_a_scenario_gets_what_it_needs_and_the_study_what_it_asks_for() -> None:
-    needs = workload.Needs(nodes=2, memory_mib=2048, swap="zram", thp="never", hugepages_2m=4)
-    given = exact.with_needs(SETTINGS, needs)
+    needs = Needs(nodes=2, memory_mib=2048, swap="zram", thp="never", hugepages_2m=4)
+    given = with_needs(SETTINGS, needs)
     assert (given.nodes, given.memory_mib, given.swap, given.thp) == (2, 2048, "zram", "never")
     assert given.hugepages_2m == 4
-    asked = Settings(arch=arch.of("amd64"), memory_mib=4096, thp="always", hugepages_2m=8)
-    given = exact.with_needs(asked, needs)
+    asked = MachineSettings(memory_mib=4096, thp="always", hugepages_2m=8)
+    given = with_needs(asked, needs)
     assert (given.memory_mib, given.thp, given.hugepages_2m) == (4096, "always", 8)
-    assert exact.with_needs(SETTINGS, workload.NO_NEEDS) == SETTINGS
+    assert with_needs(SETTINGS, NO_NEEDS) == SETTINGS
 
 
 def test_the_largest_guest_of_a_matrix_decides() -> None:

@@ -20,7 +20,8 @@ from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
 from kdelta.guests import kvm, kvm_guest, qemu
 from kdelta.guests.kvm_guest import KvmGuest
-from kdelta.guests.machine import Settings, mismatches
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.readback import mismatches
 
 FAKE_QEMU = r'''#!PYTHON -IS
 """QEMU and PID 1 of a guest in one.  MODE says what goes wrong."""
@@ -85,8 +86,6 @@ cmdline CMDLINE
 cpus CPUS
 memory-mib MEMORY
 nodes 1
-hugepages-2m 0
-hugepages-1g 0
 swap
 thp always [madvise] never
 thp-shmem never
@@ -137,10 +136,9 @@ def _initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "initramfs", lambda _: tmp_path / "initramfs.cpio")
 
 
-def settings(cpus: int = 1, name: str = "") -> Settings:
+def settings(cpus: int = 1, name: str = "") -> MachineSettings:
     assert HOST is not None
-    architecture = arch.of(name) if name else HOST
-    return Settings(arch=architecture, cpus=cpus, memory_mib=512, cmdline="quiet")
+    return MachineSettings(arch=name or HOST.debian, cpus=cpus, memory_mib=512, cmdline="quiet")
 
 
 def started(
@@ -255,7 +253,7 @@ def test_cpu_outside_this_machine_is_an_error_and_ends_qemu(emulator: qemu.Qemu)
         KvmGuest(emulator, settings(), Path("/kernel"), [4095])
 
 
-def command(emulator: qemu.Qemu, wanted: Settings, **launch: object) -> list[str]:
+def command(emulator: qemu.Qemu, wanted: MachineSettings, **launch: object) -> list[str]:
     channels = qemu.Channels(port=3, serial=4, console=5, qmp=6)
     files = {"image": Path("/kernel"), "initramfs": Path("/initramfs")}
     return qemu.command(emulator, wanted, qemu.Launch(**files, **launch), channels)  # type: ignore[arg-type]
@@ -270,8 +268,8 @@ def test_command_line_of_a_pc(emulator: qemu.Qemu) -> None:
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
         "-sandbox",
         "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-        *("-accel", "kvm", "-M", "q35,memory-backend=ram", "-cpu", "max"),
-        *("-smp", "2", "-m", "512"),
+        *("-accel", "kvm", "-M", "q35,memory-backend=ram"),
+        *("-smp", "2", "-m", "512", "-cpu", "max"),
         *("-object", "memory-backend-memfd,id=ram,size=512M,hugetlb=on,prealloc=on"),
         *("-kernel", "/kernel", "-initrd", "/initramfs"),
         *("-append", "console=ttyS0 quiet nokaslr panic=-1 quiet"),

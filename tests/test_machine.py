@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from msgspec import Meta, structs
 
 from fake_qemu import IDENTITY
-from kdelta import arch
+from kdelta import data
+from kdelta.cli.run import run
 from kdelta.errors import GuestError
-from kdelta.guests.machine import Settings, lacking, mismatches, parse_identity
+from kdelta.machine import axes
+from kdelta.machine.axes import AXES, MachineSettings
+from kdelta.machine.identity import parse_identity
+from kdelta.machine.readback import lacking, mismatches
 
-SETTINGS = Settings(arch=arch.of("amd64"))
+SETTINGS = MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"
+POOL = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 
 
 def test_an_answer_is_read() -> None:
@@ -38,9 +45,9 @@ def test_what_was_got_as_asked_is_no_mismatch() -> None:
     [
         ({"release": "6.16"}, f"kernel release is 6.16, the image says {RELEASE}"),
         ({"machine": "aarch64"}, "machine is aarch64, asked for x86_64"),
-        ({"cpus": 2}, "2 CPUs, asked for 1"),
-        ({"memory_mib": 700}, "700 MiB memory, asked for 1024"),
-        ({"memory_mib": 1025}, "1025 MiB memory, asked for 1024"),
+        ({"cpus": 2}, "cpus is 2, asked for 1"),
+        ({"memory_mib": 700}, "memory_mib is 700, asked for 1024"),
+        ({"memory_mib": 1025}, "memory_mib is 1025, asked for 1024"),
         ({"cmdline": "quiet"}, "command line is 'quiet'"),
     ],
 )
@@ -75,11 +82,11 @@ def test_endless_mitigations_are_refused() -> None:
 
 def test_command_line_of_the_kernel() -> None:
     assert SETTINGS.full_cmdline == "console=ttyS0 quiet nokaslr panic=-1"
-    assert replace(SETTINGS, cmdline="mem=1G").full_cmdline.endswith(" panic=-1 mem=1G")
+    assert structs.replace(SETTINGS, cmdline="mem=1G").full_cmdline.endswith(" panic=-1 mem=1G")
 
 
 def test_what_is_set_at_run_time_and_what_at_boot() -> None:
-    settings = replace(
+    settings = structs.replace(
         SETTINGS,
         preempt="full",
         mitigations="off",
@@ -89,7 +96,7 @@ def test_what_is_set_at_run_time_and_what_at_boot() -> None:
     )
     assert "preempt=full mitigations=off" in settings.full_cmdline
     thp = "/sys/kernel/mm/transparent_hugepage"
-    assert settings.knobs == (
+    assert settings.files == (
         (f"{thp}/enabled", "never"),
         (f"{thp}/hugepages-64kB/enabled", "always"),
         (f"{thp}/hugepages-32kB/enabled", "never"),
@@ -97,19 +104,46 @@ def test_what_is_set_at_run_time_and_what_at_boot() -> None:
     )
 
 
+def test_the_reference_has_every_key_as_the_table_has_it() -> None:
+    text = (data.directory("studies").parent / "docs" / "study.md").read_text()
+    for name, kind, what in axes.described():
+        default = getattr(SETTINGS, name)
+        own = axes.AXES[name].own if default == "" else f"`{json.dumps(default)}`"
+        row = f"| `{name}` | {values(name, kind)} | {own} | {what} |"
+        assert row in text, f"docs/study.md lacks this line:\n{row}"
+
+
+def values(name: str, kind: Any) -> str:
+    """What a key takes, as the reference words it."""
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{json.dumps(word)}`" for word in get_args(kind) if word)
+    fields = {field.name: field.type for field in structs.fields(MachineSettings)}
+    meta = next(note for note in fields[name].__metadata__ if isinstance(note, Meta))
+    return meta.description or f"{meta.ge} to {meta.le}"
+
+
+def test_a_new_axis_is_an_entry_and_nothing_else() -> None:
+    """What every table, option and check makes of the entries, for each of them."""
+    assert set(axes.Matrix.__struct_fields__) == set(axes.Needs.__struct_fields__) == set(AXES)
+    options = {option for param in run.params for option in param.opts}
+    for name in AXES:
+        assert f"--{name.replace('_', '-')}" in options
+
+
 @pytest.mark.parametrize(
     ("asked", "seen", "words"),
     [
         ({"preempt": "lazy"}, {"preempt_models": ("none", "full")}, "offers only none, full"),
         ({"preempt": "full"}, {"preempt_models": ()}, "does not choose its preemption"),
-        ({"hugepages_1g": 2}, {"hugepages_1g": 1}, "gave 1 of 2 huge pages"),
+        ({"hugepages_1g": 2}, {"files": {POOL: "1"}}, "hugepages_1g: the kernel gave 1 of 2"),
+        ({"hugepages_1g": 2}, {"files": {POOL: "2"}}, ""),
         ({"preempt": "full"}, {"preempt_models": ("none", "full")}, ""),
         ({}, {}, ""),
     ],
 )
 def test_what_a_kernel_lacks(asked: dict[str, Any], seen: dict[str, Any], words: str) -> None:
     identity = replace(parse_identity(IDENTITY.splitlines()), **seen)
-    found = lacking(replace(SETTINGS, **asked), identity)
+    found = lacking(structs.replace(SETTINGS, **asked), identity)
     assert words in found
     assert bool(words) == bool(found)
 
@@ -117,13 +151,15 @@ def test_what_a_kernel_lacks(asked: dict[str, Any], seen: dict[str, Any], words:
 @pytest.mark.parametrize(
     ("asked", "phrase"),
     [
-        ({"nodes": 2}, "1 NUMA nodes, asked for 2"),
-        ({"thp": "never"}, "THP mode is"),
-        ({"preempt": "none"}, "preemption is"),
+        ({"nodes": 2}, "nodes is 1, asked for 2"),
+        ({"thp": "never"}, "thp is madvise, asked for never"),
+        ({"preempt": "none"}, "preempt is lazy, asked for none"),
+        ({"mthp": "64kB=always"}, "hugepages-64kB/enabled is madvise, asked for always"),
     ],
 )
 def test_an_axis_that_was_not_got_is_a_mismatch(asked: dict[str, Any], phrase: str) -> None:
     identity = parse_identity(IDENTITY.splitlines())
-    settings = replace(SETTINGS, **asked)
-    identity = replace(identity, cmdline=settings.full_cmdline)
+    settings = structs.replace(SETTINGS, **asked)
+    files = {path: "always [madvise] never" for path, _ in settings.files}
+    identity = replace(identity, cmdline=settings.full_cmdline, files=files)
     assert phrase in "; ".join(mismatches(settings, RELEASE, identity))

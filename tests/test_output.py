@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from kdelta.errors import GuestError, SpecError
+from kdelta.machine.axes import Needs, words
 from kdelta.metric import Better
 from kdelta.output import Reading, contract_failures, parse_output
-from kdelta.workload import Needs, load
+from kdelta.workload import load
 
 TOML = """\
 name = "swim"
@@ -96,7 +97,7 @@ def read(folder: Path, text: str, scenario: str = "pool") -> Reading:
 def test_what_a_scenario_needs_and_tells(folder: Path) -> None:
     pool, lake = load("swim", folder).scenarios
     assert pool.needs == Needs(nodes=2, swap="disk")
-    assert pool.needs.words() == ("nodes 2", "swap disk")
+    assert words(pool.needs) == ("nodes 2", "swap disk")
     assert [metric.name for metric in pool.metrics] == ["speed", "status"]
     assert [metric.name for metric in lake.metrics] == ["status"]
     assert (pool.instruments, lake.instruments) == (("exact",), ("exact", "time"))

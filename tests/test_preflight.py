@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.host import preflight, procfs
+from kdelta import procfs
+from kdelta.host import preflight
 
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"

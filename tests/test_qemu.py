@@ -14,11 +14,11 @@ from elftools.elf.sections import SymbolTableSection
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.machine import Settings
 from kdelta.guests.qemu import Channels, Counting, Launch, Qemu
+from kdelta.machine.axes import MachineSettings
 
 AMD64 = arch.of("amd64")
-SETTINGS = Settings(arch=AMD64, cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")
+SETTINGS = MachineSettings(cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")
 CHANNELS = Channels(port=3, serial=4, console=5, incoming=7)
 
 

@@ -23,9 +23,9 @@ PACKAGE = SOURCE / "kdelta"
 # A room imports lower rungs and itself, never its own rung.
 RUNGS = (
     ("errors", "files"),
-    ("arch", "cache", "data", "metric", "printable", "process"),
-    ("archive", "build", "sample", "schema", "stats"),
-    ("toolchains",),
+    ("arch", "cache", "data", "metric", "printable", "process", "procfs"),
+    ("archive", "build", "machine", "schema", "stats"),
+    ("sample", "toolchains"),
     ("source",),
     ("kernels", "workload"),
     ("study", "guest", "attribution", "output", "runfolder"),

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import fake_qemu
-from kdelta import arch, process
+from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError
-from kdelta.guests.machine import Settings
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest
+from kdelta.machine.axes import MachineSettings
 
-SETTINGS = Settings(arch=arch.of("amd64"))
+SETTINGS = MachineSettings()
 LAUNCH = Launch(image=Path("bzImage"), initramfs=Path("initramfs"))
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kdelta.data import directory
 from kdelta.errors import SpecError
+from kdelta.machine.axes import MachineSettings
 from kdelta.sample import Instrument
 from kdelta.study import spec
-from kdelta.study.machine import MachineSettings
 
 HEAD = 'name = "a"\ntitle = "t"\n'
 SCENARIOS = 'scenarios = ["mprotect:x"]\n'

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from kdelta import runfolder, sample
 from kdelta.errors import StoreError
+from kdelta.machine.axes import MachineSettings
 from kdelta.store import Store, rebuild
 from run_records import execute, kernel, new_run, result_of
 
@@ -84,6 +85,12 @@ KNOWN = {
     type(None): st.none(),
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
+    MachineSettings: st.builds(
+        MachineSettings,
+        cpus=st.integers(1, 64),
+        cmdline=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
+        preempt=st.sampled_from(["", "full"]),
+    ),
 }
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from msgspec import structs
 
 from fake_qemu import IDENTITY
-from kdelta import arch
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
 from kdelta.guests import qemu, swap
-from kdelta.guests.machine import Settings, mismatches, parse_identity
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import parse_identity
+from kdelta.machine.readback import mismatches
 
-SETTINGS = Settings(arch=arch.of("amd64"))
+SETTINGS = MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"
 
 
@@ -46,7 +48,7 @@ def test_nothing_is_asked_nothing_is_given(tmp_path: Path) -> None:
 
 
 def test_a_disk_is_sparse_and_goes_with_its_guest(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, swap="disk")
+    settings = structs.replace(SETTINGS, swap="disk")
     (tmp_path / "swap.img").write_bytes(b"left by a killed process")
     with (
         contextlib.suppress(RuntimeError),
@@ -61,7 +63,7 @@ def test_a_disk_is_sparse_and_goes_with_its_guest(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_cannot_be_made_is_this_machines_fault(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, swap="disk")
+    settings = structs.replace(SETTINGS, swap="disk")
     with (
         pytest.raises(InfraError, match="cannot be written"),
         swap.backing(settings, kernel(), tmp_path / "none"),
@@ -70,7 +72,7 @@ def test_a_disk_that_cannot_be_made_is_this_machines_fault(tmp_path: Path) -> No
 
 
 def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, swap="zram")
+    settings = structs.replace(SETTINGS, swap="zram")
     with swap.backing(settings, kernel(), tmp_path) as given:
         assert given.modules == ()
         assert given.without == "file:bzImage did not come in a package, which would have modules"
@@ -125,13 +127,13 @@ def test_a_guest_with_a_disk_is_not_restored() -> None:
         ("disk", "/dev/nvme0n1 262140", ""),
         ("", "/dev/sda2 1000", "swap is /dev/sda2 1000, asked for none"),
         ("zram", "", "swap is none, asked for zram"),
-        ("disk", "/dev/zram0 262140", "swap is /dev/zram0 262140, asked for disk"),
+        ("disk", "/dev/zram0 262140", "swap is zram, asked for disk"),
     ],
 )
-def test_swap_is_read_back(asked: str, told: str, phrase: str) -> None:
+def test_swap_is_read_back(asked: Literal["", "disk", "zram"], told: str, phrase: str) -> None:
     identity = parse_identity(IDENTITY.replace("\nswap\n", f"\nswap {told}\n").splitlines())
     assert identity.swap == told
-    found = mismatches(replace(SETTINGS, swap=asked), RELEASE, identity)
+    found = mismatches(structs.replace(SETTINGS, swap=asked), RELEASE, identity)
     assert found == ((phrase,) if phrase else ())
 
 

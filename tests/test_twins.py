@@ -12,9 +12,9 @@ import run_records
 from kdelta.disassembly.identity import CodeIdentity, Sameness
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.run import twins
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
-from kdelta.study.machine import MachineSettings
 
 ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
 

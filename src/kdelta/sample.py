@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from kdelta.machine.axes import MachineSettings
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
@@ -206,14 +207,6 @@ class MetricValue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     absent: str = ""
 
 
-class MachineAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a guest was asked to be."""
-
-    cpus: int
-    memory_mib: int
-    cmdline: str
-
-
 class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a running kernel says of its machine.  None: it cannot tell; "": there is none."""
 
@@ -273,7 +266,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     speaks against times of this machine, one sentence each.
     """
 
-    asked: MachineAsked | None = None
+    asked: MachineSettings | None = None
     guest: MachineSeen | None = None
     host: HostFacts | None = None
     steal_share: float | None = None

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from kdelta import data
 from kdelta.errors import InfraError, SpecError
+from kdelta.machine.axes import NO_NEEDS, Needs
 from kdelta.metric import Better
 from kdelta.printable import quoted
 from kdelta.sample import Instrument
@@ -47,31 +48,6 @@ class Feature(StrEnum):
     """What a scenario needs of the kernel it runs on."""
 
     THP = "thp"
-
-
-class Needs(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a scenario's guest must be given; 0 or "": nothing special.
-
-    swap: "disk" or "zram"; thp: the mode of transparent huge pages; mthp: sizes and their modes,
-    "64kB=always"; hugepages_2m, hugepages_1g: pages in hugetlb's pools.
-    """
-
-    cpus: Annotated[int, Meta(ge=0, le=64)] = 0
-    nodes: Annotated[int, Meta(ge=0, le=4)] = 0
-    memory_mib: Annotated[int, Meta(ge=0, le=65536)] = 0
-    swap: Literal["", "disk", "zram"] = ""
-    thp: Literal["", "always", "madvise", "never"] = ""
-    mthp: str = ""
-    hugepages_2m: Annotated[int, Meta(ge=0, le=32768)] = 0
-    hugepages_1g: Annotated[int, Meta(ge=0, le=64)] = 0
-
-    def words(self) -> tuple[str, ...]:
-        """The needs that there are, such as "nodes 2"."""
-        given = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        return tuple(f"{name} {value}" for name, value in given if value)
-
-
-NO_NEEDS = Needs()
 
 
 class Metric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -11,13 +11,15 @@ from functools import cache as remember
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.guests import checkpoint, qemu, qemu_archive
-from kdelta.guests.machine import Settings
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
@@ -72,7 +74,7 @@ def run_scenario(
     """
     load, scenario = workload.parse_reference(reference)
     bench = machine.bench()
-    bench = replace(bench, settings=replace(bench.settings, **settings))
+    bench = replace(bench, settings=structs.replace(bench.settings, **settings))
     source = program or load.program
     return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
 
@@ -147,7 +149,7 @@ class Machine:
 
     emulator: qemu.Qemu
     kernel: Kernel
-    settings: Settings
+    settings: MachineSettings
 
     def bench(self, *, fresh: bool = False, timeout_s: float = TIMEOUT_S) -> Bench:
         """The machine as trials take it."""
@@ -204,7 +206,7 @@ def machine(generation: str, name: str, *, cpus: int = 1, cmdline: str = "") -> 
     return Machine(
         emulator=emulator(generation),
         kernel=kernel(name),
-        settings=Settings(arch=ARCH, cpus=cpus, cmdline=cmdline),
+        settings=MachineSettings(cpus=cpus, cmdline=cmdline),
     )
 
 

@@ -17,7 +17,7 @@ from boot.lab import Machine
 from kdelta import cache, workload
 from kdelta.errors import Cancelled
 from kdelta.guests import checkpoint
-from kdelta.guests.machine import Settings
+from kdelta.machine.axes import MachineSettings
 from kdelta.run.trial import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.exact import representative
@@ -92,7 +92,7 @@ def test_the_oldest_goes_when_room_is_short(
     other = Machine(
         emulator=private.emulator,
         kernel=private.kernel,
-        settings=Settings(arch=lab.ARCH, memory_mib=512),
+        settings=MachineSettings(memory_mib=512),
     )
     second = other.checkpoint().state.parent
     assert second.is_dir()

@@ -10,7 +10,7 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
-from kdelta.guests.machine import Settings
+from kdelta.machine.axes import MachineSettings
 from kdelta.sample import Outcome
 
 pytestmark = pytest.mark.boot
@@ -145,7 +145,7 @@ def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_p
 
 
 def test_a_machine_without_huge_pages_is_skipped(machine: Machine, tmp_path: Path) -> None:
-    settings = Settings(arch=lab.ARCH, cmdline="transparent_hugepage=never")
+    settings = MachineSettings(cmdline="transparent_hugepage=never")
     result = run_scenario(replace(machine, settings=settings), "fault:thp", tmp_path)
     assert result.outcome is Outcome.SKIP
     assert result.reason.startswith("transparent huge pages are off: ")

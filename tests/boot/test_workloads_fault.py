@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
@@ -23,7 +24,7 @@ PAGES = 512
 def guest() -> Machine:
     """A kernel that clears page by page, with 8 huge pages in its pool."""
     plain = lab.machine("old", "6.17")
-    return replace(plain, settings=replace(plain.settings, thp="madvise", hugepages_2m=8))
+    return replace(plain, settings=structs.replace(plain.settings, thp="madvise", hugepages_2m=8))
 
 
 def calls(result: TrialResult, function: str) -> int:

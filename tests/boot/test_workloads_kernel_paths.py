@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
@@ -27,7 +28,7 @@ def one() -> Machine:
 @pytest.fixture(scope="module")
 def two_nodes(one: Machine) -> Machine:
     """One CPU, two NUMA nodes."""
-    return replace(one, settings=replace(one.settings, nodes=2))
+    return replace(one, settings=structs.replace(one.settings, nodes=2))
 
 
 @pytest.fixture(scope="module")

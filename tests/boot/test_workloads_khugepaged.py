@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
@@ -117,7 +118,7 @@ def test_a_broken_promise_is_invalid(
 
 
 def test_without_huge_pages_it_is_skipped(before: Machine, tmp_path: Path) -> None:
-    never = replace(before, settings=replace(before.settings, thp="never"))
+    never = replace(before, settings=structs.replace(before.settings, thp="never"))
     result = run_scenario(never, STEPPED, tmp_path)
     assert result.outcome is Outcome.SKIP
     assert "transparent huge pages are off" in result.reason

@@ -13,9 +13,10 @@ from boot.command import Command
 from boot.lab import Machine, run_scenario, sabotaged
 from kdelta import data, guest
 from kdelta.guests import swap
-from kdelta.guests.machine import Lacking, Settings
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
 from kdelta.sample import MachineSeen, Outcome, TrialRecord, TrialResult
 
@@ -167,8 +168,8 @@ def test_a_guest_survives_what_it_cannot_have(machine: Machine, tmp_path: Path) 
     )
     damaged = tmp_path / "zram.ko"
     damaged.write_bytes(b"\x7fELF and nothing more")
-    disk = Settings(arch=lab.ARCH, swap="disk")
-    zram = Settings(arch=lab.ARCH, swap="zram")
+    disk = MachineSettings(swap="disk")
+    zram = MachineSettings(swap="zram")
     with Guest(machine.emulator, machine.settings, launch) as booted:
         with pytest.raises(Lacking, match=r"no /dev/nvme0n1 \(CONFIG_BLK_DEV_NVME=y\)"):
             swap.turn_on(booted, disk, swap.Backing(), lab.TIMEOUT_S)

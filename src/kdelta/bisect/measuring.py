@@ -93,9 +93,8 @@ def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) ->
         )
     timing = timed.timing_of(study, cancelled)
     kernels: list[Kernel] = []
-    settings = exact.settings_of(study.machine)
-    emulator = qemu.choose(settings.arch, wanted_qemu)
-    trials = timed.KvmTrials(timing, settings, wanted_qemu, kernels)
+    emulator = qemu.choose(study.machine.target, wanted_qemu)
+    trials = timed.KvmTrials(timing, study.machine, wanted_qemu, kernels)
     return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
 
 

@@ -13,7 +13,7 @@ import click
 from kdelta.cli import bisect_tree
 from kdelta.cli.bisect_tree import CommitSource
 from kdelta.cli.bisecting import TOP, BisectChoice
-from kdelta.cli.options import qemu_option, runs_directory
+from kdelta.cli.options import machine_options, qemu_option, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ if TYPE_CHECKING:
     help="Count instructions, or time KVM guests.  [default: the study's; exact]",
 )
 @click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none.")
-@click.option("--arch", help="Debian's architecture name (amd64, arm64).")
-@click.option("--flavour", help="Debian's kernel flavour (cloud, generic, rt).")
-@click.option("--cpus", type=int, help="CPUs of a guest.")
-@click.option("--memory-mib", type=int, help="Memory of a guest in MiB.")
+@machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one.")
 @click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions.")

@@ -206,9 +206,8 @@ def _trials(
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.largest(study, cores=len(os.sched_getaffinity(0)))
-        settings = exact.settings_of(study.machine)
         own = arms.machines(study)
-        return timed.KvmTrials(timing, settings, wanted_qemu, kernels, own), 1
+        return timed.KvmTrials(timing, study.machine, wanted_qemu, kernels, own), 1
     results = [trial.result for trial in record.trials]
     used = [each.facts.boot_id for each in results if each and each.facts]
     references = [arm.kernel.reference for arm in record.arms]

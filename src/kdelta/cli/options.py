@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
 from kdelta.errors import InfraError
+from kdelta.machine import axes
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def need_time() -> None:
@@ -20,6 +25,18 @@ def need_time() -> None:
             f"times are judged with {' and '.join(missing)}, which is not installed",
             action="pip install 'kdelta[time]'",
         )
+
+
+def machine_options(command: _Command) -> _Command:
+    """An option for each key of a study's machine."""
+    for name, kind, what in reversed([*axes.described()]):
+        words = [word for word in get_args(kind) if word]
+        given = click.Choice(words) if get_origin(kind) is Literal else kind
+        option = click.option(
+            f"--{name.replace('_', '-')}", type=given, help=f"{what[0].upper()}{what[1:]}."
+        )
+        command = option(command)
+    return command
 
 
 qemu_option = click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import qemu_option, runs_directory
+from kdelta.cli.options import machine_options, qemu_option, runs_directory
 from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ class _Probe(click.Command):
 @click.option("--bad", default="", metavar="NAME", help="With --like-run.  [default: its last]")
 @click.option("--scenario", metavar="NAME", help="Which scenario, when the study has several.")
 @click.option("--phase", metavar="NAME", default="total", help="Of one phase, instead of all.")
-@click.option("--arch", help="Debian's architecture name (amd64, arm64).")
-@click.option("--flavour", help="Debian's kernel flavour (cloud, generic, rt).")
-@click.option("--cpus", type=int, help="CPUs of a guest.")
-@click.option("--memory-mib", type=int, help="Memory of a guest in MiB.")
+@machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @qemu_option
 @runs_directory

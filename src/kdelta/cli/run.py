@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli import execution, studies
-from kdelta.cli.options import qemu_option, runs_directory
+from kdelta.cli.options import machine_options, qemu_option, runs_directory
 from kdelta.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
 @click.option("--kernels", help="Kernels in table order, commas between: 6.12,6.17,file:bzImage.")
-@click.option("--arch", help="Debian's architecture name (amd64, arm64).")
-@click.option("--flavour", help="Debian's kernel flavour (cloud, generic, rt).")
 @click.option("--rounds", type=int, help="Trials of each arm and scenario.")
 @click.option("--seed", type=int, help="Seed of the order of trials.  [default: chosen, recorded]")
-@click.option("--cpus", type=int, help="CPUs of a guest.")
-@click.option("--memory-mib", type=int, help="Memory of a guest in MiB.")
+@machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @click.option(
     "--fresh-boot", is_flag=True, default=None, help="Boot every trial instead of restoring."

@@ -11,6 +11,7 @@ import click
 
 from kdelta.cli.printing import WIDTH, print_table
 from kdelta.errors import SpecError
+from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, load, names
 
 
@@ -74,7 +75,7 @@ def _print_scenario(workload: Workload, scenario: Scenario) -> None:
     what = {phase.name: phase.what for phase in workload.phases}
     facts = [
         ("pages", f"{scenario.pages} base pages resident"),
-        ("needs", ", ".join((*scenario.features, *scenario.needs.words())) or "nothing special"),
+        ("needs", ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special"),
         ("instruments", ", ".join(scenario.instruments)),
         ("survey", "yes" if scenario.survey else "no"),
     ]

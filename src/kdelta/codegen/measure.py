@@ -25,13 +25,13 @@ from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
 from kdelta.kernels import local
-from kdelta.run import exact, slots
+from kdelta.machine.axes import MachineSettings, with_needs
+from kdelta.run import slots
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome
 from kdelta.source import build, make
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
-from kdelta.study.machine import MachineSettings
 from kdelta.toolchains import Toolchain
 
 _IMAGE = "arch/x86/boot/bzImage"
@@ -82,8 +82,8 @@ def measured(
 
 
 def _bench(scenario: workload.Scenario) -> Bench:
-    settings = exact.with_needs(exact.settings_of(MachineSettings(arch=_ARCH)), scenario.needs)
-    emulator = qemu.choose(settings.arch, "")
+    settings = with_needs(MachineSettings(arch=_ARCH), scenario.needs)
+    emulator = qemu.choose(settings.target, "")
     qemu.plugin(emulator)
     return Bench(
         emulator=emulator,

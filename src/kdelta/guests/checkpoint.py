@@ -20,9 +20,9 @@ from kdelta import cache, guest
 from kdelta.attribution import symbols
 from kdelta.errors import InfraError, KdeltaError
 from kdelta.files import sha256_of
-from kdelta.guests.machine import Settings
 from kdelta.guests.qemu import Launch, Qemu
 from kdelta.guests.session import Guest
+from kdelta.machine.axes import MachineSettings
 
 _FORMAT = "2"
 _CHUNK = 1 << 20
@@ -52,7 +52,7 @@ class Checkpoint:
 
 def take_or_find(
     emulator: Qemu,
-    settings: Settings,
+    settings: MachineSettings,
     image: Path,
     *,
     timeout: float,
@@ -82,16 +82,16 @@ def discard(checkpoint: Checkpoint) -> None:
     cache.discard(checkpoint.state.parent)
 
 
-def _key(emulator: Qemu, settings: Settings, image: Path) -> str:
+def _key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
     build = emulator.program.stat()
     return cache.digest(
         _FORMAT,
         emulator.banner,
         f"{build.st_size} {build.st_mtime_ns}",
         _image_digest(image, image.stat().st_mtime_ns),
-        guest.initramfs(settings.arch).read_bytes(),
-        f"{settings.arch.debian} {settings.cpus} {settings.memory_mib} {settings.cpu_model}",
-        f"{settings.nodes}",
+        guest.initramfs(settings.target).read_bytes(),
+        settings.arch,
+        *settings.qemu_options,
         settings.full_cmdline,
     )
 
@@ -104,7 +104,7 @@ def _image_digest(image: Path, _mtime: int) -> str:
 def _make(
     folder: Path,
     emulator: Qemu,
-    settings: Settings,
+    settings: MachineSettings,
     image: Path,
     timeout: float,
     cancelled: threading.Event | None,
@@ -114,7 +114,7 @@ def _make(
     with Guest(
         emulator,
         settings,
-        Launch(image=image, initramfs=guest.initramfs(settings.arch)),
+        Launch(image=image, initramfs=guest.initramfs(settings.target)),
         with_qmp=True,
         cancelled=cancelled,
     ) as booted:

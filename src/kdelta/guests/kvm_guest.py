@@ -14,17 +14,18 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from kdelta import guest
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import kvm, qemu
 from kdelta.guests.emulators import Program
 from kdelta.guests.kvm import Reach
-from kdelta.guests.machine import Settings
 from kdelta.guests.session import Guest
 from kdelta.guests.swap import Backing
+from kdelta.machine.axes import MachineSettings
 
 _CPU_MODELS = {
     # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
@@ -36,15 +37,15 @@ _END_S = 2.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
 
-def require(emulator: qemu.Qemu, settings: Settings, cache: Path) -> None:
+def require(emulator: qemu.Qemu, settings: MachineSettings, cache: Path) -> None:
     """Make sure that guests can be timed here, by starting one; takes seconds, at most 40.
 
     Raises SpecError for a guest of another architecture than this machine's, InfraError with what
     `kdelta doctor` would say when KVM does not boot a kernel here.
     """
-    if settings.arch.uname != platform.machine():
+    if settings.target.uname != platform.machine():
         raise SpecError(
-            f"KVM runs {platform.machine()} guests on this machine, not {settings.arch.uname}",
+            f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}",
             action="time each architecture on a machine of its own",
         )
     if platform.machine() != "x86_64":  # the probe's boot sector is for PCs
@@ -92,9 +93,9 @@ def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
         )
 
 
-def cpu_model(settings: Settings) -> str:
+def cpu_model(settings: MachineSettings) -> str:
     """QEMU's CPU model for a timed guest: this machine's own."""
-    return _CPU_MODELS.get(settings.arch.debian, "host")
+    return _CPU_MODELS.get(settings.arch, "host")
 
 
 class KvmGuest(Guest):
@@ -103,7 +104,7 @@ class KvmGuest(Guest):
     def __init__(
         self,
         emulator: qemu.Qemu,
-        settings: Settings,
+        settings: MachineSettings,
         image: Path,
         cpus: Sequence[int],
         *,
@@ -124,14 +125,14 @@ class KvmGuest(Guest):
             require_hugepages(settings.memory_mib)
         launch = qemu.Launch(
             image=image,
-            initramfs=guest.initramfs(settings.arch),
+            initramfs=guest.initramfs(settings.target),
             program=program,
             accelerator=qemu.Accelerator.KVM,
             hugetlb=hugetlb,
             modules=backing.modules if backing else (),
             disk=backing.disk if backing else None,
         )
-        asked = replace(settings, cpu_model=cpu_model(settings))
+        asked = msgspec.structs.replace(settings, cpu_model=cpu_model(settings))
         super().__init__(emulator, asked, launch, with_qmp=True, cancelled=cancelled)
         try:
             self.pinned = self._pin(cpus)

@@ -13,7 +13,7 @@ from pathlib import Path
 from kdelta import arch, build, cache, data, process
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import qemu_archive
-from kdelta.guests.machine import Settings
+from kdelta.machine.axes import MachineSettings
 
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
@@ -181,17 +181,16 @@ def _plugin_sources() -> list[Path]:
     return sorted(data.directory("plugin").glob("*.[ch]"))
 
 
-def command(qemu: Qemu, settings: Settings, launch: Launch, channels: Channels) -> list[str]:
+def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Channels) -> list[str]:
     """The command line of one guest: no network, no display, no disk but its own, sandbox on."""
-    machine = settings.arch
+    machine = settings.target
     argv = [
         str(qemu.program),
         *qemu.arguments,
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
         *("-sandbox", _SANDBOX),
         *("-accel", launch.accelerator, "-M", _machine(machine, launch)),
-        *("-cpu", settings.cpu_model, "-smp", str(settings.cpus)),
-        *("-m", str(settings.memory_mib), *_memory(settings, launch), *_nodes(settings)),
+        *(*settings.qemu_options, *_memory(settings, launch)),
         *(
             "-kernel",
             str(launch.image),
@@ -277,20 +276,6 @@ def _machine(machine: arch.Arch, launch: Launch) -> str:
     return ",".join(options)
 
 
-def _nodes(settings: Settings) -> list[str]:
-    """NUMA nodes of equal memory; CPUs go round, so that a node may have none."""
-    if settings.nodes == 1:
-        return []
-    argv: list[str] = []
-    each, rest = divmod(settings.memory_mib, settings.nodes)
-    for node in range(settings.nodes):
-        size = each + (rest if node == 0 else 0)
-        cpus = "".join(f",cpus={cpu}" for cpu in range(node, settings.cpus, settings.nodes))
-        argv += ["-object", f"memory-backend-ram,id=node{node},size={size}M"]
-        argv += ["-numa", f"node,nodeid={node},memdev=node{node}{cpus}"]
-    return argv
-
-
 def _fw_cfg(launch: Launch) -> list[str]:
     """What PID 1 fetches itself where its order port is too slow."""
     files = [(path.stem, path) for path in launch.modules]
@@ -302,7 +287,7 @@ def _fw_cfg(launch: Launch) -> list[str]:
     ]
 
 
-def _memory(settings: Settings, launch: Launch) -> tuple[str, ...]:
+def _memory(settings: MachineSettings, launch: Launch) -> tuple[str, ...]:
     if not launch.hugetlb:
         return ()
     backend = f"memory-backend-memfd,id=ram,size={settings.memory_mib}M,hugetlb=on,prealloc=on"

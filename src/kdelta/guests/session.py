@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -19,7 +20,9 @@ from typing import IO, Self
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
 from kdelta.guests import qemu
-from kdelta.guests.machine import Identity, Lacking, Settings, lacking, parse_identity
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity, parse_identity
+from kdelta.machine.readback import Lacking, lacking
 
 _PROTOCOL = 1
 _CHUNK = 1 << 16
@@ -47,7 +50,7 @@ class Guest:
     def __init__(
         self,
         emulator: qemu.Qemu,
-        settings: Settings,
+        settings: MachineSettings,
         launch: qemu.Launch,
         *,
         with_qmp: bool = False,
@@ -153,7 +156,7 @@ class Guest:
         """True when PID 1 uses the serial line: its kernel has no virtio console built in."""
         return self._speaker is self._serial
 
-    def identity(self, timeout: float) -> Identity:
+    def identity(self, timeout: float) -> GuestIdentity:
         """What the guest sees of itself.  Raises GuestError for garbage."""
         text, _ = self.ask("identity", timeout)
         return parse_identity(text.splitlines())
@@ -165,13 +168,15 @@ class Guest:
             raise GuestError("the kernel has no /proc/kallsyms (CONFIG_KALLSYMS=y is needed)")
         return text
 
-    def prepared(self, settings: Settings, timeout: float) -> Identity:
+    def prepared(self, settings: MachineSettings, timeout: float) -> GuestIdentity:
         """Set in the guest what is set at run time; what it then is.  Raises Lacking."""
-        for path, value in settings.knobs:
+        read: dict[str, str] = {}
+        for path, value in settings.files:
             if status := self.write(path, value, timeout):
                 why = os.strerror(status) if status > 0 else "no answer"
                 raise Lacking(f"the kernel does not take {value!r} in {path}: {why}")
-        identity = self.identity(timeout)
+            read[path] = self.read(path, timeout)
+        identity = replace(self.identity(timeout), files=read)
         if lack := lacking(settings, identity):
             raise Lacking(lack)
         return identity
@@ -180,6 +185,10 @@ class Guest:
         """Set a file of the guest's /sys or /proc; 0, or the errno of the failure."""
         _, status = self.ask(f"write {path} {value}", timeout)
         return status
+
+    def read(self, path: str, timeout: float) -> str:
+        """The first line of a file of the guest's /sys or /proc; "" when it has none."""
+        return self.ask(f"read {path}", timeout)[0].strip()
 
     def load_module(self, module: Path, timeout: float) -> int:
         """Load a kernel module; 0, or the errno of the failure.

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta.cache import writing
-from kdelta.guests.machine import SWAP_DEVICES, Lacking, Settings
 from kdelta.guests.session import Guest
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import SWAP_DEVICES, MachineSettings
+from kdelta.machine.readback import Lacking
 
 BYTES = 256 << 20
 # Before 6.12 zram asks the crypto layer for its compressor, which cannot load a module here.
@@ -37,7 +38,7 @@ class Backing:
 
 
 @contextmanager
-def backing(settings: Settings, kernel: Kernel, folder: Path) -> Iterator[Backing]:
+def backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator[Backing]:
     """What a kernel needs for the swap that the settings ask for; a disk lies in `folder`.
 
     Raises InfraError when modules cannot be fetched or a file cannot be made.
@@ -56,7 +57,7 @@ def backing(settings: Settings, kernel: Kernel, folder: Path) -> Iterator[Backin
         yield Backing()
 
 
-def turn_on(machine: Guest, settings: Settings, given: Backing, timeout: float) -> None:
+def turn_on(machine: Guest, settings: MachineSettings, given: Backing, timeout: float) -> None:
     """Let a guest that waits for orders swap as the settings ask.
 
     Raises Lacking when its kernel cannot.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kdelta import cache
 from kdelta.errors import Cancelled, SpecError
-from kdelta.host.procfs import cpu_list
+from kdelta.procfs import cpu_list
 
 _POLL_S = 0.05
 _CPUS = "sys/devices/system/cpu"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kdelta import process
 from kdelta.errors import InfraError, as_root
-from kdelta.host.procfs import chosen, compiler_in, cpu_list
+from kdelta.procfs import chosen, compiler_in, cpu_list
 
 UNKNOWN = "unknown"
 NONE = "none"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels import debian
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.sample import ArmRecord, KernelIdentity, RunRecord
-from kdelta.study.machine import MachineSettings
 from kdelta.study.spec import Study, has_control, points
 
 _MAX_LABEL = 200

@@ -9,16 +9,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from kdelta import arch, workload
+from kdelta import workload
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.machine import Settings
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import slots
 from kdelta.run.trial import Bench, not_for, run_trial
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
-from kdelta.study.machine import MachineSettings
 from kdelta.study.spec import Study, points
 
 
@@ -65,7 +64,7 @@ class ExactTrials:
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
-        own = settings_of(self._machines[trial.arm]) if self._machines else self._bench.settings
+        own = self._machines[trial.arm] if self._machines else self._bench.settings
         settings = with_needs(own, scenario.needs)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or settings.swap == "disk"
@@ -81,40 +80,6 @@ def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Ke
     return kernel
 
 
-def settings_of(machine: MachineSettings) -> Settings:
-    """The machine that a study asks for.  Raises SpecError for an unknown architecture."""
-    return Settings(
-        arch=arch.of(machine.arch),
-        cpus=machine.cpus,
-        memory_mib=machine.memory_mib,
-        cpu_model=machine.cpu_model,
-        cmdline=machine.cmdline,
-        nodes=machine.nodes,
-        thp=machine.thp,
-        mthp=machine.mthp,
-        preempt=machine.preempt,
-        mitigations=machine.mitigations,
-        swap=machine.swap,
-        hugepages_2m=machine.hugepages_2m,
-        hugepages_1g=machine.hugepages_1g,
-    )
-
-
-def with_needs(settings: Settings, needs: workload.Needs) -> Settings:
-    """The machine with what a scenario cannot do without: the larger number, the needed word."""
-    return replace(
-        settings,
-        cpus=max(settings.cpus, needs.cpus),
-        nodes=max(settings.nodes, needs.nodes),
-        memory_mib=max(settings.memory_mib, needs.memory_mib),
-        swap=settings.swap or needs.swap,
-        thp=settings.thp or needs.thp,
-        mthp=settings.mthp or needs.mthp,
-        hugepages_2m=max(settings.hugepages_2m, needs.hugepages_2m),
-        hugepages_1g=max(settings.hugepages_1g, needs.hugepages_1g),
-    )
-
-
 def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
     """CPUs and MiB of memory of the largest guest of a study.
 
@@ -122,9 +87,7 @@ def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
     this machine cannot hold the guest, and for a scenario that does not exist.
     """
     needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
-    guests = [
-        with_needs(settings_of(point.machine), need) for point in points(study) for need in needs
-    ]
+    guests = [with_needs(point.machine, need) for point in points(study) for need in needs]
     cpus = max(guest.cpus for guest in guests)
     memory = max(guest.memory_mib for guest in guests)
     most = slots.memory_mib()
@@ -145,8 +108,8 @@ def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
 
 def bench_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
-    settings = settings_of(study.machine)
-    emulator = qemu.choose(settings.arch, wanted_qemu)
+    settings = study.machine
+    emulator = qemu.choose(settings.target, wanted_qemu)
     qemu.plugin(emulator)
     return Bench(
         emulator=emulator,

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kdelta.guests.machine import Identity, Settings
 from kdelta.host import preflight
-from kdelta.sample import HostFacts, MachineAsked, MachineFacts, MachineSeen
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity
+from kdelta.sample import HostFacts, MachineFacts, MachineSeen
 
 
 def of_guest(
-    settings: Settings,
-    identity: Identity,
+    settings: MachineSettings,
+    identity: GuestIdentity,
     *,
     status: int,
     host: HostFacts | None = None,
@@ -27,9 +28,7 @@ def of_guest(
     status: of the workload's program.
     """
     return MachineFacts(
-        asked=MachineAsked(
-            cpus=settings.cpus, memory_mib=settings.memory_mib, cmdline=settings.full_cmdline
-        ),
+        asked=settings,
         guest=MachineSeen(
             cpus=identity.cpus,
             memory_mib=identity.memory_mib,

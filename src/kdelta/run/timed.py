@@ -16,11 +16,13 @@ from msgspec.structs import replace
 from kdelta import arch, cache, guest, output, process, workload
 from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
-from kdelta.guests.machine import Lacking, Settings, mismatches
 from kdelta.host import cpus, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine import readback
+from kdelta.machine.axes import MachineSettings, with_needs
+from kdelta.machine.readback import Lacking
 from kdelta.run import facts
-from kdelta.run.exact import kernel_of, settings_of, with_needs
+from kdelta.run.exact import kernel_of
 from kdelta.run.trial import blame, not_for, skipped, told
 from kdelta.sample import (
     UNKNOWN,
@@ -34,7 +36,6 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.study.machine import MachineSettings
 from kdelta.study.spec import Study
 
 _SKIPPED = 77
@@ -131,7 +132,7 @@ class HostTrials:
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         # One that wants more cores than there are says so itself, or shares threads of a core.
-        count = min(max(1, scenario.needs.cpus), len(cpus.cores()))
+        count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cpus.cores()))
         with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(_SETTLE_S, self.cancelled)
@@ -186,7 +187,7 @@ class KvmTrials:
     def __init__(
         self,
         timing: Timing,
-        settings: Settings,
+        settings: MachineSettings,
         wanted_qemu: str,
         kernels: Sequence[Kernel | KdeltaError],
         machines: Sequence[MachineSettings] = (),
@@ -198,8 +199,8 @@ class KvmTrials:
         self.cancelled = timing.cancelled
         self._timing = timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
-        self._settings = dataclasses.replace(settings, cpu_model=kvm_guest.cpu_model(settings))
-        self._emulator = qemu.choose(settings.arch, wanted_qemu)
+        self._settings = replace(settings, cpu_model=kvm_guest.cpu_model(settings))
+        self._emulator = qemu.choose(settings.target, wanted_qemu)
         self._kernels = kernels
         self._machines = machines
         kvm_guest.require(self._emulator, self._settings, cache.root())
@@ -237,22 +238,22 @@ class KvmTrials:
                 result = replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
             return replace(result, wall_s=round(time.monotonic() - begun, 3))
 
-    def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> Settings:
-        own = settings_of(self._machines[trial.arm]) if self._machines else self._settings
+    def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
+        own = self._machines[trial.arm] if self._machines else self._settings
         model = self._settings.cpu_model
-        return dataclasses.replace(with_needs(own, scenario.needs), cpu_model=model)
+        return replace(with_needs(own, scenario.needs), cpu_model=model)
 
     def _in_guest(
         self,
         scenario: workload.Scenario,
-        settings: Settings,
+        settings: MachineSettings,
         kernel: Kernel,
         leased: Sequence[int],
         folder: Path,
     ) -> TrialResult:
         load = workload.load(scenario.workload)
         timing = self._timing
-        binary = guest.program(load.program, settings.arch)
+        binary = guest.program(load.program, settings.target)
         before = preflight.facts(cpus=leased)
         with (
             swap.backing(settings, kernel, folder) as given,
@@ -287,7 +288,7 @@ class KvmTrials:
         )
         tick = 1 if identity.clocksource in ("tsc", "kvm-clock") else None
         result = _judged(load, scenario, printed, status, tick)
-        wrong = mismatches(settings, kernel.release, identity)
+        wrong = readback.mismatches(settings, kernel.release, identity)
         if wrong:
             result = replace(result, outcome=Outcome.INVALID, reasons=tuple(map(told, wrong)))
         known = replace(kernel.identity(), build_id=identity.build_id, compiler=identity.compiler)

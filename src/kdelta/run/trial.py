@@ -16,9 +16,12 @@ from kdelta import guest, output, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError, GuestFault
 from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.machine import Identity, Lacking, Settings, mismatches
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine import readback
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity
+from kdelta.machine.readback import Lacking
 from kdelta.printable import quoted
 from kdelta.run import facts
 from kdelta.sample import (
@@ -49,7 +52,7 @@ class Bench:
     """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
 
     emulator: qemu.Qemu
-    settings: Settings
+    settings: MachineSettings
     fresh_boot: bool
     timeout_s: float
     cancelled: threading.Event
@@ -97,7 +100,7 @@ class _DamagedError(Exception):
 class _Ran:
     """A guest that ran the workload to its end."""
 
-    identity: Identity
+    identity: GuestIdentity
     printed: str
     status: int
     symbols: symbols.Symbols
@@ -116,7 +119,7 @@ class _Trial:
         self._kernel = kernel
         self._scenario = scenario
         self._workload = workload.load(scenario.workload)
-        self._binary = guest.program(program, bench.settings.arch)
+        self._binary = guest.program(program, bench.settings.target)
         self._folder = folder
 
     def result(self) -> TrialResult:
@@ -155,13 +158,13 @@ class _Trial:
         restored = not bench.fresh_boot
         launch = qemu.Launch(
             image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.arch),
+            initramfs=guest.initramfs(bench.settings.target),
             modules=given.modules,
             disk=given.disk,
             counting=qemu.Counting(
                 output=self._folder / "counts.bin",
                 events=insns.events_file(
-                    point.build_id, lambda: self._symbols(point), bench.settings.arch
+                    point.build_id, lambda: self._symbols(point), bench.settings.target
                 ),
             ),
             program=self._binary,
@@ -193,7 +196,7 @@ class _Trial:
         bench = self._bench
         launch = qemu.Launch(
             image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.arch),
+            initramfs=guest.initramfs(bench.settings.target),
             restore=point.state,
             serial=point.serial,
         )
@@ -233,7 +236,7 @@ class _Trial:
         if reading.exit_code and not reading.samples:
             raise GuestError(f"the workload failed: {_last(reading.notes)}")
         phases, functions = _counted(reading, counts, ran.symbols)
-        wrong = mismatches(self._bench.settings, self._kernel.release, identity)
+        wrong = readback.mismatches(self._bench.settings, self._kernel.release, identity)
         failed = output.contract_failures(reading)
         reasons = [*wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
         if reading.exit_code == _CONTRACT and not reasons:
@@ -247,13 +250,13 @@ class _Trial:
             metrics=reading.metrics,
         )
 
-    def _environment(self, identity: Identity) -> Environment:
+    def _environment(self, identity: GuestIdentity) -> Environment:
         settings = self._bench.settings
         return Environment(
             accelerator="tcg",
             qemu_version=self._bench.emulator.version,
             plugin_sha256=qemu.plugin_digest(),
-            machine=settings.arch.machine,
+            machine=settings.target.machine,
             cpu_model=settings.cpu_model,
             cpus=identity.cpus,
             memory_mib=settings.memory_mib,

@@ -18,8 +18,8 @@ from kdelta.disassembly import image
 from kdelta.disassembly.identity import Sameness, compare
 from kdelta.errors import KdeltaError
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
-from kdelta.study.machine import MachineSettings
 
 
 class Twins:

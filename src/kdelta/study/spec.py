@@ -21,9 +21,9 @@ import tomli_w
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.sample import Instrument
 from kdelta.study import strict
-from kdelta.study.machine import MachineSettings, Matrix
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
@@ -341,18 +341,18 @@ def _study(data: Mapping[str, object], place: str) -> Study:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class MatrixPoint:
     """One machine of a study's matrix.  axes: the keys that vary, and their values here."""
 
     machine: MachineSettings
     axes: dict[str, str]
 
 
-def points(study: Study) -> tuple[Point, ...]:
+def points(study: Study) -> tuple[MatrixPoint, ...]:
     """The machines of a study, one at least; the last axis varies fastest."""
     names = [name for name in Matrix.__struct_fields__ if getattr(study.matrix, name)]
     return tuple(
-        Point(
+        MatrixPoint(
             machine=msgspec.structs.replace(study.machine, **dict(zip(names, values, strict=True))),
             axes={name: str(value) for name, value in zip(names, values, strict=True)},
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -80,7 +80,7 @@ def _array(
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
     """The bare type of an annotation (optional or not) and its Meta, or None."""
     if get_origin(kind) is Annotated:
-        return get_args(kind)[0], kind.__metadata__[0]
+        return get_args(kind)[0], next((m for m in kind.__metadata__ if isinstance(m, Meta)), None)
     options = [one for one in get_args(kind) if one is not type(None)]
     if len(options) == 1 and get_origin(kind) is not tuple:
         return _unwrapped(options[0])
@@ -90,9 +90,10 @@ def _unwrapped(kind: Any) -> tuple[Any, Any]:
 def _wanted(kind: Any) -> str:
     """What a key takes, in words."""
     plain, meta = _unwrapped(kind)
+    if get_origin(plain) is Literal:
+        return " or ".join(f'"{one}"' for one in get_args(plain))
     if isinstance(plain, type) and issubclass(plain, StrEnum):
-        words = " or ".join(f'"{one}"' for one in plain)
-        return words if len(plain) > 1 else f"{words} (the only one available in this version)"
+        return " or ".join(f'"{one}"' for one in plain)
     if meta is not None and meta.description:
         return str(meta.description)
     limits = "" if meta is None else f" from {meta.ge} to {meta.le}"

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The machine that a study asks for: one table, an entry for each axis that a study can vary.
+
+An entry is a field of `MachineSettings`: its name and limits in a study's file, its default, and
+an `Axis` that says how it reaches a guest and what the guest must say of it.  The study's tables
+[machine] and [matrix], the needs of scenarios, the options of commands and the documents follow.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kdelta.arch import Arch, of
+from kdelta.machine.identity import GuestIdentity
+
+_MAX_VALUES = 16  # of a key of [matrix]
+_LEAST_MEMORY = 0.8  # of what was asked for: the kernel keeps the rest for itself
+_THP = "/sys/kernel/mm/transparent_hugepage"
+SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
+
+Word = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.,+=-]{0,199}\Z",
+        description="one word of letters, digits and _ . , + = -",
+    ),
+]
+
+
+def _own_or_equal(asked: Any, seen: Any) -> bool:
+    return not asked or bool(asked == seen)
+
+
+def _none_or_equal(asked: Any, seen: Any) -> bool:
+    return bool(seen == (asked or "none"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """How one setting reaches a guest, and how it is read back.
+
+    what: for documents and help; own: what its default "" is there.  It is set by options of
+    `qemu`, as a `parameter` of the kernel, or by `files`, (path, text) written in the running
+    guest, which are read back.  seen: what the guest says of it; fits: whether that is what was
+    asked for; lacks: why this kernel cannot have it, "" when it can.
+    """
+
+    what: str
+    own: str = "the kernel's own"
+    qemu: Callable[[MachineSettings], list[str]] | None = None
+    parameter: str = ""
+    files: Callable[[Any], Iterable[tuple[str, str]]] | None = None
+    seen: Callable[[GuestIdentity], int | str] | None = None
+    fits: Callable[[Any, Any], bool] = operator.eq
+    lacks: Callable[[Any, GuestIdentity], str] | None = None
+
+
+def _most_of_it(asked: int, seen: int) -> bool:
+    return _LEAST_MEMORY * asked <= seen <= asked
+
+
+def _nodes(machine: MachineSettings) -> list[str]:
+    """NUMA nodes of equal memory; CPUs go round, so that a node may have none."""
+    argv: list[str] = []
+    each, rest = divmod(machine.memory_mib, machine.nodes)
+    for node in range(machine.nodes if machine.nodes > 1 else 0):
+        size = each + (rest if node == 0 else 0)
+        cpus = "".join(f",cpus={cpu}" for cpu in range(node, machine.cpus, machine.nodes))
+        argv += ["-object", f"memory-backend-ram,id=node{node},size={size}M"]
+        argv += ["-numa", f"node,nodeid={node},memdev=node{node}{cpus}"]
+    return argv
+
+
+def _thp(mode: str) -> Iterable[tuple[str, str]]:
+    return [(f"{_THP}/enabled", mode)]
+
+
+def _mthp(asked: str) -> Iterable[tuple[str, str]]:
+    for size, _, mode in (pair.partition("=") for pair in asked.split(",")):
+        yield f"{_THP}/hugepages-{size}/enabled", mode
+
+
+def _pool(kb: int) -> Callable[[int], Iterable[tuple[str, str]]]:
+    path = f"/sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages"
+    return lambda count: [(path, str(count))]
+
+
+def _lacks_preemption(asked: str, identity: GuestIdentity) -> str:
+    models = identity.preempt_models
+    if not models:
+        return f"preempt={asked}: the kernel does not choose its preemption at boot"
+    if asked not in models:
+        return f"preempt={asked}: the kernel offers only {', '.join(models)}"
+    return ""
+
+
+def _swap(identity: GuestIdentity) -> str:
+    kinds = {device: kind for kind, device in SWAP_DEVICES.items()}
+    return kinds.get(identity.swap.partition(" ")[0], identity.swap or "none")
+
+
+class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The machine that an arm gets.  arch and flavour are Debian's words; the axes follow.
+
+    A lambda here sees no name of this module: annotations are evaluated in a namespace apart.
+    """
+
+    arch: Annotated[Word, "Debian's name of the architecture"] = "amd64"
+    flavour: Annotated[Word, "Debian's kernel flavour"] = "cloud"
+    cpus: Annotated[
+        int,
+        Meta(ge=1, le=64),
+        Axis(
+            what="virtual CPUs",
+            qemu=lambda machine: ["-smp", str(machine.cpus)],
+            seen=lambda identity: identity.cpus,
+        ),
+    ] = 1
+    memory_mib: Annotated[
+        int,
+        Meta(ge=256, le=65536),
+        Axis(
+            what="memory in MiB; with less than 1024, THP is off in the guest",
+            qemu=lambda machine: ["-m", str(machine.memory_mib)],
+            seen=lambda identity: identity.memory_mib,
+            fits=_most_of_it,
+        ),
+    ] = 1024
+    cpu_model: Annotated[
+        Word,
+        Axis(
+            what='QEMU\'s CPU model, with its options if any: "max,-avx512f"',
+            qemu=lambda machine: ["-cpu", machine.cpu_model],
+        ),
+    ] = "max"
+    cmdline: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[\x20-\x7e]{0,1000}\Z",
+            description="printable ASCII of at most 1000 characters",
+        ),
+        Axis(what="added to the kernel command line that kdelta gives", own="empty"),
+    ] = ""
+    nodes: Annotated[
+        int,
+        Meta(ge=1, le=4),
+        Axis(
+            what="NUMA nodes of equal memory; CPUs are dealt to them in turn",
+            qemu=_nodes,
+            seen=lambda identity: identity.nodes,
+        ),
+    ] = 1
+    thp: Annotated[
+        Literal["", "always", "madvise", "never"],
+        Axis(
+            what="mode of transparent huge pages",
+            files=_thp,
+            seen=lambda identity: identity.thp,
+            fits=_own_or_equal,
+        ),
+    ] = ""
+    mthp: Annotated[
+        str,
+        Meta(
+            pattern=r"\A(?:[0-9]{2,4}kB=(?:always|madvise|never|inherit)(?:,(?!\Z)|\Z))*\Z",
+            description='sizes of multi-size THP and their modes, such as "64kB=always"',
+        ),
+        Axis(what="multi-size THP", files=_mthp),
+    ] = ""
+    preempt: Annotated[
+        Literal["", "none", "voluntary", "full", "lazy"],
+        Axis(
+            what="preemption model",
+            parameter="preempt",
+            seen=lambda identity: identity.preempt,
+            fits=_own_or_equal,
+            lacks=_lacks_preemption,
+        ),
+    ] = ""
+    mitigations: Annotated[
+        Literal["", "off", "auto"],
+        Axis(what="mitigations of the CPU's faults", parameter="mitigations"),
+    ] = ""
+    swap: Annotated[  # turned on by guests.swap
+        Literal["", "disk", "zram"],
+        Axis(
+            what="what the guest swaps to",
+            own="none",
+            seen=_swap,
+            fits=lambda asked, seen: seen == (asked or "none"),
+        ),
+    ] = ""
+    hugepages_2m: Annotated[
+        int,
+        Meta(ge=0, le=32768),
+        Axis(what="huge pages of 2 MiB in hugetlb's pool", files=_pool(2 << 10)),
+    ] = 0
+    hugepages_1g: Annotated[
+        int,
+        Meta(ge=0, le=64),
+        Axis(what="huge pages of 1 GiB in hugetlb's pool", files=_pool(1 << 20)),
+    ] = 0
+
+    @property
+    def target(self) -> Arch:
+        """The architecture.  Raises SpecError for one that is not in the table."""
+        return of(self.arch)
+
+    @property
+    def qemu_options(self) -> list[str]:
+        """What QEMU is told of the axes."""
+        return [word for axis in AXES.values() if axis.qemu for word in axis.qemu(self)]
+
+    @property
+    def full_cmdline(self) -> str:
+        """The kernel command line.  nokaslr: addresses mean the same in every boot."""
+        words = [f"console={self.target.console} quiet nokaslr panic=-1"]
+        for name, axis in AXES.items():
+            if axis.parameter and (value := getattr(self, name)):
+                words.append(f"{axis.parameter}={value}")
+        words += [self.cmdline] if self.cmdline else []
+        return " ".join(words)
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """What is set in the running guest: (path, text)."""
+        return tuple(
+            pair
+            for name, axis in AXES.items()
+            if axis.files and (value := getattr(self, name))
+            for pair in axis.files(value)
+        )
+
+
+_FIELDS = msgspec.structs.fields(MachineSettings)
+AXES = {f.name: note for f in _FIELDS for note in f.type.__metadata__ if isinstance(note, Axis)}
+"""Every axis by its name, in the order of documents and tables."""
+
+_KINDS = {field.name: field.type for field in _FIELDS if field.name in AXES}
+
+if TYPE_CHECKING:  # their fields are the table's, and are never spelled
+    Matrix = Struct
+    Needs = Struct
+else:
+    Matrix = msgspec.defstruct(
+        "Matrix",
+        [
+            (name, Annotated[tuple[kind, ...], Meta(max_length=_MAX_VALUES)], ())
+            for name, kind in _KINDS.items()
+        ],
+        frozen=True,
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+    Needs = msgspec.defstruct(
+        "Needs",
+        [(name, kind | None, None) for name, kind in _KINDS.items()],
+        frozen=True,
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+NO_NEEDS = Needs()
+
+
+def words(needs: Needs) -> tuple[str, ...]:
+    """What a scenario cannot do without, such as "nodes 2"."""
+    return tuple(f"{name} {value}" for name, value in _given(needs))
+
+
+def _given(needs: Needs) -> Iterable[tuple[str, Any]]:
+    return ((name, value) for name in AXES if (value := getattr(needs, name)) is not None)
+
+
+def described() -> Iterable[tuple[str, Any, str]]:
+    """Every key of a machine, its type, and what documents and help say of it."""
+    for field in _FIELDS:
+        notes = (getattr(note, "what", note) for note in field.type.__metadata__)
+        yield field.name, field.type.__origin__, next(n for n in notes if isinstance(n, str))
+
+
+def with_needs(machine: MachineSettings, needs: Needs) -> MachineSettings:
+    """The machine with what a scenario cannot do without: the larger number, or the needed word
+    where the study leaves the default.
+    """
+    changed: dict[str, Any] = {}
+    for name, need in _given(needs):
+        own, default = getattr(machine, name), getattr(MachineSettings(), name)
+        changed[name] = max(own, need) if isinstance(own, int) else need if own == default else own
+    return msgspec.structs.replace(machine, **changed)
