@@ -140,14 +140,16 @@ def start(
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Make sure that a started command and its whole process group are gone."""
+    """Make sure that a started command and its whole process group are gone.
+
+    The command itself may clean up; what it leaves running when it has ended is killed.
+    """
     if child.poll() is None:
         _signal_group(child.pid, signal.SIGTERM)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=_KILL_GRACE_S)
-        except subprocess.TimeoutExpired:
-            _signal_group(child.pid, signal.SIGKILL)
-            child.wait()
+    _signal_group(child.pid, signal.SIGKILL)
+    child.wait()
     for stream in (child.stdout, child.stderr):
         if stream is not None:
             stream.close()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Other programs: bounded in time, ended with all that they started, told as one sentence."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kdelta import process
+from kdelta.errors import InfraError
+
+# Starts a process that would live on, notes its number, and does what is put behind it.
+LEAVES = "sleep 300 & echo $! > {file}; {then}"
+
+
+def started(folder: Path, then: str) -> tuple[list[str], Path]:
+    file = folder / "pid"
+    return ["sh", "-c", LEAVES.format(file=file, then=then)], file
+
+
+def runs(pid: int) -> bool:
+    """True while the process is there and not a zombie that nobody has reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(file: Path) -> bool:
+    pid = int(file.read_text())
+    deadline = time.monotonic() + 5
+    while runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not runs(pid)
+
+
+@pytest.mark.parametrize("then", ["exit 0", "sleep 300", "trap '' TERM; sleep 1; sleep 300"])
+def test_end_ends_the_group_whether_its_leader_lives_or_not(tmp_path: Path, then: str) -> None:
+    argv, file = started(tmp_path, then)
+    child = process.start(argv)
+    while not file.exists() or not file.read_text().endswith("\n"):
+        time.sleep(0.01)
+    if then == "exit 0":
+        child.wait()
+    process.end(child)
+    assert wait_until_gone(file)
+
+
+def test_what_a_command_leaves_running_ends_at_its_timeout(tmp_path: Path) -> None:
+    """The process that is left holds the pipe, so that only time ends the waiting."""
+    argv, file = started(tmp_path, "exit 0")
+    with pytest.raises(InfraError, match="sh did not end within 1 s"):
+        process.run(argv, timeout=1)
+    assert wait_until_gone(file)
+
+
+def test_what_a_finished_command_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    done = process.run(
+        ["sh", "-c", f"sleep 300 > /dev/null 2>&1 & echo $! > {file}; echo said"], timeout=10
+    )
+    assert done.stdout == "said\n"
+    assert wait_until_gone(file)
+
+
+def test_a_failed_command_is_told_with_its_last_words() -> None:
+    with pytest.raises(InfraError, match="sh failed with exit status 3: the end") as caught:
+        process.run(["sh", "-c", "echo begin >&2; echo the end >&2; exit 3"], timeout=10)
+    assert "run it by hand to see why: sh -c 'echo begin" in caught.value.action
+    done = process.run(["sh", "-c", "echo out; exit 3"], timeout=10, check=False)
+    assert (done.returncode, done.last_words) == (3, "out")
+
+
+def test_a_missing_program_is_named() -> None:
+    assert process.which("no-such-program") is None
+    with pytest.raises(InfraError, match="no-such-program is not installed"):
+        process.run(["no-such-program"], timeout=1)
+
+
+def test_an_environment_is_added_to_and_input_is_closed() -> None:
+    done = process.run(["sh", "-c", 'cat; echo "$A $HOME"'], timeout=10, env={"A": "given"})
+    assert done.stdout == f"given {os.environ['HOME']}\n"
