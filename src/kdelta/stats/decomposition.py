@@ -21,7 +21,6 @@ from kdelta.stats.series import Series
 from kdelta.stats.student import two_sided_p
 
 _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
-_STEPS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,29 +112,29 @@ def _interval(
         return None, None, f"{kind} an arm bound no share: at least {MIN_REPLICATES} are needed"
     means = _Mean.of(base), _Mean.of(regressed), _Mean.of(arm)
     # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
-    if _accepts(means, 1e9, alpha):
+    if _p(means, 1e9) > alpha:
         return None, None, "the gap itself is not certain"
     return _edge(means, value, -1.0, alpha), _edge(means, value, 1.0, alpha), ""
 
 
 def _edge(means: tuple[_Mean, _Mean, _Mean], value: float, side: float, alpha: float) -> float:
     """The furthest share on one side of value that is not rejected."""
-    near, far = value, value + side * _REACH
-    for _ in range(_STEPS):
-        middle = (near + far) / 2
-        inside = _accepts(means, middle, alpha)
-        near, far = (middle, far) if inside else (near, middle)
-    return near
+    from scipy.optimize import brentq
+
+    far = value + side * _REACH
+    if _p(means, far) > alpha:
+        return far
+    return float(brentq(lambda share: _p(means, share) - alpha, value, far))
 
 
-def _accepts(means: tuple[_Mean, _Mean, _Mean], share: float, alpha: float) -> bool:
-    """True when the t test of the contrast for this share does not reject."""
+def _p(means: tuple[_Mean, _Mean, _Mean], share: float) -> float:
+    """p of the t test of the contrast for this share."""
     base, regressed, arm = means
     weights = ((1 - share, regressed), (-1.0, arm), (share, base))
     size = sum(weight * mean.value for weight, mean in weights)
     parts = [(weight**2 * mean.variance, mean.freedom) for weight, mean in weights]
     variance = sum(part for part, _ in parts)
     if variance == 0:
-        return math.isclose(size, 0.0, abs_tol=1e-12)
+        return float(math.isclose(size, 0.0, abs_tol=1e-12))
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
-    return two_sided_p(size / math.sqrt(variance), freedom) > alpha
+    return two_sided_p(size / math.sqrt(variance), freedom)

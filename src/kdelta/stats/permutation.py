@@ -246,23 +246,14 @@ def _p_at(test: _Test, logs: Array, shifts: Array) -> Array:
 
 
 def _crossing(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls from low to high crosses zero, by the Illinois rule."""
-    at_low, at_high = falling(low), falling(high)
-    if at_low <= 0 or at_high >= 0:
-        return low if at_low <= 0 else high
-    side = 0
-    for _ in range(40):
-        middle = (low * at_high - high * at_low) / (at_high - at_low)
-        value = falling(middle)
-        if value > 0:
-            low, at_low = middle, value
-            at_high, side = (at_high / 2 if side == 1 else at_high), 1
-        else:
-            high, at_high = middle, value
-            at_low, side = (at_low / 2 if side == -1 else at_low), -1
-        if abs(value) < 1e-3 or high - low < 1e-7:
-            break
-    return middle
+    """Where a function that falls from low to high crosses zero; an end when it does not."""
+    from scipy.optimize import brentq
+
+    if falling(low) <= 0:
+        return low
+    if falling(high) >= 0:
+        return high
+    return float(brentq(falling, low, high, xtol=1e-7))
 
 
 def batch_p_values(
