@@ -147,9 +147,9 @@ def test_only_objects_of_a_tree_are_named(name: str) -> None:
 @pytest.mark.parametrize("line", ["", "cmd := gcc", "savedcmd_mm/walk.o := gcc -c -o other.o x.c"])
 def test_a_strange_command_is_not_run(folder: BuildFolder, line: str) -> None:
     (folder.out / "mm/.walk.o.cmd").write_text(f"{line}\n")
-    with pytest.raises(InfraError, match="not understood"):
+    with pytest.raises(InfraError, match=r"noted no command|not understood"):
         command(folder, "mm/walk.o", None)
-    with pytest.raises(InfraError, match="was not built"):
+    with pytest.raises(InfraError, match="noted no command"):
         command(folder, "mm/absent.o", None)
 
 

@@ -17,12 +17,12 @@ from pathlib import Path, PurePosixPath
 
 from kdelta import process
 from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.source.build import saved_command
+from kdelta.source.make import isolated
 from kdelta.toolchains import Family, Toolchain
 
 _COMPILE_S = 300.0
-_MAX_COMMAND = 64 << 10
 _OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
-_SAVED = re.compile(r"(?:saved)?cmd_\S+ := (.+)")
 _ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
 _MAX_DEPENDENCIES = 20_000
 
@@ -74,13 +74,8 @@ def compile_object(
     asked = _asked(target, gcc=gcc) if dumps else []
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
-    done = process.run(
-        [*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)],
-        timeout=_COMPILE_S,
-        cwd=folder.out,
-        env={"LC_ALL": "C"},
-        check=False,
-    )
+    argv = isolated([*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)])
+    done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
     if done.returncode or not made.exists():
         error = _ERROR.search(done.stderr)
         raise BuildError(
@@ -100,23 +95,12 @@ def compile_object(
 
 def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
     """kbuild's saved command line for an object without its output; raises InfraError."""
-    path = PurePosixPath(name)
-    saved = folder.out / path.parent / f".{path.name}.cmd"
-    try:
-        with saved.open() as stream:
-            line = stream.readline(_MAX_COMMAND)
-    except OSError as error:
-        raise InfraError(f"{name} was not built there", place=str(saved)) from error
-    match = _SAVED.fullmatch(line.strip())
-    if match is None:
-        raise InfraError("kbuild's saved command is not understood", place=str(saved))
-    # Written for make: $ is doubled and # escaped; what follows ";" handles the finished object.
-    text = match[1].replace("$(pound)", "#").replace("$$", "$").split(" ; ")[0]
-    words = shlex.split(text)
+    # What follows ";" handles the finished object.
+    words = shlex.split(saved_command(folder.out, name).split(" ; ")[0])
     if words[:1] == ["ccache"]:
         words = words[1:]
     if len(words) < 4 or words[-2] != name or words[-3] != "-o" or "-c" not in words:
-        raise InfraError("kbuild's saved command is not understood", place=str(saved))
+        raise InfraError(f"kbuild's saved command for {name} is not understood")
     unit = words[-1]
     words = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
     if shadow is None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kdelta import process, workload
+from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.codegen import hot
 from kdelta.codegen.table import Cell, CodeTable, Executed, kept, marked, references
@@ -29,13 +29,14 @@ from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import slots
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome
-from kdelta.source import build, make
+from kdelta.source import build
 from kdelta.source.kconfig import Config
+from kdelta.source.make import SourceError
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
 
 _IMAGE = "arch/x86/boot/bzImage"
-_LINK_S = 1800.0
+_TARGET = "bzImage"
 _TIMEOUT_S = 300.0
 _ARCH = "amd64"
 
@@ -116,7 +117,7 @@ def _linked(
 ) -> tuple[list[tuple[Cell, Path]], list[str]]:
     """An image for each cell that links, and what does not."""
     images, problems = [], []
-    with build.prepared(tree, config, chain, targets=["bzImage"], progress=progress) as ready:
+    with build.prepared(tree, config, chain, targets=[_TARGET], progress=progress) as ready:
         own = ready.output / target
         try:
             for at, cell in enumerate(cells):
@@ -125,9 +126,9 @@ def _linked(
                 shutil.copyfile(kept(objects, cell.row, cell.column), own)
                 os.utime(own)  # newer than its source: make links it and compiles nothing
                 try:
-                    _link(ready)
-                except BuildError as error:
-                    problems.append(f"{cell.row} by {cell.column} does not link: {error.cause}")
+                    ready.make(_TARGET)
+                except SourceError as error:
+                    problems.append(f"{cell.row} by {cell.column} does not link: {error.first}")
                     continue
                 image = folder / f"{at}.bzImage"
                 shutil.copyfile(ready.output / _IMAGE, image)
@@ -135,17 +136,6 @@ def _linked(
         finally:
             own.unlink(missing_ok=True)  # make makes its own again
     return images, problems
-
-
-def _link(ready: build.Prepared) -> None:
-    argv = [
-        "env", "-u", "KCFLAGS", "-u", "KAFLAGS", "-u", "MAKEFLAGS",
-        *(f"{key}={value}" for key, value in make.PINNED.items()),
-        "make", "-s", f"-j{make.jobs()}", f"O={ready.output}", *ready.make_arguments, "bzImage",
-    ]  # fmt: skip
-    done = process.run(argv, timeout=_LINK_S, cwd=ready.source, check=False)
-    if done.returncode:
-        raise BuildError(done.last_words)
 
 
 def _ran(

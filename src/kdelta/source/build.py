@@ -32,6 +32,7 @@ __all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", 
 _FORMAT = 2
 _IMAGE = "arch/x86/boot/bzImage"
 _TARGET = "bzImage"
+_MAX_COMMAND = 64 << 10
 _STEPS_COLD = 1780
 _STEPS_WARM = 45
 # What decides the result of a configuration, besides the compiler and what is asked for.
@@ -95,9 +96,22 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared:
     """A build directory for as long as nobody else uses it."""
 
-    source: Path  # files of the tree
-    output: Path  # kbuild's O=; saved commands are relative to it
-    make_arguments: tuple[str, ...]
+    maker: Make
+    log: Path
+
+    @property
+    def source(self) -> Path:
+        """The files of the tree."""
+        return self.maker.source
+
+    @property
+    def output(self) -> Path:
+        """kbuild's O=; saved commands are relative to it."""
+        return self.maker.output
+
+    def make(self, *targets: str) -> None:
+        """Make more targets.  Raises SourceError or InfraError."""
+        self.maker.run(targets, self.log)
 
 
 def compiler(name: str = "", *, progress: Progress | None = None) -> Toolchain:
@@ -155,10 +169,8 @@ def prepared(
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         maker.run(targets, log, steps=_STEPS_WARM, progress=progress)
+        yield Prepared(maker=maker, log=log)
         log.unlink()
-        yield Prepared(
-            source=maker.source, output=maker.output, make_arguments=make.arguments(chain)
-        )
 
 
 def saved_command(output: Path, target: str) -> str:
@@ -169,7 +181,8 @@ def saved_command(output: Path, target: str) -> str:
     path = output / target
     note = path.with_name(f".{path.name}.cmd")
     with contextlib.suppress(OSError):
-        first = note.read_text(errors="replace").partition("\n")[0]
+        with note.open(errors="replace") as stream:
+            first = stream.readline(_MAX_COMMAND).strip()
         name, assigned, command = first.partition(" := ")
         if assigned and name.removeprefix("saved") == f"cmd_{target}":
             return command.replace("$(pound)", "#").replace("$$", "$")

@@ -96,10 +96,9 @@ class Make:
         steps: how many there will be about, for the progress.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
-        argv = [
-            "env", "-i", *(f"{key}={value}" for key, value in _environment().items()),
-            "make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets,
-        ]  # fmt: skip
+        argv = isolated(
+            ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
+        )
         start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -215,15 +214,16 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
 
 
-def _environment() -> dict[str, str]:
-    """All that make and its programs see: what a user's shell sets must not decide an image."""
+def isolated(command: Sequence[str]) -> list[str]:
+    """A command in all that make and its programs see: a user's shell must not decide an image."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     ccache = {
         "CCACHE_DIR": str(cache.folder("ccache")),
         "CCACHE_MAXSIZE": _CCACHE_SIZE,
         "CCACHE_NOHASHDIR": "1",
     }
-    return kept | ccache | PINNED
+    settings = kept | ccache | PINNED
+    return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
 
 
 def _tail(log: Path, start: int) -> str:
