@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import quopri
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,36 @@ def test_encoded_and_garbled_subjects_are_read(
 ) -> None:
     box = series(tmp_path, mail(f"[PATCH] {words}", PATCH.replace("{}", "2").encode()))
     assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+
+
+def attached(body: bytes) -> bytes:
+    parts = (b"Content-Type: text/plain\n\nSee below.\n", b"Content-Type: text/x-patch\n\n" + body)
+    return b"".join(b"--x\n" + part for part in parts) + b"--x--\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding", "encoded"),
+    [
+        ("multipart/mixed; boundary=x", "8bit", attached),
+        ("text/plain", "base64", lambda body: base64.encodebytes(body.replace(b"\n", b"\r\n"))),
+        ("text/plain", "8bit", lambda body: body.replace(b"\n", b"\r\n")),
+    ],
+)
+def test_attachments_and_ends_of_lines_of_mail(
+    tree: SourceTree, tmp_path: Path, kind: str, encoding: str, encoded: Callable[[bytes], bytes]
+) -> None:
+    message = mail("[PATCH] mm: two", encoded(PATCH.replace("{}", "2").encode()), encoding)
+    box = series(tmp_path, message.replace(b"text/plain; charset=utf-8", kind.encode()))
+    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+
+
+@pytest.mark.parametrize(
+    "content", [b"From " + b"x" * 100, b"From a Thu Jan  1 00:00:00 1970\n" * 501, b"From \0\n"]
+)
+def test_what_is_no_mailbox_is_refused(tree: SourceTree, tmp_path: Path, content: bytes) -> None:
+    box = series(tmp_path, content)
+    with pytest.raises(SpecError, match="the mailbox holds"):
+        variant.applied(tree, [variant.of_word(str(box))])
 
 
 def test_an_incomplete_series_is_refused(tree: SourceTree, tmp_path: Path) -> None:

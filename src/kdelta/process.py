@@ -60,6 +60,7 @@ def run(
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    stdin: IO[bytes] | None = None,
     check: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Completed:
@@ -72,6 +73,7 @@ def run(
         argv,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        stdin=stdin,
         cwd=cwd,
         env=env,
         pass_fds=pass_fds,
@@ -104,12 +106,13 @@ def start(
     *,
     stdout: int | IO[bytes] = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
+    stdin: IO[bytes] | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
     die_with_caller: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own process group, standard input closed.
+    """Start a command in its own process group, standard input closed unless given.
 
     die_with_caller: the kernel ends the command when the calling thread ends, however it ends
     (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).
@@ -123,7 +126,7 @@ def start(
     try:
         return subprocess.Popen(
             list(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=stdout,
             stderr=stderr,
             cwd=cwd,

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from kdelta import cache, process
 from kdelta.errors import InfraError
@@ -55,6 +56,7 @@ def run(
     work_tree: Path | None = None,
     borrowed: Path | None = None,
     settings: Sequence[str] = (),
+    stdin: IO[bytes] | None = None,
     timeout: float = QUICK_S,
     check: bool = True,
 ) -> process.Completed:
@@ -74,7 +76,9 @@ def run(
     }
     argv = ["git", *_SETTINGS, *settings, *arguments]
     with cache.writing(home):
-        done = process.run(argv, timeout=timeout, cwd=work_tree or home, env=env, check=False)
+        done = process.run(
+            argv, timeout=timeout, cwd=work_tree or home, env=env, stdin=stdin, check=False
+        )
     raise_if_full(done.stderr)
     if check and done.returncode:
         raise InfraError(

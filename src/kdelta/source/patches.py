@@ -7,27 +7,19 @@ patches are applied in the order of their numbers; cover letters and answers are
 
 from __future__ import annotations
 
-import contextlib
-import email
-import email.errors
-import email.header
-import email.message
-import email.policy
-import mailbox
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta import cache
 from kdelta.errors import SpecError
 from kdelta.source import git
 
 _MOST_BYTES = 64 << 20
+_MOST_MAILS = 500
 _SUBJECT = re.compile(r"\[(?=[^\]]*PATCH)([^\]]*)\]", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
 _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
-_DIFF = re.compile(r"^(?:diff --git |--- \S)", re.MULTILINE)
 _FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
 
 
@@ -123,8 +115,7 @@ def messages(box: Path, folder: Path) -> tuple[Path, ...]:
 
     Raises SpecError when it holds none, several revisions, or not all of the series.
     """
-    _check_size(box)
-    mails = [mail for mail in map(_mail, mailbox.mbox(box, create=False)) if mail is not None]
+    mails = [mail for mail in map(_mail, _split(box, folder)) if mail is not None]
     tagged = [mail for mail in mails if mail.total]
     if not tagged and len(mails) == 1:
         tagged = mails  # what git format-patch -k writes
@@ -139,15 +130,29 @@ def messages(box: Path, folder: Path) -> tuple[Path, ...]:
     elif total > 1 and numbers != list(range(1, total + 1)):
         wrong = f"patches {', '.join(map(str, numbers))} of {total}"
     if wrong:
-        raise SpecError(
-            f"the mailbox holds {wrong}",
-            place=str(box),
-            action="save one whole series, for example with: b4 am",
-        )
-    with cache.writing(folder):
-        for at, mail in enumerate(sorted(tagged, key=lambda mail: mail.number), start=1):
-            (folder / f"{at:04d}.patch").write_bytes(mail.text.encode(errors="surrogateescape"))
-    return tuple(sorted(folder.glob("*.patch")))
+        raise _bad(box, wrong)
+    return tuple(mail.patch for mail in sorted(tagged, key=lambda mail: mail.number))
+
+
+def _split(box: Path, folder: Path) -> list[Path]:
+    """The messages of a mailbox, each in a file."""
+    _check_size(box)
+    with box.open("rb") as stream:
+        count = sum(line.startswith(b"From ") for line in stream)
+    if count > _MOST_MAILS:
+        raise _bad(box, f"{count} messages")
+    done = git.run("mailsplit", f"-o{folder}", "--", str(box.absolute()), check=False)
+    if done.returncode:
+        raise _bad(box, f"what git does not understand ({done.last_words})")
+    return sorted(folder.iterdir())
+
+
+def _bad(box: Path, what: str) -> SpecError:
+    return SpecError(
+        f"the mailbox holds {what}",
+        place=str(box),
+        action="save one whole series, for example with: b4 am",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,28 +162,31 @@ class _Mail:
     number: int
     total: int
     revision: int
-    text: str
+    patch: Path
 
 
-def _mail(message: email.message.Message) -> _Mail | None:
+def _mail(message: Path) -> _Mail | None:
     """The patch in a message; None for a cover letter or an answer."""
-    raw = str(message.get("Subject", ""))
-    # Garbled or of an unknown character set: taken as it stands.
-    with contextlib.suppress(LookupError, ValueError, email.errors.HeaderParseError):
-        raw = str(email.header.make_header(email.header.decode_header(raw)))
-    subject = " ".join(raw.split())
-    tag = _SUBJECT.match(subject)
-    text = _text(message)
-    if not _DIFF.search(text) or (tag is None and subject.lower().startswith("re:")):
+    patch = message.with_suffix(".patch")
+    with message.open("rb") as stream:
+        done = git.run(
+            "mailinfo", "-k", "-n", "--quoted-cr=strip", str(message.with_suffix(".text")),
+            str(patch), stdin=stream, check=False,
+        )  # fmt: skip
+    if done.returncode or not patch.stat().st_size:
         return None
+    found = re.search(r"^Subject: (.*)$", done.stdout, re.MULTILINE)
+    subject = " ".join(found[1].split()) if found else ""
+    tag = _SUBJECT.match(subject)
     if tag is None:
-        return _Mail(number=1, total=0, revision=1, text=text)
+        answer = subject.lower().startswith("re:")
+        return None if answer else _Mail(number=1, total=0, revision=1, patch=patch)
     number, revision = _NUMBER.search(tag[1]), _REVISION.search(tag[1])
     return _Mail(
         number=int(number[1]) if number else 1,
         total=int(number[2]) if number else 1,
         revision=int(revision[1]) if revision else 1,
-        text=text,
+        patch=patch,
     )
 
 
@@ -186,16 +194,6 @@ def is_mailbox(path: Path) -> bool:
     """True for a file that starts as mailboxes do (also what git format-patch writes)."""
     with path.open("rb") as stream:
         return stream.read(5) == b"From "
-
-
-def _text(message: email.message.Message) -> str:
-    for part in message.walk():
-        if part.get_content_maintype() in ("text", "application") and not part.is_multipart():
-            payload = part.get_payload(decode=True)
-            text = payload.decode(errors="surrogateescape") if isinstance(payload, bytes) else ""
-            if _DIFF.search(text):
-                return text.replace("\r\n", "\n")
-    return ""
 
 
 def _check_size(file: Path) -> None:
