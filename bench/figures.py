@@ -28,6 +28,7 @@ from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.guests import qemu
+from kdelta.guests.emulator import Qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -78,7 +79,7 @@ _LIMITS = {"help_s": 0.3, "kdelta_mib": 200.0}
 class Setting:
     """What all measurements share."""
 
-    emulator: qemu.Qemu
+    emulator: Qemu
     qemu_wanted: str
     settings: MachineSettings
     study: Path

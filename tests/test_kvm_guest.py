@@ -19,6 +19,7 @@ import pytest
 from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
 from kdelta.guests import kvm, kvm_guest, qemu
+from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.kvm_guest import KvmGuest
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.readback import mismatches
@@ -123,11 +124,11 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 
 @pytest.fixture
-def emulator(tmp_path: Path) -> qemu.Qemu:
+def emulator(tmp_path: Path) -> Qemu:
     path = tmp_path / "qemu-fake"
     path.write_text(FAKE_QEMU.replace("PYTHON", sys.executable))
     path.chmod(0o755)
-    return qemu.examine(path)
+    return examine(Qemu(program=path))
 
 
 @pytest.fixture(autouse=True)
@@ -142,14 +143,14 @@ def settings(cpus: int = 1, name: str = "") -> MachineSettings:
 
 
 def started(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch, mode: str = "", cpus: int = 1
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, mode: str = "", cpus: int = 1
 ) -> KvmGuest:
     monkeypatch.setenv("MODE", mode)
     return KvmGuest(emulator, settings(cpus), Path("/kernel"), CPUS[:cpus])
 
 
 def test_guest_boots_and_runs_a_program(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\necho "$1 and $2"\nexit 7\n')
@@ -163,7 +164,7 @@ def test_guest_boots_and_runs_a_program(
 
 
 def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = min(2, len(CPUS))
     with started(emulator, monkeypatch, cpus=count) as machine:
@@ -177,13 +178,13 @@ def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
     assert set(CPUS) == os.sched_getaffinity(0)
 
 
-def test_leaving_ends_qemu(emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_ends_qemu(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(emulator, monkeypatch) as machine:
         pid = machine.pid
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_cancelling_ends_the_wait(emulator: qemu.Qemu) -> None:
+def test_cancelling_ends_the_wait(emulator: Qemu) -> None:
     cancelled = threading.Event()
     with KvmGuest(emulator, settings(), Path("/kernel"), CPUS[:1], cancelled=cancelled) as machine:
         machine.wait_ready(20)
@@ -193,7 +194,7 @@ def test_cancelling_ends_the_wait(emulator: qemu.Qemu) -> None:
 
 
 def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = time.monotonic()
     with (
@@ -205,14 +206,14 @@ def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
 
 
 def test_qemu_that_refuses_is_this_machines_fault(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InfraError, match=r"QEMU: .*failed to set MSR 0x10a"):
         started(emulator, monkeypatch, "refused")
 
 
 def test_kernel_that_panics_is_the_kernels_fault(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
         pytest.raises(BootError, match="Kernel panic - not syncing: VFS"),
@@ -229,7 +230,7 @@ def test_kernel_that_panics_is_the_kernels_fault(
     ],
 )
 def test_strange_control_channels(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch, mode: str, words: str
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, mode: str, words: str
 ) -> None:
     with pytest.raises(InfraError, match=words):
         started(emulator, monkeypatch, mode)
@@ -243,23 +244,23 @@ def test_threads_are_in_order_of_their_cpus() -> None:
             kvm_guest.vcpu_threads(bad)
 
 
-def test_cpus_must_be_as_many_as_the_guests(emulator: qemu.Qemu) -> None:
+def test_cpus_must_be_as_many_as_the_guests(emulator: Qemu) -> None:
     with pytest.raises(SpecError, match="2 virtual CPUs cannot be pinned to 1 CPUs"):
         KvmGuest(emulator, settings(2), Path("/kernel"), CPUS[:1])
 
 
-def test_cpu_outside_this_machine_is_an_error_and_ends_qemu(emulator: qemu.Qemu) -> None:
+def test_cpu_outside_this_machine_is_an_error_and_ends_qemu(emulator: Qemu) -> None:
     with pytest.raises(InfraError, match="cannot be pinned to CPU 4095"):
         KvmGuest(emulator, settings(), Path("/kernel"), [4095])
 
 
-def command(emulator: qemu.Qemu, wanted: MachineSettings, **launch: object) -> list[str]:
+def command(emulator: Qemu, wanted: MachineSettings, **launch: object) -> list[str]:
     channels = qemu.Channels(port=3, serial=4, console=5, qmp=6)
     files = {"image": Path("/kernel"), "initramfs": Path("/initramfs")}
     return qemu.command(emulator, wanted, qemu.Launch(**files, **launch), channels)  # type: ignore[arg-type]
 
 
-def test_command_line_of_a_pc(emulator: qemu.Qemu) -> None:
+def test_command_line_of_a_pc(emulator: Qemu) -> None:
     wanted = settings(2, "amd64")
     firmware = list(emulator.arguments)
     found = command(emulator, wanted, accelerator=qemu.Accelerator.KVM, hugetlb=True)
@@ -282,7 +283,7 @@ def test_command_line_of_a_pc(emulator: qemu.Qemu) -> None:
 
 
 def test_timed_guest_has_this_machines_cpu_and_no_plugin(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with started(emulator, monkeypatch) as machine:
         argv = [str(word) for word in machine.argv]
@@ -291,7 +292,7 @@ def test_timed_guest_has_this_machines_cpu_and_no_plugin(
     assert not {"-plugin", "-incoming", "-icount"} & set(argv)
 
 
-def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: qemu.Qemu) -> None:
+def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: Qemu) -> None:
     wanted = settings(1, "arm64")
     found = command(emulator, wanted, accelerator=qemu.Accelerator.KVM)
     assert "virt,gic-version=host" in found
@@ -300,7 +301,7 @@ def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: qemu.Qemu) ->
 
 
 def test_nothing_is_counted_or_restored_under_kvm() -> None:
-    counting = qemu.Counting(output=Path("a"), events=Path("b"))
+    counting = qemu.CountingFiles(output=Path("a"), events=Path("b"))
     for what in ({"counting": counting}, {"restore": Path("state")}):
         with pytest.raises(SpecError, match="instructions are counted under TCG only"):
             qemu.Launch(
@@ -336,19 +337,19 @@ def test_kernel_without_huge_pages(tmp_path: Path, text: str) -> None:
         kvm_guest.require_hugepages(512, meminfo(tmp_path, text))
 
 
-def test_guest_of_another_architecture_cannot_be_timed(emulator: qemu.Qemu, tmp_path: Path) -> None:
+def test_guest_of_another_architecture_cannot_be_timed(emulator: Qemu) -> None:
     assert HOST is not None
     other = next(name for name in arch.ARCHES if name != HOST.debian)
     with pytest.raises(SpecError, match=f"KVM runs {HOST.uname} guests on this machine, not "):
-        kvm_guest.require(emulator, settings(name=other), tmp_path)
+        kvm_guest.require(emulator, settings(name=other))
 
 
 def test_machine_without_kvm(
-    emulator: qemu.Qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    emulator: Qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kvm, "DEVICE", tmp_path / "no-kvm")
     with pytest.raises(InfraError, match=r"no guest can be timed here.*no-kvm") as caught:
-        kvm_guest.require(emulator, settings(), tmp_path)
+        kvm_guest.require(emulator, settings())
     assert caught.value.action.endswith('or count with the instrument "exact"')
 
 
@@ -363,9 +364,8 @@ def test_machine_without_kvm(
     ],
 )
 def test_error_says_what_the_probe_saw(
-    emulator: qemu.Qemu,
+    emulator: Qemu,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     reach: kvm.Reach,
     *,
     tried: bool,
@@ -374,10 +374,10 @@ def test_error_says_what_the_probe_saw(
     seen = kvm.KvmProbe(reach=reach, detail="stock kernel 6.1 does not: why", kernel_tried=tried)
     monkeypatch.setattr(kvm, "probe", lambda *_: seen)
     if fine:
-        kvm_guest.require(emulator, settings(), tmp_path)
+        kvm_guest.require(emulator, settings())
         return
     with pytest.raises(InfraError) as caught:
-        kvm_guest.require(emulator, settings(), tmp_path)
+        kvm_guest.require(emulator, settings())
     assert caught.value.sentence() == (
         "no guest can be timed here, KVM does not boot a kernel: stock kernel 6.1 does not: why; "
         'time on this machine itself (machine "host"), or count with the instrument "exact"'
@@ -385,7 +385,7 @@ def test_error_says_what_the_probe_saw(
 
 
 def test_qemu_that_is_killed_is_this_machines_fault(
-    emulator: qemu.Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nkill -9 $PPID\n")

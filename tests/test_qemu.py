@@ -14,7 +14,8 @@ from elftools.elf.sections import SymbolTableSection
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.qemu import Channels, Counting, Launch, Qemu
+from kdelta.guests.emulator import Qemu, examine
+from kdelta.guests.qemu import Channels, CountingFiles, Launch
 from kdelta.machine.axes import MachineSettings
 
 AMD64 = arch.of("amd64")
@@ -76,7 +77,7 @@ def test_the_one_on_path(tmp_path: Path) -> None:
 )
 def test_the_interface_follows_the_version(version: str, api: int, tmp_path: Path) -> None:
     path = program(tmp_path / "bin", f"QEMU emulator version {version}")
-    assert qemu.examine(path).api == api
+    assert examine(Qemu(program=path)).api == api
 
 
 def test_none_at_all() -> None:
@@ -104,9 +105,10 @@ def test_a_wanted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_not_a_qemu_and_too_old_a_one(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="not a QEMU: it says 'GNU bash"):
-        qemu.examine(program(tmp_path / "a", "GNU bash, version 5"))
-    with pytest.raises(InfraError, match=r"QEMU 4\.1 has no usable plugin interface"):
-        qemu.examine(program(tmp_path / "b", "QEMU emulator version 4.1.1"))
+        qemu.choose(AMD64, str(program(tmp_path / "a", "GNU bash, version 5")))
+    old = qemu.choose(AMD64, str(program(tmp_path / "b", "QEMU emulator version 4.1.1")))
+    with pytest.raises(InfraError, match=r"QEMU 4\.1\.1 has no usable plugin interface"):
+        qemu.plugin(old)
 
 
 def test_the_command_line() -> None:
@@ -141,7 +143,7 @@ def test_channels_that_are_not_there_are_not_inherited() -> None:
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
-    counting = Counting(output=tmp_path / "a,b", events=tmp_path / "events")
+    counting = CountingFiles(output=tmp_path / "a,b", events=tmp_path / "events")
     launch = Launch(image=Path("i"), initramfs=Path("r"), counting=counting)
     argv = qemu.command(of_version("7.2.22"), SETTINGS, launch, CHANNELS)
     library, output, events = argv[argv.index("-plugin") + 1].split(",", 1)[0], "a,,b", "events"

@@ -13,7 +13,7 @@ from kdelta import cache
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import qemu_archive
-from kdelta.guests.qemu_archive import QemuOffer, choose, installed, provides
+from kdelta.guests.qemu_archive import QemuOffer, choose, provides, unpacked
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
@@ -42,6 +42,7 @@ OFFERS = (
         (None, "trixie", "1:10.0.13+ds-0+deb13u1", "trixie"),
         ("bookworm", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
         ("sid", "bookworm", "1:11.1.3+ds-1", "sid"),
+        ("10.0", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
         ("10.0.2", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
         ("10.0.2", "trixie", "1:10.0.2+ds-2+deb13u1", "trixie-security"),
         ("7.2", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
@@ -143,8 +144,8 @@ def test_installed_trees_say_how_to_run_them() -> None:
     prefix = cache.entry("qemu", "10.0.2+ds-2_x86", make)
     half = cache.entry("qemu", "10.0.2+ds-2_arm", make)
     (half / "usr" / "bin" / "qemu-system-x86_64").unlink()
-    (tree,) = installed()
-    assert tree.version == "1:10.0.2+ds-2"
+    (tree,) = unpacked()
+    assert (tree.package, tree.guest) == ("1:10.0.2+ds-2", "amd64")
     assert tree.program == prefix / "usr" / "bin" / "qemu-system-x86_64"
     assert tree.environment["QEMU_MODULE_DIR"] == f"{prefix}/usr/lib/x86_64-linux-gnu/qemu"
     assert tree.arguments[-1] == f"{prefix}/usr/share/seabios"
@@ -154,7 +155,7 @@ def test_installed_trees_say_how_to_run_them() -> None:
 def test_an_archive_without_qemu() -> None:
     with pytest.raises(SpecError, match=r"the archive has no QEMU 10\.0"):
         qemu_archive.fetch("10.0", "amd64")
-    with pytest.raises(SpecError, match="unknown architecture s390x"):
+    with pytest.raises(SpecError, match="unknown architecture 's390x'"):
         qemu_archive.fetch("10.0", "s390x")
 
 

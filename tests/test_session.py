@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import fake_qemu
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError
 from kdelta.guests.qemu import Launch
-from kdelta.guests.session import Guest
+from kdelta.guests.session import Guest, RestoreError
 from kdelta.machine.axes import MachineSettings
 
 SETTINGS = MachineSettings()
@@ -96,6 +97,17 @@ def test_a_refused_option_is_this_machines_fault(tmp_path: Path) -> None:
     ):
         guest.wait_ready(10)
     assert "kdelta doctor" in caught.value.action
+
+
+def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.touch()
+    launch = replace(LAUNCH, restore=state)
+    with (
+        Guest(fake_qemu.install(tmp_path, "refuses"), SETTINGS, launch) as guest,
+        pytest.raises(RestoreError, match="-plugin: invalid option"),
+    ):
+        guest.identity(10)
 
 
 def test_a_killed_qemu_is_this_machines_fault(tmp_path: Path) -> None:

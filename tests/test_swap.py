@@ -15,6 +15,7 @@ from fake_qemu import IDENTITY
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
 from kdelta.guests import qemu, swap
+from kdelta.guests.emulator import Qemu
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import parse_identity
@@ -86,7 +87,7 @@ def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
 
 
 CHANNELS = qemu.Channels(port=3, serial=4, console=5)
-EMULATOR = qemu.Qemu(program=Path("/qemu"), banner="QEMU", version="7.2.22", api=1)
+EMULATOR = Qemu(program=Path("/qemu"), banner="QEMU", version="7.2.22", api=1)
 
 
 def test_qemu_offers_modules_and_disk() -> None:

@@ -16,6 +16,7 @@ class Arch:
     interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
     entered asynchronously and synchronously; switches: where it goes to another task.  stubs:
     symbols that hold nothing but what vectors execute on their way to one of `interrupts`.
+    firmware: what QEMU loads into such a guest out of its data folders.
     """
 
     debian: str  # "amd64": the name used in studies, kernels and results
@@ -30,6 +31,7 @@ class Arch:
     exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
     stubs: tuple[str, ...] = ()
+    firmware: tuple[str, ...] = ()
 
 
 ARCHES = {
@@ -42,6 +44,7 @@ ARCHES = {
             qemu="qemu-system-x86_64",
             qemu_package="qemu-system-x86",
             machine="q35",
+            firmware=("bios-256k.bin", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin"),
             console="ttyS0",
             serial_fallback=True,
             # arch/x86/include/asm/idtentry.h
@@ -86,6 +89,7 @@ ARCHES = {
             qemu="qemu-system-riscv64",
             qemu_package="qemu-system-misc",
             machine="virt",
+            firmware=("opensbi-riscv64-generic-fw_dynamic.bin",),
             console="ttyS0",
             serial_fallback=False,
             # One entry serves both kinds, so that ticks cannot be told from faults by address.

@@ -13,9 +13,10 @@ from typing import Any
 
 from msgspec import structs
 
-from kdelta import arch, guest, process, workload
+from kdelta import arch, guest, workload
 from kdelta.attribution import insns, symbols
 from kdelta.guests import checkpoint, qemu, qemu_archive
+from kdelta.guests.emulator import Qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -32,24 +33,12 @@ SUITES = {"old": "bookworm", "new": "bookworm-backports"}
 
 
 @remember
-def emulator(generation: str) -> qemu.Qemu:
+def emulator(generation: str) -> Qemu:
     """A QEMU of that generation: an installed or fetched one, else it is fetched."""
-    for found in _emulators():
-        if (found.api == 1) == (generation == "old"):
+    for found in qemu.find(ARCH):
+        if found.api is not None and (found.api == 1) == (generation == "old"):
             return found
-    tree = qemu_archive.fetch(SUITES[generation], ARCH.debian)
-    return qemu.choose(ARCH, _number(tree.version))
-
-
-def _emulators() -> list[qemu.Qemu]:
-    trees = reversed(qemu_archive.installed())
-    fetched = [_number(tree.version) for tree in trees if tree.guest_arch == ARCH.debian]
-    on_path = [] if process.which(ARCH.qemu) is None else [""]
-    return [qemu.choose(ARCH, name) for name in (*on_path, *fetched)]
-
-
-def _number(version: str) -> str:
-    return version.partition(":")[2] or version
+    return qemu_archive.fetch(SUITES[generation], ARCH.debian)
 
 
 @remember
@@ -147,7 +136,7 @@ class Counted:
 class Machine:
     """One kernel on one QEMU."""
 
-    emulator: qemu.Qemu
+    emulator: Qemu
     kernel: Kernel
     settings: MachineSettings
 
@@ -173,7 +162,7 @@ class Machine:
         table = symbols.load(point.build_id, lambda: "")
         binary = guest.program(source, ARCH)
         with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:
-            counting = qemu.Counting(output=Path(name, "counts"), events=Path(name, "events"))
+            counting = qemu.CountingFiles(output=Path(name, "counts"), events=Path(name, "events"))
             counting.events.write_text(insns.events(table, ARCH))
             launch = qemu.Launch(
                 image=self.kernel.image,

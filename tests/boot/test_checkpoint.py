@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,18 @@ def test_damage_is_found_and_mended(
     assert checkpoint.intact(private.checkpoint())
     modes = [representative([*result.exact.phases[0].kernel]).value for result in (first, second)]
     assert modes[0] == modes[1]
+
+
+def test_one_that_qemu_does_not_take_is_made_anew(
+    private: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, to the byte, and of another machine than the one that is to be restored."""
+    monkeypatch.setattr(checkpoint, "_key", lambda *_: "one")
+    smaller = replace(private, settings=MachineSettings(memory_mib=512)).checkpoint()
+    saved = smaller.state.stat().st_size
+    result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path)
+    assert result.outcome is Outcome.OK, result.reason
+    assert private.checkpoint().state.stat().st_size != saved
 
 
 def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:

@@ -15,13 +15,18 @@ from kdelta import cache
 from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
-    State,
+    Usability,
     exact_runs_possible,
 )
 from kdelta.doctor.inventory import inventory
 
 WIDTH = 100
-_STYLES = {State.OK: "green", State.MISSING: "yellow", State.UNUSABLE: "red", State.ABSENT: "dim"}
+_STYLES = {
+    Usability.OK: "green",
+    Usability.MISSING: "yellow",
+    Usability.UNUSABLE: "red",
+    Usability.ABSENT: "dim",
+}
 
 
 @click.command()
@@ -87,6 +92,6 @@ def _remedies(rows: tuple[Capability, ...]) -> Table:
 
 
 def _blockers(rows: tuple[Capability, ...]) -> str:
-    usable = {row.name for row in rows if row.state is State.OK}
+    usable = {row.name for row in rows if row.state is Usability.OK}
     names = ", ".join(sorted(EXACT_NEEDS - usable))
     return f"Exact runs are not possible on this machine yet; it lacks: {names}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from kdelta import arch
 from kdelta.archive.root import Archive
 from kdelta.cli.download import reporting
 from kdelta.cli.printing import print_json, print_table
@@ -23,10 +24,10 @@ def qemu() -> None:
 @click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
 def list_command(*, as_json: bool, refresh: bool) -> None:
     """List the QEMU versions of each suite, newest last, and which are fetched."""
-    archive = Archive(qemu_archive.host_arch())
+    archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(tree.version, tree.guest_arch) for tree in qemu_archive.installed()}
+    present = {(one.package, one.guest) for one in qemu_archive.unpacked()}
     offers = [(guest, offer) for guest in _GUESTS for offer in qemu_archive.offers(archive, guest)]
     if as_json:
         print_json(
@@ -58,17 +59,18 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
 @click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
 @click.option(
     "--arch",
+    "guest",
     type=click.Choice(_GUESTS),
     default="amd64",
     show_default=True,
     help="Architecture of the guests.",
 )
 @click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
-def fetch(*, wanted: str | None, arch: str, refresh: bool) -> None:
+def fetch(*, wanted: str | None, guest: str, refresh: bool) -> None:
     """Fetch the QEMU of a suite or version and print where it is.
 
     Without an argument: the newest of this machine's release and its backports.
     """
     with reporting() as progress:
-        tree = qemu_archive.fetch(wanted, arch, progress=progress, refresh=refresh)
-    click.echo(f"{tree.version} {tree.program}")
+        found = qemu_archive.fetch(wanted, guest, progress=progress, refresh=refresh)
+    click.echo(f"{found.package} {found.program}")

@@ -13,7 +13,7 @@ EXACT_NEEDS = frozenset({"Python", "QEMU (amd64)", "C compiler (amd64)", "memory
 """Rows without which no exact run works; of several with one name, one that is OK is enough."""
 
 
-class State(StrEnum):
+class Usability(StrEnum):
     """Whether a capability can be used on this machine."""
 
     OK = "ok"
@@ -32,7 +32,7 @@ class Capability:
     """
 
     name: str
-    state: State
+    state: Usability
     detail: str
     purpose: str
     remedy: str = ""
@@ -40,7 +40,7 @@ class Capability:
 
 def exact_runs_possible(rows: Iterable[Capability]) -> bool:
     """Whether everything that exact runs need is there."""
-    return {row.name for row in rows if row.state is State.OK} >= EXACT_NEEDS
+    return {row.name for row in rows if row.state is Usability.OK} >= EXACT_NEEDS
 
 
 def install(*packages: str) -> str:

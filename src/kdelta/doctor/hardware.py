@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from kdelta import process
-from kdelta.doctor.capabilities import Capability, State
+from kdelta.doctor.capabilities import Capability, Usability
 from kdelta.errors import as_root
 
 GIB = 1 << 30
@@ -45,7 +45,7 @@ def memory() -> Capability:
     enough = free >= NEEDED_MEMORY
     return Capability(
         name="memory",
-        state=State.OK if enough else State.UNUSABLE,
+        state=Usability.OK if enough else Usability.UNUSABLE,
         detail=f"{free / GIB:.1f} GiB available, {cpus} CPUs",
         purpose="1.5 GiB a guest",
         remedy="" if enough else "free some memory: exact runs need 1.5 GiB",
@@ -65,7 +65,7 @@ def disk(cache: Path) -> Capability:
     problem = f", not writable: {refused}" if refused else ""
     return Capability(
         name="cache",
-        state=State.UNUSABLE if remedy else State.OK,
+        state=Usability.UNUSABLE if remedy else Usability.OK,
         detail=f"{free / GIB:.1f} GiB free for {cache}{problem}",
         purpose="kernels, checkpoints",
         remedy=remedy,
@@ -87,21 +87,21 @@ def pmu() -> Capability:
     number = _PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         detail = f"no system call number known for {platform.machine()}"
-        return Capability(name="PMU", state=State.UNUSABLE, detail=detail, purpose=purpose)
+        return Capability(name="PMU", state=Usability.UNUSABLE, detail=detail, purpose=purpose)
     count, error = count_instructions(number)
     if not error and count > 0:
         detail = f"counted {count} instructions in user space"
-        return Capability(name="PMU", state=State.OK, detail=detail, purpose=purpose)
+        return Capability(name="PMU", state=Usability.OK, detail=detail, purpose=purpose)
     if error in (errno.EACCES, errno.EPERM):
         return Capability(
             name="PMU",
-            state=State.UNUSABLE,
+            state=Usability.UNUSABLE,
             detail=f"perf_event_open: {errno.errorcode[error]}",
             purpose=purpose,
             remedy=as_root("sysctl kernel.perf_event_paranoid=2"),
         )
     why = f"perf_event_open: {errno.errorcode.get(error, error)}" if error else "counts nothing"
-    return Capability(name="PMU", state=State.ABSENT, detail=why, purpose=purpose)
+    return Capability(name="PMU", state=Usability.ABSENT, detail=why, purpose=purpose)
 
 
 def count_instructions(number: int) -> tuple[int, int]:
@@ -131,14 +131,14 @@ def hugepages() -> Capability:
     purpose = "timed runs: large pages"
     if not _THP.exists() and not _HUGEPAGES.exists():
         detail = "this kernel has neither THP nor hugetlb"
-        return Capability(name="hugepages", state=State.ABSENT, detail=detail, purpose=purpose)
+        return Capability(name="hugepages", state=Usability.ABSENT, detail=detail, purpose=purpose)
     mode = _bracketed(_THP) if _THP.exists() else "not built in"
     pools = []
     for pool in sorted(_HUGEPAGES.glob("hugepages-*")) if _HUGEPAGES.exists() else ():
         count = (pool / "nr_hugepages").read_text().strip()
         pools.append(f"{count} x {int(pool.name.removeprefix('hugepages-')[:-2]) // 1024} MiB")
     detail = f"THP {mode}; reserved: {', '.join(pools) or 'no hugetlb'}"
-    return Capability(name="hugepages", state=State.OK, detail=detail, purpose=purpose)
+    return Capability(name="hugepages", state=Usability.OK, detail=detail, purpose=purpose)
 
 
 def _bracketed(path: Path) -> str:
@@ -154,13 +154,13 @@ def tracing() -> Capability:
     debugfs = "debugfs readable" if _readable(Path("/sys/kernel/debug")) else "debugfs not readable"
     if "tracefs" not in Path("/proc/filesystems").read_text():
         detail = f"this kernel has no tracefs{lockdown}"
-        return Capability(name="tracefs", state=State.ABSENT, detail=detail, purpose=purpose)
+        return Capability(name="tracefs", state=Usability.ABSENT, detail=detail, purpose=purpose)
     try:
         tracers = (_TRACING / "available_tracers").read_text().split()
     except FileNotFoundError:
         return Capability(
             name="tracefs",
-            state=State.MISSING,
+            state=Usability.MISSING,
             detail=f"tracefs is not mounted, {debugfs}{lockdown}",
             purpose=purpose,
             remedy=as_root(f"mount -t tracefs tracefs {_TRACING}"),
@@ -169,10 +169,10 @@ def tracing() -> Capability:
         detail = f"tracefs: {error.strerror}, {debugfs}{lockdown}"
         remedy = "" if os.geteuid() == 0 else "tracing runs need root: sudo kdelta ..."
         return Capability(
-            name="tracefs", state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
+            name="tracefs", state=Usability.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
         )
     detail = f"tracers {' '.join(tracers)}; {debugfs}{lockdown}"
-    return Capability(name="tracefs", state=State.OK, detail=detail, purpose=purpose)
+    return Capability(name="tracefs", state=Usability.OK, detail=detail, purpose=purpose)
 
 
 def _readable(directory: Path) -> bool:
@@ -188,10 +188,12 @@ def user_namespaces() -> Capability:
     done = process.run(["unshare", "--user", "--map-root-user", "true"], timeout=5.0, check=False)
     if done.returncode == 0:
         detail = "can be made"
-        return Capability(name="user namespaces", state=State.OK, detail=detail, purpose=purpose)
+        return Capability(
+            name="user namespaces", state=Usability.OK, detail=detail, purpose=purpose
+        )
     return Capability(
         name="user namespaces",
-        state=State.UNUSABLE,
+        state=Usability.UNUSABLE,
         detail=done.last_words,
         purpose=purpose,
         remedy=_namespace_switch(),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kdelta.arch import ARCHES, Arch
 from kdelta.doctor import hardware, toolchain
-from kdelta.doctor.capabilities import Capability, State, install
+from kdelta.doctor.capabilities import Capability, Usability, install
 from kdelta.errors import KdeltaError
-from kdelta.guests import emulators, kvm
-from kdelta.guests.emulators import Emulator
+from kdelta.guests import kvm, qemu
+from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
 from kdelta.source import make
 
@@ -25,7 +25,10 @@ _TOOLS = (
     ("clang", "a second compiler", "clang"),
     ("ccache", "faster rebuilds", "ccache"),
 )
-_KVM_STATES = {Reach.NO_DEVICE: State.ABSENT, Reach.KERNEL: State.OK}  # the others: unusable
+_KVM_STATES = {
+    Reach.NO_DEVICE: Usability.ABSENT,
+    Reach.KERNEL: Usability.OK,
+}  # the others: unusable
 
 
 def inventory(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
@@ -44,7 +47,7 @@ def _guarded(name: str, probe: Probe) -> tuple[Capability, ...]:
     except (KdeltaError, OSError, ValueError, LookupError) as error:
         cause = error.cause if isinstance(error, KdeltaError) else str(error)
         detail = f"cannot be found out: {cause}"
-        return (Capability(name=name, state=State.UNUSABLE, detail=detail, purpose=""),)
+        return (Capability(name=name, state=Usability.UNUSABLE, detail=detail, purpose=""),)
 
 
 def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
@@ -52,7 +55,7 @@ def _probes(cache: Path, *, online: bool) -> tuple[tuple[str, Probe], ...]:
         ("memory", hardware.memory),
         ("cache", functools.partial(hardware.disk, cache)),
         ("Debian sources", functools.partial(toolchain.debian_sources, online=online)),
-        ("KVM", functools.partial(_kvm, cache)),
+        ("KVM", _kvm),
         ("PMU", hardware.pmu),
         ("hugepages", hardware.hugepages),
         ("tracefs", hardware.tracing),
@@ -73,7 +76,7 @@ def _builds() -> Capability:
     packages = make.missing()
     return Capability(
         name="kernel builds",
-        state=State.MISSING if packages else State.OK,
+        state=Usability.MISSING if packages else Usability.OK,
         detail=f"no {', '.join(packages)}" if packages else "all tools are there",
         purpose="kernels from source, bisection over commits",
         remedy=install(*packages) if packages else "",
@@ -91,13 +94,13 @@ def _compilers(target: Arch) -> tuple[Capability, ...]:
 def _qemus(target: Arch) -> tuple[Capability, ...]:
     name = f"QEMU ({target.debian})"
     purpose = f"exact runs, {target.debian}"
-    found = emulators.examine(emulators.find(target))
+    found = tuple(qemu.find(target))
     if found:
-        return tuple(_qemu_row(emulator, target, name, purpose) for emulator in found)
+        return tuple(_qemu_row(one, target, name, purpose) for one in found)
     return (
         Capability(
             name=name,
-            state=State.MISSING,
+            state=Usability.MISSING,
             detail=f"no {target.qemu}",
             purpose=purpose,
             remedy=_get_qemu(target),
@@ -110,35 +113,35 @@ def _get_qemu(target: Arch) -> str:
     return install(target.qemu_package) + without_root
 
 
-def _qemu_row(emulator: Emulator, target: Arch, name: str, purpose: str) -> Capability:
-    usable = bool(emulator.version) and emulator.plugin_api is not None
-    label = f"{emulator.version or 'does not start'}, {emulator.program.path}"
-    ability = f"plugin API {emulator.plugin_api}" if usable else f"no plugins: {emulator.proof}"
+def _qemu_row(found: Qemu, target: Arch, name: str, purpose: str) -> Capability:
+    usable = found.api is not None
+    missing = "no plugins" if found.version else found.fault
+    ability = f"plugin API {found.api}" if usable else missing
     return Capability(
         name=name,
-        state=State.OK if usable else State.UNUSABLE,
-        detail=f"{ability}: {label}",
+        state=Usability.OK if usable else Usability.UNUSABLE,
+        detail=f"{ability}: {found.version or 'does not start'}, {found.program}",
         purpose=purpose,
         remedy="" if usable else _get_qemu(target),
     )
 
 
-def _kvm(cache: Path) -> Capability:
+def _kvm() -> Capability:
     name, purpose = "KVM", "timed runs in a guest"
     host = ARCHES["amd64"]
-    programs = emulators.find(host)
+    found = next(qemu.find(host), None)
     if platform.machine() != host.uname:
         detail = f"not tried: the probe's boot sector is for {host.uname}"
-        return Capability(name=name, state=State.UNUSABLE, detail=detail, purpose=purpose)
-    if not programs:
+        return Capability(name=name, state=Usability.UNUSABLE, detail=detail, purpose=purpose)
+    if found is None:
         detail = f"not tried: no {host.qemu} to try it with"
         remedy = install(host.qemu_package)
         return Capability(
-            name=name, state=State.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
+            name=name, state=Usability.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
         )
-    seen = kvm.probe(programs[0], cache)
+    seen = kvm.probe(found)
     remedy = kvm.REMEDIES[seen.reach]
     if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
         remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
-    state = _KVM_STATES.get(seen.reach, State.UNUSABLE)
+    state = _KVM_STATES.get(seen.reach, Usability.UNUSABLE)
     return Capability(name=name, state=state, detail=seen.detail, purpose=purpose, remedy=remedy)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdelta import arch, process
 from kdelta.arch import Arch
-from kdelta.doctor.capabilities import Capability, State, install
+from kdelta.doctor.capabilities import Capability, Usability, install
 from kdelta.errors import InfraError
 
 _TIMEOUT_S = 20.0
@@ -29,7 +29,7 @@ def python() -> Capability:
     """The Python that runs this."""
     return Capability(
         name="Python",
-        state=State.OK,  # an older one could not have come this far
+        state=Usability.OK,  # an older one could not have come this far
         detail=f"{platform.python_version()} at {sys.executable}",
         purpose="kdelta itself",
     )
@@ -49,9 +49,9 @@ def compiler(target: Arch) -> Capability:
     )
 
 
-def _try_compiler(name: str) -> tuple[str, State]:
+def _try_compiler(name: str) -> tuple[str, Usability]:
     if process.which(name) is None:
-        return f"no {name}", State.MISSING
+        return f"no {name}", Usability.MISSING
     with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
         source = Path(scratch, "one.c")
         source.write_text(_PROGRAM)
@@ -59,10 +59,10 @@ def _try_compiler(name: str) -> tuple[str, State]:
         try:
             done = process.run(argv, timeout=_TIMEOUT_S, check=False)
         except InfraError as error:
-            return error.cause, State.UNUSABLE
+            return error.cause, Usability.UNUSABLE
     if done.returncode:
-        return f"{name} makes no static program: {done.last_words}", State.UNUSABLE
-    return "", State.OK
+        return f"{name} makes no static program: {done.last_words}", Usability.UNUSABLE
+    return "", Usability.OK
 
 
 def tool(name: str, purpose: str, package: str, flag: str = "--version") -> Capability:
@@ -70,13 +70,13 @@ def tool(name: str, purpose: str, package: str, flag: str = "--version") -> Capa
     if process.which(name) is None:
         return Capability(
             name=name,
-            state=State.MISSING,
+            state=Usability.MISSING,
             detail=f"no {name}",
             purpose=purpose,
             remedy=install(package),
         )
     detail = _version(name, flag)
-    state = State.OK if detail else State.UNUSABLE
+    state = Usability.OK if detail else Usability.UNUSABLE
     return Capability(name=name, state=state, detail=detail or "does not start", purpose=purpose)
 
 
@@ -95,12 +95,12 @@ def debian_sources(*, online: bool) -> Capability:
     name, purpose = "Debian sources", "kernels by release"
     if process.which("apt-get") is None:
         detail = "no apt here: only file:PATH kernels"
-        return Capability(name=name, state=State.ABSENT, detail=detail, purpose=purpose)
+        return Capability(name=name, state=Usability.ABSENT, detail=detail, purpose=purpose)
     sources = _configured_suites()
     if not sources:
         return Capability(
             name=name,
-            state=State.MISSING,
+            state=Usability.MISSING,
             detail="apt is configured for no Debian suite",
             purpose=purpose,
             remedy="name a Debian mirror in /etc/apt/sources.list (see: man sources.list)",
@@ -108,12 +108,12 @@ def debian_sources(*, online: bool) -> Capability:
     suites = f"configured: {', '.join(suite for suite, _ in sources)}"
     if not online:
         return Capability(
-            name=name, state=State.OK, detail=f"{suites} (not contacted)", purpose=purpose
+            name=name, state=Usability.OK, detail=f"{suites} (not contacted)", purpose=purpose
         )
     problem = _contact(*sources[0])
     return Capability(
         name=name,
-        state=State.UNUSABLE if problem else State.OK,
+        state=Usability.UNUSABLE if problem else Usability.OK,
         detail=f"{suites}; {problem or 'the mirror answers'}",
         purpose=purpose,
         remedy="check the network and apt's proxy with: apt-get update" if problem else "",

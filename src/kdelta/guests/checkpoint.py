@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Boot once, restore per trial: a guest's whole state, taken while PID 1 waits for its order.
 
-A checkpoint serves one kernel image, one machine and one QEMU build.  It is used for exact counts
-only, never for time.
+A checkpoint serves one kernel image, one machine with all its devices, one QEMU build and its
+firmware.  It is used for exact counts only, never for time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as remember
 from pathlib import Path
 
@@ -20,14 +20,17 @@ from kdelta import cache, guest
 from kdelta.attribution import symbols
 from kdelta.errors import InfraError, KdeltaError
 from kdelta.files import sha256_of
-from kdelta.guests.qemu import Launch, Qemu
+from kdelta.guests import qemu
+from kdelta.guests.emulator import Qemu, firmware_digest
+from kdelta.guests.qemu import Channels, Launch
 from kdelta.guests.session import Guest
 from kdelta.machine.axes import MachineSettings
 
-_FORMAT = "2"
+_FORMAT = "3"
 _CHUNK = 1 << 20
 _UNBOUNDED = 1 << 40  # bytes a second: the stream goes to a file
 _ANSWER_S = 60.0
+_SOME_CHANNELS = Channels(port=0, serial=0, console=0, qmp=0)  # their numbers decide nothing
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,16 +86,21 @@ def discard(checkpoint: Checkpoint) -> None:
 
 
 def _key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
+    """What decides a guest's state: what is in the files, and the command line without their paths.
+
+    All that a restored guest must have like the saved one is on that line.
+    """
     build = emulator.program.stat()
+    nameless = replace(emulator, program=Path("qemu"), arguments=())
+    launch = Launch(image=Path("image"), initramfs=Path("initramfs"))
     return cache.digest(
         _FORMAT,
         emulator.banner,
         f"{build.st_size} {build.st_mtime_ns}",
+        firmware_digest(emulator, settings.target),
         _image_digest(image, image.stat().st_mtime_ns),
         guest.initramfs(settings.target).read_bytes(),
-        settings.arch,
-        *settings.qemu_options,
-        settings.full_cmdline,
+        *qemu.command(nameless, settings, launch, _SOME_CHANNELS),
     )
 
 

@@ -8,19 +8,19 @@ decompressor uses.  So the probe has two stages, reported apart.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 
-from kdelta import process
+from kdelta import cache, process
 from kdelta.errors import as_root
-from kdelta.guests.emulators import Program
+from kdelta.guests.emulator import Qemu
+from kdelta.kernels import image
 
 DEVICE = Path("/dev/kvm")
 
@@ -28,7 +28,6 @@ _SECTOR_S = 15.0
 _KERNEL_S = 20.0
 _POLL_S = 0.05
 _CONSOLE_BYTES = 1 << 20
-_SCANNED_FILES = 20_000
 
 _WORD = b"K"
 _EXIT_STATUS = 67  # isa-debug-exit: (0x21 << 1) | 1
@@ -41,7 +40,6 @@ _CODE = bytes.fromhex(
 )
 BOOT_SECTOR = _CODE.ljust(510, b"\0") + b"\x55\xaa"
 
-_BZIMAGE = b"HdrS"  # at 0x202: Documentation/arch/x86/boot.rst
 _KERNEL_SPOKE = re.compile(rb"Linux version (\S+)")
 _GAVE_UP = re.compile(rb"KVM internal error[^\n]*|KVM: entry failed[^\n]*|error: [^\n]*")
 
@@ -77,8 +75,8 @@ class KvmProbe:
     kernel_tried: bool = False
 
 
-def probe(qemu: Program, cache: Path) -> KvmProbe:
-    """Boot a sector of ours, then the start of a stock kernel found in cache or /boot, under KVM.
+def probe(qemu: Qemu) -> KvmProbe:
+    """Boot a sector of ours, then the start of a stock kernel of the cache or of /boot, under KVM.
 
     qemu is a qemu-system-x86_64.  Takes at most about 40 s; raises InfraError only when QEMU
     cannot be started at all.
@@ -91,12 +89,12 @@ def probe(qemu: Program, cache: Path) -> KvmProbe:
         if failure:
             fault = "QEMU itself fails: " if run_boot_sector(qemu, "tcg", Path(scratch)) else ""
             return KvmProbe(reach=Reach.NOTHING, detail=f"{fault}{failure}")
-        kernel = find_kernel((cache, Path("/boot")))
+        kernel = kernel_at_hand()
         if kernel is None:
             return KvmProbe(
                 reach=Reach.BOOT_SECTOR, detail="boot sector runs; no kernel at hand to try next"
             )
-        return _judge_kernel(qemu, kernel, Path(scratch))
+        return _judge_kernel(qemu, *kernel, Path(scratch))
 
 
 def _access() -> KvmProbe | None:
@@ -109,7 +107,7 @@ def _access() -> KvmProbe | None:
     return None
 
 
-def run_boot_sector(qemu: Program, accelerator: str, scratch: Path) -> str:
+def run_boot_sector(qemu: Qemu, accelerator: str, scratch: Path) -> str:
     """Boot BOOT_SECTOR under an accelerator ("kvm", "tcg"); why it failed, empty when it ran."""
     disk, console = scratch / "sector.img", scratch / "sector.out"
     disk.write_bytes(BOOT_SECTOR)
@@ -127,40 +125,19 @@ def run_boot_sector(qemu: Program, accelerator: str, scratch: Path) -> str:
     return f"boot sector does not run: {_last_line(log) or f'nothing in {_SECTOR_S:.0f} s'}"
 
 
-def find_kernel(places: tuple[Path, ...]) -> Path | None:
-    """The most recent readable bzImage below the places, first place first; None if none."""
-    for place in places:
-        found = [(path.stat().st_mtime, path) for path in _candidates(place) if _is_bzimage(path)]
-        if found:
-            return max(found)[1]
+def kernel_at_hand(boot: Path = Path("/boot")) -> tuple[Path, str] | None:
+    """The newest bzImage among the kernels of the cache, else in /boot, and its release."""
+    cached = [folder / "vmlinuz" for folder in cache.entries("images")]
+    for places in (cached, list(boot.glob("vmlinuz*"))):
+        for path in sorted(places, key=lambda path: path.stat().st_mtime, reverse=True):
+            with contextlib.suppress(image.BadImage, OSError):
+                facts = image.inspect(path)
+                if facts.format == "bzImage":
+                    return path, facts.release
     return None
 
 
-def _candidates(place: Path) -> Iterator[Path]:
-    walked = (Path(top) / name for top, _, names in os.walk(place) for name in names)
-    for path in islice(walked, _SCANNED_FILES):
-        if any(word in path.name.lower() for word in ("vmlinuz", "bzimage", "image")):
-            yield path
-
-
-def _is_bzimage(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(0x206)[0x202:] == _BZIMAGE
-    except OSError:
-        return False
-
-
-def release_of(kernel: Path) -> str:
-    """The release that a bzImage says it is ("6.17.8+deb13-cloud-amd64"); else its file name."""
-    with kernel.open("rb") as stream:
-        head = stream.read(0x10000)
-    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200  # kernel_version of the same header
-    words = head[at : at + 128].partition(b"\0")[0].decode("ascii", "replace").split()
-    return words[0] if at > 0x200 and words else kernel.name
-
-
-def _judge_kernel(qemu: Program, kernel: Path, scratch: Path) -> KvmProbe:
+def _judge_kernel(qemu: Qemu, kernel: Path, release: str, scratch: Path) -> KvmProbe:
     argv = [
         *(*_bare(qemu, "kvm"), "-m", "1024", "-kernel", str(kernel)),
         *("-append", "console=ttyS0 earlyprintk=serial panic=-1", "-serial", "stdio"),
@@ -169,13 +146,14 @@ def _judge_kernel(qemu: Program, kernel: Path, scratch: Path) -> KvmProbe:
     ended, log = _watch(qemu, argv, scratch / "kernel.log", _KERNEL_S, done)
     spoke = _KERNEL_SPOKE.search(log)
     if spoke:
-        release = spoke[1].decode(errors="replace")
         return KvmProbe(
-            reach=Reach.KERNEL, detail=f"stock kernel {release} starts", kernel_tried=True
+            reach=Reach.KERNEL,
+            detail=f"stock kernel {spoke[1].decode(errors='replace')} starts",
+            kernel_tried=True,
         )
     return KvmProbe(
         reach=Reach.BOOT_SECTOR,
-        detail=f"boot sector runs, stock kernel {release_of(kernel)} does not: {_why(ended, log)}",
+        detail=f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}",
         kernel_tried=True,
     )
 
@@ -191,12 +169,12 @@ def _why(ended: int | None, log: bytes) -> str:
     return f"no kernel message in {_KERNEL_S:.0f} s{said}"
 
 
-def _bare(qemu: Program, accelerator: str) -> tuple[str, ...]:
+def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
     """QEMU with no devices but those named after it, on the CPU that a timed guest would get."""
     cpu = "host" if accelerator == "kvm" else "max"
     return (
         *(
-            str(qemu.path),
+            str(qemu.program),
             *qemu.arguments,
             "-accel",
             accelerator,
@@ -211,7 +189,7 @@ def _bare(qemu: Program, accelerator: str) -> tuple[str, ...]:
 
 
 def _watch(
-    qemu: Program, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
+    qemu: Qemu, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
 ) -> tuple[int | None, bytes]:
     """Run argv until it ends, prints what is enough, or time is up: exit status or None, output.
 

@@ -21,7 +21,7 @@ import msgspec
 from kdelta import guest
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import kvm, qemu
-from kdelta.guests.emulators import Program
+from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
 from kdelta.guests.session import Guest
 from kdelta.guests.swap import Backing
@@ -37,7 +37,7 @@ _END_S = 2.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
 
-def require(emulator: qemu.Qemu, settings: MachineSettings, cache: Path) -> None:
+def require(emulator: Qemu, settings: MachineSettings) -> None:
     """Make sure that guests can be timed here, by starting one; takes seconds, at most 40.
 
     Raises SpecError for a guest of another architecture than this machine's, InfraError with what
@@ -53,10 +53,7 @@ def require(emulator: qemu.Qemu, settings: MachineSettings, cache: Path) -> None
             cause = f"no guest can be timed here: no access to {kvm.DEVICE}"
             raise InfraError(cause, action=_NO_KVM)
         return
-    program = Program(
-        path=emulator.program, environment=emulator.environment, arguments=emulator.arguments
-    )
-    seen = kvm.probe(program, cache)
+    seen = kvm.probe(emulator)
     if seen.reach is Reach.KERNEL or (seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried):
         return
     remedy = kvm.REMEDIES[seen.reach]
@@ -103,7 +100,7 @@ class KvmGuest(Guest):
 
     def __init__(
         self,
-        emulator: qemu.Qemu,
+        emulator: Qemu,
         settings: MachineSettings,
         image: Path,
         cpus: Sequence[int],

@@ -4,49 +4,24 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache as remember
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, process
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import qemu_archive
+from kdelta.guests.emulator import Qemu, examine
 from kdelta.machine.axes import MachineSettings
 
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
-_VERSION_TIMEOUT_S = 20.0
-_VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
 _FIRMWARE = ("/usr/share/seabios",)
 _CC = "gcc"
 # First QEMU whose "file:" migration reads a checkpoint by itself; older ones get an open file.
 _FILE_MIGRATION = (8, 2)
-_API_OF_VERSION = (((9, 2), 4), ((9, 1), 3), ((9, 0), 2), ((4, 2), 1))
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qemu:
-    """One QEMU program that is ready to run.
-
-    banner: first line of --version, with the distribution's build; part of a checkpoint's key.
-    api: plugin interface version that our plugin is built for.
-    """
-
-    program: Path
-    banner: str
-    version: str
-    api: int
-    environment: dict[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
-
-    @property
-    def release(self) -> tuple[int, int]:
-        """(major, minor)."""
-        major, minor, *_ = self.version.split(".")
-        return int(major), int(minor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +52,7 @@ class Accelerator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counting:
+class CountingFiles:
     """Files of our plugin.  output: the counts; events: kernel entries (attribution.insns)."""
 
     output: Path
@@ -100,7 +75,7 @@ class Launch:
 
     image: Path
     initramfs: Path
-    counting: Counting | None = None
+    counting: CountingFiles | None = None
     program: Path | None = None
     restore: Path | None = None
     serial: bool = False
@@ -119,47 +94,70 @@ class Launch:
             )
 
 
-def choose(architecture: arch.Arch, wanted: str = "") -> Qemu:
+def find(target: arch.Arch) -> Iterator[Qemu]:
+    """The QEMUs for guests of an architecture, examined one by one: the one on PATH first, then
+    those that `kdelta qemu fetch` unpacked, newest first.
+    """
+    if on_path := process.which(target.qemu):
+        yield _own(on_path, target)
+    for unpacked in reversed(qemu_archive.unpacked()):
+        if unpacked.guest == target.debian:
+            yield examine(unpacked)
+
+
+def choose(target: arch.Arch, wanted: str = "") -> Qemu:
     """The QEMU for guests of an architecture.
 
     wanted (else the environment's KDELTA_QEMU): a path, or a version such as "10.0" among those
-    that `kdelta qemu fetch` unpacked.  Without it: the one on PATH, else the newest fetched.
-    Raises InfraError when there is none, SpecError when the wanted one is not there.
+    that are here.  Without it: the one on PATH, else the newest fetched.  Raises InfraError when
+    there is none or it does not start, SpecError when the wanted one is not there.
     """
     wanted = wanted or os.environ.get("KDELTA_QEMU", "")
-    trees = [tree for tree in qemu_archive.installed() if tree.guest_arch == architecture.debian]
     if "/" in wanted:
         if not Path(wanted).is_file():
             raise SpecError("no such QEMU", place=wanted, action="give the path of the program")
-        return examine(Path(wanted).absolute())
+        found = _own(Path(wanted).absolute(), target)
+    else:
+        fitting = (one for one in find(target) if not wanted or one.is_version(wanted))
+        chosen = next(fitting, None)
+        if chosen is None:
+            raise _none(target, wanted)
+        found = chosen
+    if found.fault:
+        raise InfraError(
+            found.fault, place=str(found.program), action="get another with: kdelta qemu fetch"
+        )
+    return found
+
+
+def _none(target: arch.Arch, wanted: str) -> KdeltaError:
     if wanted:
-        for tree in reversed(trees):
-            if _has_version(tree.version, wanted):
-                return _of_tree(tree)
-    on_path = process.which(architecture.qemu)
-    if on_path and (not wanted or _has_version(examine(on_path).version, wanted)):
-        return examine(on_path)
-    if wanted:
-        raise SpecError(f"no QEMU {wanted} here", action=f"get it with: kdelta qemu fetch {wanted}")
-    if trees:
-        return _of_tree(trees[-1])
-    raise InfraError(
-        f"{architecture.qemu} is not installed",
-        action=f"apt-get install {architecture.qemu_package}, or, without root: kdelta qemu fetch",
+        return SpecError(
+            f"no QEMU {wanted} here", action=f"get it with: kdelta qemu fetch {wanted}"
+        )
+    return InfraError(
+        f"{target.qemu} is not installed",
+        action=f"apt-get install {target.qemu_package}, or, without root: kdelta qemu fetch",
     )
 
 
-@remember
-def examine(program: Path) -> Qemu:
-    """The QEMU at a path.  Raises InfraError when it does not run or is too old."""
-    return _examined(program, {}, ())
+def _own(program: Path, target: arch.Arch) -> Qemu:
+    """A QEMU that this machine has: its firmware may lie where only the system's looks."""
+    firmware = tuple(word for path in _FIRMWARE if Path(path).is_dir() for word in ("-L", path))
+    return examine(Qemu(program=program, arguments=firmware, guest=target.debian))
 
 
 def plugin(qemu: Qemu) -> Path:
     """Our plugin built for the plugin interface of this QEMU, from the cache when it was before.
 
-    Raises BuildError without a working C compiler.
+    Raises BuildError without a working C compiler, InfraError for a QEMU without plugins.
     """
+    if qemu.api is None:
+        raise InfraError(
+            f"QEMU {qemu.version} has no usable plugin interface",
+            place=str(qemu.program),
+            action="get another with: kdelta qemu fetch",
+        )
     return build.compiled(
         "insns.so",
         _plugin_sources(),
@@ -226,45 +224,6 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
 def needs_open_checkpoint(qemu: Qemu) -> bool:
     """True when this QEMU wants the checkpoint as an inherited file (Channels.incoming)."""
     return qemu.release < _FILE_MIGRATION
-
-
-def _examined(program: Path, environment: dict[str, str], arguments: tuple[str, ...]) -> Qemu:
-    done = process.run(
-        [str(program), "--version"], timeout=_VERSION_TIMEOUT_S, env=environment or None
-    )
-    banner = done.stdout.partition("\n")[0].strip()
-    match = _VERSION.match(banner)
-    if not match:
-        raise InfraError(f"not a QEMU: it says {banner[:80]!r}", place=str(program))
-    release = int(match[1]), int(match[2])
-    api = next((api for since, api in _API_OF_VERSION if release >= since), None)
-    if api is None:
-        raise InfraError(
-            f"QEMU {match[1]}.{match[2]} has no usable plugin interface",
-            place=str(program),
-            action="get a newer one with: kdelta qemu fetch",
-        )
-    return Qemu(
-        program=program,
-        banner=banner,
-        version=".".join(match.groups()),
-        api=api,
-        environment=environment,
-        arguments=arguments or _firmware(),
-    )
-
-
-def _of_tree(tree: qemu_archive.QemuTree) -> Qemu:
-    return _examined(tree.program, tree.environment, tree.arguments)
-
-
-def _firmware() -> tuple[str, ...]:
-    return tuple(word for path in _FIRMWARE if Path(path).is_dir() for word in ("-L", path))
-
-
-def _has_version(have: str, wanted: str) -> bool:
-    number = have.partition(":")[2] or have
-    return number == wanted or number.startswith((f"{wanted}.", f"{wanted}+"))
 
 
 def _machine(machine: arch.Arch, launch: Launch) -> str:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """QEMU of other Debian suites, unpacked into kdelta's cache: no root, the system's stays as it is.
 
-<cache>/qemu/<version>_<x86|arm>/ holds the packages of one QEMU as unpacked; `QemuTree` says how
-to run it from there.
+<cache>/qemu/<version>_<x86|arm>/ holds the packages of one QEMU as unpacked.
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import cache, process
+from kdelta import arch, cache, process
 from kdelta.archive import deb, version
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
+from kdelta.guests.emulator import Qemu, examine, means
 
-_HOST_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
-_TRIPLE = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
-# guest architecture -> Debian package suffix and program
-_GUESTS = {"amd64": ("x86", "qemu-system-x86_64"), "arm64": ("arm", "qemu-system-aarch64")}
 _MAIN = r"qemu-system-(?:x86|arm|common|data)|seabios"
 _SONAME = re.compile(r"(lib[\w.+-]+?)\.so\.(\d+)[\w.]*")
 _LIBRARY_ROUNDS = 8
@@ -43,38 +39,6 @@ class QemuOffer:
     size: int  # bytes of the program's package
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QemuTree:
-    """An unpacked QEMU for one guest architecture."""
-
-    version: str  # Debian package version
-    guest_arch: str
-    prefix: Path
-    host_arch: str
-
-    @property
-    def program(self) -> Path:
-        """The emulator to run, with `environment` and `arguments`."""
-        return self.prefix / "usr" / "bin" / _GUESTS[self.guest_arch][1]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What to add to the environment: where its modules and fetched libraries are."""
-        folders = [self.prefix / top / _TRIPLE[self.host_arch] for top in ("usr/lib", "lib")]
-        return {
-            "QEMU_MODULE_DIR": str(folders[0] / "qemu"),
-            "LD_LIBRARY_PATH": ":".join(str(folder) for folder in folders),
-        }
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """What to put first on its command line: where its firmware is."""
-        return (
-            "-L", str(self.prefix / "usr/share/qemu"),
-            "-L", str(self.prefix / "usr/share/seabios"),
-        )  # fmt: skip
-
-
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     guest_arch: str
@@ -82,17 +46,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[tuple[str, str], ...]
 
 
-def host_arch() -> str:
-    """Debian's name of this machine's architecture.  Raises InfraError for others."""
-    name = _HOST_ARCH.get(platform.machine())
-    if name is None:
-        raise InfraError(f"no QEMU is fetched for a {platform.machine()} machine")
-    return name
-
-
 def offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     """Every QEMU for a guest architecture in the index, oldest version first."""
-    name = f"qemu-system-{_guest(guest_arch)[0]}"
+    name = arch.of(guest_arch).qemu_package
     found = [package for package in _packages(archive) if package.name == name]
     return tuple(
         QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
@@ -100,10 +56,10 @@ def offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     )
 
 
-def installed() -> tuple[QemuTree, ...]:
-    """The QEMUs unpacked in the cache, oldest version first."""
-    trees = [_tree(path) for path in cache.entries("qemu")]
-    return tuple(sorted(trees, key=lambda tree: version.key(tree.version)))
+def unpacked() -> tuple[Qemu, ...]:
+    """The QEMUs unpacked in the cache, oldest version first; none is examined."""
+    found = [_unpacked(path, _record(path)) for path in cache.entries("qemu")]
+    return tuple(sorted(found, key=lambda qemu: version.key(qemu.package)))
 
 
 def fetch(
@@ -112,20 +68,19 @@ def fetch(
     *,
     progress: Progress | None = None,
     refresh: bool = False,
-) -> QemuTree:
+) -> Qemu:
     """The QEMU of a suite, or of a Debian or upstream version, unpacked and seen to run.
 
     None means the newest of this machine's Debian release and its backports.  Raises SpecError
     when there is none, InfraError when it cannot be fetched or does not run here.
     """
-    archive = Archive(host_arch())
+    archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
     offer, suite = choose(wanted, offers(archive, guest_arch), _codename())
     number = offer.version.rpartition(":")[2]  # a colon would end a path in LD_LIBRARY_PATH
-    key = f"{number}_{_guest(guest_arch)[0]}"
-    return _tree(
-        cache.entry("qemu", key, lambda root: _fill(root, archive, offer, suite, progress))
-    )
+    key = f"{number}_{arch.of(guest_arch).qemu_package.removeprefix('qemu-system-')}"
+    path = cache.entry("qemu", key, lambda root: _fill(root, archive, offer, suite, progress))
+    return examine(_unpacked(path, _record(path)))
 
 
 def choose(
@@ -140,7 +95,7 @@ def choose(
     fitting = [
         (bool(set(offer.suites) & set(own)), at, offer)
         for at, offer in enumerate(offered)
-        if wanted in offer.suites or (wanted is not None and _means(wanted, offer.version))
+        if wanted in offer.suites or (wanted is not None and means(wanted, offer.version))
     ]
     if wanted is None:
         fitting = [(True, at, o) for at, o in enumerate(offered) if set(o.suites) & set(own)]
@@ -154,19 +109,6 @@ def choose(
     )
 
 
-def _means(wanted: str, package_version: str) -> bool:
-    upstream = version.split(package_version)[1]
-    return wanted in (package_version, package_version.rpartition(":")[2], upstream.split("+")[0])
-
-
-def _guest(guest_arch: str) -> tuple[str, str]:
-    if guest_arch not in _GUESTS:
-        raise SpecError(
-            f"unknown architecture {guest_arch}", action=f"choose from: {', '.join(_GUESTS)}"
-        )
-    return _GUESTS[guest_arch]
-
-
 def _packages(archive: Archive) -> tuple[Package, ...]:
     return archive.packages("qemu", _MAIN)
 
@@ -177,24 +119,21 @@ def _fill(
     taken = members(_packages(archive), offer, suite)
     for package in taken:
         _unpack(root, archive, package, progress)
-    tree = QemuTree(
-        version=offer.version, guest_arch=offer.guest_arch, prefix=root, host_arch=archive.arch
-    )
-    _check_symbols(tree, suite)  # no library of ours can mend that
-    taken += _add_libraries(tree, archive, suite, taken, progress)
-    _check(tree, suite)
     record = _Record(
-        version=offer.version,
-        guest_arch=offer.guest_arch,
-        host_arch=archive.arch,
-        packages=tuple((package.name, package.version) for package in taken),
+        version=offer.version, guest_arch=offer.guest_arch, host_arch=archive.arch, packages=()
     )
+    place = _unpacked(root, record)
+    _check_symbols(place, suite)  # no library of ours can mend that
+    taken += _add_libraries(place, root, archive, suite, taken, progress)
+    _check(place, suite)
+    packages = tuple((package.name, package.version) for package in taken)
+    record = msgspec.structs.replace(record, packages=packages)
     (root / _RECORD).write_bytes(msgspec.json.encode(record))
 
 
 def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
     """The packages that make up one QEMU: its program, what it shares, its firmware."""
-    suffix = _GUESTS[offer.guest_arch][0]
+    program = arch.of(offer.guest_arch).qemu_package
     near = [p for p in packages if set(p.suites) & set(_family(suite))]
     upstream = version.split(offer.version)[1]
 
@@ -217,7 +156,7 @@ def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[P
         return max(fitting, key=lambda p: version.key(p.version))
 
     return [
-        newest(f"qemu-system-{suffix}", of_this_version=True),
+        newest(program, of_this_version=True),
         newest("qemu-system-common", of_this_version=True),
         newest("qemu-system-data", at_most=offer.version),
         newest("seabios"),
@@ -237,7 +176,8 @@ def _unpack(root: Path, archive: Archive, package: Package, progress: Progress |
 
 
 def _add_libraries(
-    tree: QemuTree,
+    place: Qemu,
+    root: Path,
     archive: Archive,
     suite: str,
     members: list[Package],
@@ -246,7 +186,7 @@ def _add_libraries(
     """Fetch the packages of shared libraries that this machine lacks, theirs included."""
     added: list[Package] = []
     for _ in range(_LIBRARY_ROUNDS):
-        absent, _ = _ldd(tree)
+        absent, _ = _ldd(place)
         names = {n for package in (*members, *added) for n in _dependencies(package.depends)}
         names -= {package.name for package in added}
         chosen = sorted({n for soname in absent for n in names if provides(n, soname)})
@@ -254,7 +194,7 @@ def _add_libraries(
             break
         pattern = "|".join(re.escape(name) for name in chosen)
         for package in _newest(archive.packages("qemu-libraries", pattern), suite):
-            _unpack(tree.prefix, archive, package, progress)
+            _unpack(root, archive, package, progress)
             added.append(package)
     return added
 
@@ -283,10 +223,10 @@ def provides(package_name: str, soname: str) -> bool:
     return bool(re.fullmatch(re.escape(plain) + r"(?:t64|turbo)?", package_name.replace("-", "")))
 
 
-def _ldd(tree: QemuTree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _ldd(place: Qemu) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Shared libraries not found, and symbol versions not found ("GLIBC_2.38")."""
     done = process.run(
-        ["ldd", str(tree.program)], timeout=_CHECK_S, env=tree.environment, check=False
+        ["ldd", str(place.program)], timeout=_CHECK_S, env=place.environment, check=False
     )
     text = done.stdout + done.stderr
     absent = re.findall(r"^\s*(\S+) => not found", text, re.MULTILINE)
@@ -294,30 +234,27 @@ def _ldd(tree: QemuTree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(dict.fromkeys(absent)), tuple(dict.fromkeys(versions))
 
 
-def _check_symbols(tree: QemuTree, suite: str) -> None:
-    _, versions = _ldd(tree)
+def _check_symbols(place: Qemu, suite: str) -> None:
+    _, versions = _ldd(place)
     if versions:
         raise InfraError(
-            f"QEMU {tree.version} of {suite} needs newer libraries than this machine has "
+            f"QEMU {place.package} of {suite} needs newer libraries than this machine has "
             f"({', '.join(versions)})",
             action="choose one of this machine's release or its backports from: kdelta qemu list",
         )
 
 
-def _check(tree: QemuTree, suite: str) -> None:
-    _check_symbols(tree, suite)
-    absent, _ = _ldd(tree)
+def _check(place: Qemu, suite: str) -> None:
+    _check_symbols(place, suite)
+    absent, _ = _ldd(place)
     if absent:
         raise InfraError(
-            f"QEMU {tree.version} of {suite} needs shared libraries that are not here: "
+            f"QEMU {place.package} of {suite} needs shared libraries that are not here: "
             f"{', '.join(absent)}",
-            action=f"install what the package qemu-system-{_GUESTS[tree.guest_arch][0]} depends on",
+            action=f"install what the package {arch.of(place.guest).qemu_package} depends on",
         )
-    done = process.run(
-        [str(tree.program), "--version"], timeout=_CHECK_S, env=tree.environment, check=False
-    )
-    if done.returncode or "QEMU emulator version" not in done.stdout:
-        raise InfraError(f"QEMU {tree.version} of {suite} does not run here: {done.last_words}")
+    if fault := examine(place).fault:
+        raise InfraError(f"QEMU {place.package} of {suite} does not run here: {fault}")
 
 
 def _codename() -> str:
@@ -327,11 +264,21 @@ def _codename() -> str:
         return ""
 
 
-def _tree(prefix: Path) -> QemuTree:
-    record = msgspec.json.decode((prefix / _RECORD).read_bytes(), type=_Record)
-    return QemuTree(
-        version=record.version,
-        guest_arch=record.guest_arch,
-        prefix=prefix,
-        host_arch=record.host_arch,
+def _record(root: Path) -> _Record:
+    return msgspec.json.decode((root / _RECORD).read_bytes(), type=_Record)
+
+
+def _unpacked(root: Path, record: _Record) -> Qemu:
+    """How to run what lies there: its libraries, its modules and its firmware are its own."""
+    triple = arch.of(record.host_arch).gnu
+    libraries = [root / top / triple for top in ("usr/lib", "lib")]
+    return Qemu(
+        program=root / "usr" / "bin" / arch.of(record.guest_arch).qemu,
+        environment={
+            "QEMU_MODULE_DIR": str(libraries[0] / "qemu"),
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+        },
+        arguments=("-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")),
+        guest=record.guest_arch,
+        package=record.version,
     )

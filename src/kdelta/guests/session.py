@@ -20,6 +20,7 @@ from typing import IO, Self
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
 from kdelta.guests import qemu
+from kdelta.guests.emulator import Qemu
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity, parse_identity
 from kdelta.machine.readback import Lacking, lacking
@@ -41,6 +42,10 @@ _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
 
+class RestoreError(InfraError):
+    """QEMU does not take a checkpoint: another one has to be made."""
+
+
 class Guest:
     """One QEMU process.  Use as a context manager: leaving it ends the process group.
 
@@ -49,7 +54,7 @@ class Guest:
 
     def __init__(
         self,
-        emulator: qemu.Qemu,
+        emulator: Qemu,
         settings: MachineSettings,
         launch: qemu.Launch,
         *,
@@ -57,7 +62,7 @@ class Guest:
         cancelled: threading.Event | None = None,
     ) -> None:
         """Start QEMU.  with_qmp: open `qmp`, a control channel.  Raises InfraError."""
-        self._ready = launch.restore is not None
+        self._ready = self._restoring = launch.restore is not None
         self._cancelled = cancelled or threading.Event()
         self._answer = bytearray()
         self._console = bytearray()
@@ -259,6 +264,7 @@ class Guest:
                 match = pattern.search(bytes(self._answer))
                 if match:
                     del self._answer[: match.end()]
+                    self._restoring = False
                     return match
             searched = len(self._answer)
             if searched > _MAX_ANSWER:
@@ -322,15 +328,16 @@ class Guest:
             words = fault[0].decode(errors="replace").strip()
             return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
-            return InfraError(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
+            kind = RestoreError if self._restoring else InfraError
+            return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         if ended is not None and ended < 0:  # no guest can do that
             return InfraError(f"QEMU was ended by signal {-ended}", action="is memory short?")
         reason = _reason(console)
         if not reason:
             last = [line.strip() for line in console.splitlines() if line.strip()]
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
-        kind = GuestError if self._ready else BootError
-        return kind(f"{what}: {reason}", console=console)
+        blamed = GuestError if self._ready else BootError
+        return blamed(f"{what}: {reason}", console=console)
 
 
 def _pair(theirs: ExitStack) -> tuple[socket.socket, socket.socket]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kdelta import arch, cache, guest, output, process, workload
+from kdelta import arch, guest, output, process, workload
 from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
 from kdelta.host import cpus, native, preflight, reboot
@@ -203,7 +203,7 @@ class KvmTrials:
         self._emulator = qemu.choose(settings.target, wanted_qemu)
         self._kernels = kernels
         self._machines = machines
-        kvm_guest.require(self._emulator, self._settings, cache.root())
+        kvm_guest.require(self._emulator, self._settings)
 
     def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
         """Trials lease their CPUs themselves."""

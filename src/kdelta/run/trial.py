@@ -16,7 +16,8 @@ from kdelta import guest, output, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError, GuestFault
 from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.session import Guest
+from kdelta.guests.emulator import Qemu
+from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import readback
 from kdelta.machine.axes import MachineSettings
@@ -51,7 +52,7 @@ _MAX_REASON = 400
 class Bench:
     """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
 
-    emulator: qemu.Qemu
+    emulator: Qemu
     settings: MachineSettings
     fresh_boot: bool
     timeout_s: float
@@ -123,11 +124,11 @@ class _Trial:
         self._folder = folder
 
     def result(self) -> TrialResult:
-        """Measure; once more when the checkpoint turns out to be damaged."""
+        """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
         point = self._checkpoint()
         try:
             ran = self._run(point)
-        except _DamagedError:
+        except (_DamagedError, RestoreError):
             checkpoint.discard(point)
             point = self._checkpoint()
             ran = self._run(point)
@@ -161,7 +162,7 @@ class _Trial:
             initramfs=guest.initramfs(bench.settings.target),
             modules=given.modules,
             disk=given.disk,
-            counting=qemu.Counting(
+            counting=qemu.CountingFiles(
                 output=self._folder / "counts.bin",
                 events=insns.events_file(
                     point.build_id, lambda: self._symbols(point), bench.settings.target
