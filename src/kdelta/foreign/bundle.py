@@ -17,19 +17,18 @@ from kdelta.foreign import columns
 from kdelta.foreign.points import plain_number
 from kdelta.foreign.record import (
     ArmFacts,
-    Audited,
     Contents,
     ForeignReading,
     Pairs,
     PublishedRules,
     SourceFile,
+    audited,
     merged,
 )
 from kdelta.foreign.tables import TableRow, json_object, rows
 from kdelta.metric import Metric
 from kdelta.stats.series import ReplicateUnit
 
-RAW = "raw.csv"
 ORDER = "execution_order.json"
 ENVIRONMENT = "pipeline_run_env.json"
 _NEEDED = ("exact_version", "metric", "value", "status", "run_id", "failure_reason")
@@ -170,10 +169,7 @@ def _raw(number: int, source: SourceFile, session: _Session) -> Contents:
     return Contents(
         metrics=tuple(metrics.values()),
         readings=tuple(readings),
-        audited=tuple(
-            Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
-            for (arm, group, field), texts in states.items()
-        ),
+        audited=audited(states),
         arms=(*_arms(groups, session, rows(source)), *_runs(runs_of)),
         rules=tuple(_rules(groups, session)),
     )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kdelta.errors import SpecError
-from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
+from kdelta.foreign.record import Contents, ForeignReading, Pairs, SourceFile, each_arm
 from kdelta.metric import Assume, Better, Metric
 from kdelta.stats.series import ReplicateUnit
 
@@ -49,10 +49,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Con
                 action="leave out a build that did not end",
             )
         readings += found
-    arms = tuple(
-        ArmFacts(arm=arm, group=group, facts=(), replicate=ReplicateUnit.PROCESS_ROUND)
-        for arm, group in dict.fromkeys((item.arm, item.group) for item in readings)
-    )
+    arms = each_arm(readings, ReplicateUnit.PROCESS_ROUND)
     return Contents(metrics=METRICS, readings=tuple(readings), arms=arms)
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
 from kdelta.foreign.points import plain_number
-from kdelta.foreign.record import ArmFacts, Audited, Contents, ForeignReading, Pairs, SourceFile
+from kdelta.foreign.record import Contents, ForeignReading, Pairs, SourceFile, audited, each_arm
 from kdelta.foreign.tables import TableRow, rows
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import quoted
@@ -106,11 +106,13 @@ def read(sources: Sequence[tuple[int, SourceFile]], mapping: Mapping) -> Content
     return Contents(
         metrics=tuple(metrics.values()),
         readings=tuple(readings),
-        audited=tuple(
-            Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
-            for (arm, group, field), texts in states.items()
+        audited=audited(states),
+        arms=each_arm(
+            readings,
+            mapping.replicate,
+            facts=tuple(mapping.facts.items()),
+            planned=mapping.planned,
         ),
-        arms=tuple(_arms(readings, mapping)),
     )
 
 
@@ -205,14 +207,3 @@ def _reading(
         round=row[keys.round].integer() if keys.round else count,
         run=row[keys.run].text if keys.run else "",
     )
-
-
-def _arms(readings: Sequence[ForeignReading], mapping: Mapping) -> Iterator[ArmFacts]:
-    for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
-        yield ArmFacts(
-            arm=arm,
-            group=group,
-            facts=tuple(mapping.facts.items()),
-            replicate=mapping.replicate,
-            planned=mapping.planned,
-        )

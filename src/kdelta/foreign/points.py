@@ -23,6 +23,8 @@ from kdelta.foreign.record import (
     Pairs,
     Published,
     SourceFile,
+    audited,
+    each_arm,
     merged,
 )
 from kdelta.foreign.tables import TableCell, TableRow, rows
@@ -114,7 +116,7 @@ def _wide(number: int, found: list[TableRow]) -> Contents:
     times = [name for name in names if columns.is_time(name)]
     parts = [
         Contents(arms=tuple(_facts(found))),
-        Contents(audited=tuple(_audited(found, [n for n in names if columns.is_state(n)]))),
+        Contents(audited=_audited(found, [n for n in names if columns.is_state(n)])),
     ]
     if times:
         parts.append(_wide_readings(number, found, times))
@@ -169,7 +171,7 @@ def _wide_readings(number: int, found: list[TableRow], times: list[str]) -> Cont
     return Contents(
         metrics=_metrics(times),
         readings=tuple(readings),
-        arms=tuple(_replicates(readings, _repeated(order=bool(order), shared=shared))),
+        arms=each_arm(readings, _repeated(order=bool(order), shared=shared)),
     )
 
 
@@ -177,13 +179,6 @@ def _repeated(*, order: bool, shared: bool) -> ReplicateUnit | None:
     if not order:
         return None
     return ReplicateUnit.PROCESS_ROUND if shared else ReplicateUnit.BOOT
-
-
-def _replicates(
-    readings: Iterable[ForeignReading], what: ReplicateUnit | None
-) -> Iterator[ArmFacts]:
-    for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
-        yield ArmFacts(arm=arm, group=group, facts=(), replicate=what)
 
 
 def _metrics(names: Iterable[str]) -> tuple[Metric, ...]:
@@ -368,15 +363,14 @@ def _arms_in_columns(number: int, found: list[TableRow]) -> Contents:  # noqa: A
     return Contents(audited=tuple(audited), notes=tuple(sorted(notes)))
 
 
-def _audited(found: list[TableRow], fields: list[str]) -> Iterator[Audited]:
+def _audited(found: list[TableRow], fields: list[str]) -> tuple[Audited, ...]:
     values: dict[tuple[str, Pairs, str], set[str]] = {}
     for row in found:
         for field in fields:
             if row[field].text:
                 key = (_arm(row), group_of(row), field)
                 values.setdefault(key, set()).add(plain_number(row[field].text))
-    for (arm, group, field), texts in values.items():
-        yield Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
+    return audited(values)
 
 
 def _facts(found: list[TableRow]) -> Iterator[ArmFacts]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -168,4 +169,26 @@ def merged(parts: tuple[Contents, ...]) -> Contents:
         rules=tuple(item for part in parts for item in part.rules),
         seen=tuple(dict(pair for part in parts for pair in part.seen).items()),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Audited, ...]:
+    """What was read of each (arm, group, field)."""
+    return tuple(
+        Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
+        for (arm, group, field), texts in states.items()
+    )
+
+
+def each_arm(
+    readings: Iterable[ForeignReading],
+    replicate: ReplicateUnit | None,
+    *,
+    facts: Pairs = (),
+    planned: int | None = None,
+) -> tuple[ArmFacts, ...]:
+    """The same known of every arm and group that has readings."""
+    return tuple(
+        ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
+        for arm, group in dict.fromkeys((item.arm, item.group) for item in readings)
     )

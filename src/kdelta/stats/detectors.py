@@ -40,7 +40,6 @@ class Trap(StrEnum):
     NEAR_LIMIT = "near-limit"
     REFILLED = "refilled"
     FAILED = "failed"
-    DRIFT = "drift"
     TREND = "trend"
     ORDER = "order"
     REPLICATE = "replicate"

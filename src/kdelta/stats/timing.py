@@ -27,14 +27,13 @@ class Sandwich:
     """Old, new, old again (A/B/A), all from arithmetic means of the replicates.
 
     drift: (second - first) / first of the two old arms.  midpoint: new over their midpoint.
-    drop_first: the same two without the first replicate of each arm; None: too few.
+    drop_first_midpoint: the same without the first replicate of each arm; None: too few.
     """
 
     first: float
     second: float
     drift: float
     midpoint: float
-    drop_first_drift: float | None
     drop_first_midpoint: float | None
 
 
@@ -214,17 +213,16 @@ def _one_boot(arms: Sequence[Series]) -> bool:
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
     first, middle, second = (statistics.fmean(arm.values) for arm in (old, new, control))
     shorter = [_without_first(arm) for arm in (old, new, control)]
-    dropped: tuple[float | None, float | None] = (None, None)
+    dropped = None
     if all(shorter):
         a, b, c = (statistics.fmean(values) for values in shorter)
-        dropped = ((c - a) / a, 2 * b / (a + c))
+        dropped = 2 * b / (a + c)
     return Sandwich(
         first=first,
         second=second,
         drift=(second - first) / first,
         midpoint=2 * middle / (first + second),
-        drop_first_drift=dropped[0],
-        drop_first_midpoint=dropped[1],
+        drop_first_midpoint=dropped,
     )
 
 
