@@ -28,6 +28,7 @@
 #include <inttypes.h>
 #include <linux/kernel-page-flags.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +40,7 @@
 #include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,6 +52,13 @@
 #define KD_HUGE		(2UL << 20)
 #define KD_MIB(n)	((n) * 1024UL * 1024UL)
 #define KD_PAGES(bytes)	((bytes) / KD_PAGE)
+#define KD_RW		(PROT_READ | PROT_WRITE)
+
+/*
+ * 465 pages are whole batches of both sizes, 15 and 31 pages, in which kernels move pages between
+ * the lists of reclaim: windows over as many, or a multiple, each move the same number.
+ */
+#define KD_BATCHES	(465 * KD_PAGE)
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define noinline	__attribute__((noinline))
@@ -154,7 +163,7 @@ static struct {
 	const char *name;
 	const struct kd_scenario *scenario;
 	bool protocol;		/* print records for kdelta, not tables */
-	long pause_ns;		/* of sleep before each iteration */
+	long pause_us;		/* of sleep before each iteration */
 	unsigned int iterations;
 	unsigned int warmup;
 	unsigned int begun;	/* iterations, warm-up included */
@@ -359,6 +368,13 @@ kd_api void kd_parse(int argc, char **argv, const struct kd_scenario *all, size_
 
 /* -------------------------------------------------------- iterations --- */
 
+kd_api void kd_sleep_us(long us)
+{
+	const struct timespec delay = { us / 1000000, us % 1000000 * 1000 };
+
+	nanosleep(&delay, NULL);
+}
+
 /* Stay on this CPU: a window is counted on the CPU where it began. */
 kd_api void kd_pin(void)
 {
@@ -371,6 +387,17 @@ kd_api void kd_pin(void)
 	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		kd_die("sched_setaffinity");
+}
+
+/* Leave that CPU again, for all that we may have; returns them. */
+kd_api cpu_set_t kd_spread(void)
+{
+	cpu_set_t all;
+
+	memset(&all, 0xff, sizeof(all));
+	if (sched_setaffinity(0, sizeof(all), &all) || sched_getaffinity(0, sizeof(all), &all))
+		kd_die("sched_setaffinity");
+	return all;
 }
 
 /*
@@ -399,7 +426,47 @@ kd_api void kd_alone(unsigned int pause_ms)
 
 	if (sched_setscheduler(0, SCHED_FIFO, &first) && errno != EPERM)
 		kd_die("sched_setscheduler");
-	kd.pause_ns = pause_ms * 1000000L;
+	kd.pause_us = pause_ms * 1000L;
+}
+
+static struct {
+	pid_t owner;		/* children change nothing back */
+	void (*undo)(void);
+} kd_end;
+
+kd_api void kd_clean_up(void)
+{
+	if (getpid() == kd_end.owner)
+		kd_end.undo();
+}
+
+kd_api void kd_ended(int number)
+{
+	kd_clean_up();
+	_exit(128 + number);
+}
+
+/* Call `undo` at the end, even when a signal is the end: it leaves the machine as it was. */
+kd_api void kd_at_end(void (*undo)(void))
+{
+	kd_end.owner = getpid();
+	kd_end.undo = undo;
+	if (atexit(kd_clean_up))
+		kd_exit(1, "atexit failed");
+	signal(SIGHUP, kd_ended);
+	signal(SIGINT, kd_ended);
+	signal(SIGTERM, kd_ended);
+}
+
+/* Wait for a child, which must have ended well. */
+kd_api void kd_reap(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		kd_die("waitpid");
+	if (status)
+		kd_exit(1, "the child ended with status %d", status);
 }
 
 /* Read the command line, choose the scenario, make ready to measure. */
@@ -436,10 +503,8 @@ kd_api void kd_phase(unsigned int id, const char *name, const char *operation, s
 /* True once for every iteration to run, those of the warm-up first. */
 kd_api bool kd_next(void)
 {
-	const struct timespec pause = { .tv_nsec = kd.pause_ns };
-
-	if (kd.pause_ns)
-		nanosleep(&pause, NULL);
+	if (kd.pause_us)
+		kd_sleep_us(kd.pause_us);
 	if (!kd.begun) {
 		KD_ARM();
 		sched_yield(); /* arming takes effect when the emulator ends its block */
@@ -521,22 +586,53 @@ kd_api int kd_finish(void)
 /* -------------------------------------------------- memory under test --- */
 
 /*
- * Map `bytes` at a 2 MiB boundary, with inaccessible memory on both sides so
- * that no neighbour merges with it.  The hint gives the page tables the same
- * shape in every run; it is no more than a hint.
+ * Inaccessible memory for `bytes` at a boundary of `align`, and more of it on both sides so that
+ * no neighbour merges with what is mapped there.  The hint gives the page tables the same shape in
+ * every run; it is no more than a hint.
  */
-kd_api char *kd_map(size_t bytes, int prot, int flags)
+kd_api char *kd_reserve(size_t bytes, size_t align)
 {
-	char *hint = (char *)(64UL << 30), *base, *start;
+	char *hint = (char *)(64UL << 30), *base;
 
-	base = mmap(hint - KD_HUGE, bytes + 3 * KD_HUGE, PROT_NONE,
+	base = mmap(hint - align, bytes + 3 * align, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
-		kd_die("mmap of the guards");
-	start = (char *)(((uintptr_t)base + 2 * KD_HUGE - 1) & ~(KD_HUGE - 1));
-	if (mmap(start, bytes, prot, flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		kd_die("mmap of the address space");
+	return (char *)(((uintptr_t)base + 2 * align - 1) & ~(align - 1));
+}
+
+/* Map at that place, whatever is there; fd -1 is anonymous memory. */
+kd_api void kd_map_at(char *start, size_t bytes, int prot, int flags, int fd)
+{
+	flags |= MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+	if (mmap(start, bytes, prot, flags, fd, 0) == MAP_FAILED)
 		kd_die("mmap");
+}
+
+/* Map `bytes` of anonymous memory at a 2 MiB boundary. */
+kd_api char *kd_map(size_t bytes, int prot, int flags)
+{
+	char *start = kd_reserve(bytes, KD_HUGE);
+
+	kd_map_at(start, bytes, prot, flags, -1);
 	return start;
+}
+
+/* Give the pages of anonymous memory back. */
+kd_api void kd_drop(char *start, size_t bytes)
+{
+	if (madvise(start, bytes, MADV_DONTNEED))
+		kd_die("madvise(MADV_DONTNEED)");
+}
+
+/* An empty file without a path, on the kernel's own tmpfs; gone when the program ends. */
+kd_api int kd_memfd(void)
+{
+	int fd = memfd_create("kdelta", MFD_CLOEXEC);
+
+	if (fd < 0)
+		kd_die("memfd_create");
+	return fd;
 }
 
 /* Write one byte to each of `n` pages, `stride` bytes apart. */
@@ -592,22 +688,38 @@ kd_api bool kd_file_says(const char *path, const char *words)
 	return says;
 }
 
+#define KD_THP	"/sys/kernel/mm/transparent_hugepage/"
+
+kd_api void kd_need_thp(void)
+{
+	if (!kd_file_says(KD_THP "hpage_pmd_size", "2097152\n"))
+		kd_skip("the kernel has no transparent huge pages of 2 MiB");
+	if (kd_file_says(KD_THP "enabled", "[never]"))
+		kd_skip("transparent huge pages are off: set " KD_THP "enabled to madvise");
+}
+
 /*
  * Huge pages wherever the kernel can: at the fault, and by MADV_COLLAPSE for
  * what the fault did not get.  The audit decides whether that was enough.
  */
 kd_api void kd_fault_thp(char *start, size_t bytes)
 {
-	if (!kd_file_says("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"))
-		kd_skip("the kernel has no transparent huge pages of 2 MiB");
-	if (kd_file_says("/sys/kernel/mm/transparent_hugepage/enabled", "[never]"))
-		kd_skip("transparent huge pages are off: set "
-			"/sys/kernel/mm/transparent_hugepage/enabled to madvise");
+	kd_need_thp();
 	if (madvise(start, bytes, MADV_HUGEPAGE))
 		kd_die("madvise(MADV_HUGEPAGE)");
 	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
 	if (madvise(start, bytes, MADV_COLLAPSE) && errno != EINVAL)
 		kd_note("madvise(MADV_COLLAPSE): %s", strerror(errno));
+}
+
+/* Bring all of the memory in, written to: huge pages, or base pages only. */
+kd_api void kd_fault_in(char *start, size_t bytes, bool thp)
+{
+	if (thp)
+		kd_fault_thp(start, bytes);
+	else
+		kd_no_thp(start, bytes);
+	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
 }
 
 #define KD_64K	(64UL << 10)
@@ -618,14 +730,14 @@ kd_api void kd_fault_thp(char *start, size_t bytes)
  */
 kd_api char *kd_map_64k(size_t bytes)
 {
-	const char *enabled = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+	const char *enabled = KD_THP "hugepages-64kB/enabled";
 	char *start;
 
 	if (access(enabled, R_OK))
 		kd_skip("the kernel has no anonymous folios of 64 KiB");
 	if (kd_file_says(enabled, "[never]"))
 		kd_skip("folios of 64 KiB are off: set %s to madvise", enabled);
-	start = kd_map(bytes + KD_64K, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	start = kd_map(bytes + KD_64K, KD_RW, MAP_PRIVATE);
 	if (mprotect(start, KD_64K, PROT_NONE))
 		kd_die("mprotect");
 	if (madvise(start + KD_64K, bytes, MADV_HUGEPAGE))
@@ -696,6 +808,7 @@ kd_api void kd_audit_frames(struct kd_audit *audit, const uint64_t *pfn, size_t 
 /* Bits of a pagemap word: Documentation/admin-guide/mm/pagemap.rst */
 #define KD_PM_PFN		((1ULL << 55) - 1)
 #define KD_PM_SOFT_DIRTY	(1ULL << 55)
+#define KD_PM_UFFD_WP		(1ULL << 57)
 #define KD_PM_SWAPPED		(1ULL << 62)
 #define KD_PM_PRESENT		(1ULL << 63)
 
@@ -723,30 +836,47 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 	free(map);
 }
 
-/* How many pages of the range are in memory, now: less than an audit, for use in every iteration. */
-kd_api long kd_present(const char *start, size_t bytes)
+/* How many pages of the range have a bit in pagemap, now. */
+kd_api long kd_pagemap_count(const char *start, size_t bytes, uint64_t bit)
 {
 	uint64_t map[512];
-	long present = 0;
+	long count = 0;
 
 	for (size_t n, i = 0; i < KD_PAGES(bytes); i += n) {
 		n = KD_PAGES(bytes) - i < ARRAY_SIZE(map) ? KD_PAGES(bytes) - i : ARRAY_SIZE(map);
 		if (!kd_read_words("/proc/self/pagemap", map, n, KD_PAGES((uintptr_t)start) + i))
 			return KD_UNKNOWN;
 		for (size_t page = 0; page < n; page++)
-			present += !!(map[page] & KD_PM_PRESENT);
+			count += !!(map[page] & bit);
 	}
-	return present;
+	return count;
 }
 
-/* Page faults of this process so far that needed no reading from a disk. */
-kd_api long kd_minor_faults(void)
+/* How many are in memory, now: less than an audit, for use in every iteration. */
+kd_api long kd_present(const char *start, size_t bytes)
+{
+	return kd_pagemap_count(start, bytes, KD_PM_PRESENT);
+}
+
+kd_api struct rusage kd_usage(void)
 {
 	struct rusage usage;
 
 	if (getrusage(RUSAGE_SELF, &usage))
 		kd_die("getrusage");
-	return usage.ru_minflt;
+	return usage;
+}
+
+/* Page faults of this process so far that needed no reading from a disk. */
+kd_api long kd_minor_faults(void)
+{
+	return kd_usage().ru_minflt;
+}
+
+/* How often this process has waited so far. */
+kd_api long kd_waits(void)
+{
+	return kd_usage().ru_nvcsw;
 }
 
 /*
@@ -1009,6 +1139,38 @@ kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
 	kd_state_pools(when, want, n);
 	if (when == KD_BEFORE)
 		kd.vmstat = kd_read_file("/proc/vmstat");
+}
+
+/*
+ * The same of private anonymous memory, resident in folios of `folio` bytes and mapped as a whole:
+ * all of that is wanted, and what `want` lists besides, or otherwise.
+ */
+kd_api void kd_audit_anon(enum kd_when when, const char *start, size_t bytes, size_t folio,
+			  const struct kd_want *want, size_t n)
+{
+	long pages = KD_PAGES(bytes), folios = folio > KD_PAGE ? bytes / folio : 0;
+	bool huge = folio == KD_HUGE;
+	const struct kd_want anon[] = {
+		{ "present_pages", pages },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", pages },
+		{ "zero_pages", 0 },
+		{ "mergeable_vmas", 0 },
+		{ "thp_pages", huge ? pages : folios ? KD_FREE : 0 },
+		{ "compound_heads", folios },
+		{ "compound_tails", folios ? pages - folios : 0 },
+		{ "anon_huge_kb", huge ? pages * 4 : 0 },
+		{ "kernel_page_kb", 4 },
+		{ "vmas", 1 },
+	};
+	struct kd_want all[ARRAY_SIZE(anon) + 32];
+
+	if (n > 32)
+		kd_exit(1, "more than 32 facts are wanted");
+	if (n)
+		memcpy(all, want, n * sizeof(*want));	/* they come first: the first counts */
+	memcpy(all + n, anon, sizeof(anon));
+	kd_audit_state(when, start, bytes, all, n + ARRAY_SIZE(anon));
 }
 
 #endif /* KDELTA_H */

@@ -247,8 +247,8 @@ def test_a_wrong_page_state_is_status_1(tmp_path: Path) -> None:
     """One page is never faulted in: the audit and the vector have to say so."""
     program = broken_mincore(
         tmp_path,
-        "\t\tkd_touch(start, pages, KD_PAGE);\n",
-        "\t\tkd_touch(start, pages - 1, KD_PAGE);\n",
+        "kd_fault_in(start, s->bytes, s->flags & THP);",
+        "kd_fault_in(start, s->bytes - KD_PAGE, s->flags & THP);",
     )
     scenario = load("mincore").scenario("no_thp_pte_scan_4m")
     human = run(program, [scenario.name])

@@ -17,17 +17,16 @@ enum {							/* scenario flags */
 	DONTNEED = 4, FREE = 8, COLD = 16, PAGEOUT = 32, COLLAPSE = 64,	/* the advice */
 };
 
-/* 465 pages are whole batches of the LRU lists, of 15 and of 31 pages. */
 static const struct kd_scenario scenarios[] = {
-	{ "dontneed", "MADV_DONTNEED of resident base pages", 465 * KD_PAGE, DONTNEED, 1 },
+	{ "dontneed", "MADV_DONTNEED of resident base pages", KD_BATCHES, DONTNEED, 1 },
 	{ "dontneed_thp", "MADV_DONTNEED of resident huge pages", KD_MIB(4), DONTNEED | THP, 1 },
-	{ "free", "MADV_FREE of resident dirty base pages", 465 * KD_PAGE, FREE, 1 },
+	{ "free", "MADV_FREE of resident dirty base pages", KD_BATCHES, FREE, 1 },
 	{ "free_thp", "MADV_FREE of resident dirty huge pages", KD_MIB(4), FREE | THP, 1 },
-	{ "cold", "MADV_COLD of resident base pages", 465 * KD_PAGE, COLD, 1 },
+	{ "cold", "MADV_COLD of resident base pages", KD_BATCHES, COLD, 1 },
 	{ "pageout_noswap", "MADV_PAGEOUT of dirty base pages without swap: all of them stay",
-	  465 * KD_PAGE, PAGEOUT, 1 },
+	  KD_BATCHES, PAGEOUT, 1 },
 	{ "pageout_free", "MADV_PAGEOUT of base pages after MADV_FREE: all of them are reclaimed",
-	  465 * KD_PAGE, PAGEOUT | LAZY, 1 },
+	  KD_BATCHES, PAGEOUT | LAZY, 1 },
 	{ "collapse", "MADV_COLLAPSE of resident base pages into huge pages",
 	  KD_MIB(2), COLLAPSE, 1 },
 };
@@ -49,7 +48,7 @@ static void fill(const struct kd_scenario *s, char *start)
 {
 	if (s->flags & COLLAPSE) {
 		/* Base pages again; only MADV_COLLAPSE, which is not told not to, makes a huge one. */
-		advise(start, s->bytes, MADV_DONTNEED);
+		kd_drop(start, s->bytes);
 		kd_no_thp(start, s->bytes);
 		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 		advise(start, s->bytes, MADV_HUGEPAGE);
@@ -62,25 +61,13 @@ static void fill(const struct kd_scenario *s, char *start)
 
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start)
 {
-	bool thp = s->flags & THP;
-	long pages = KD_PAGES(s->bytes), folios = thp ? s->bytes / KD_HUGE : 0;
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", thp ? pages : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
-		{ "anon_huge_kb", thp ? s->bytes / 1024 : 0 },
-		{ "kernel_page_kb", 4 },
-		{ "vmas", 1 },
 		{ "swap_total_kb", s->flags & PAGEOUT ? 0 : KD_FREE },
 		{ "pswpout", 0 },
 	};
 
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, s->flags & THP ? KD_HUGE : KD_PAGE, want,
+		      ARRAY_SIZE(want));
 }
 
 /* What the advice left: pages, and how many of them huge. */
@@ -103,7 +90,7 @@ int main(int argc, char **argv)
 	char *start;
 
 	kd_alone(4);
-	start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	kd_phase(ADVISE, "advise", "page", KD_PAGES(s->bytes));
 	if (s->flags & (THP | COLLAPSE))
 		kd_fault_thp(start, s->bytes);

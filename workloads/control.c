@@ -5,7 +5,6 @@
  */
 #include "kdelta.h"
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
 
 enum { CALL };						/* phases */
@@ -129,15 +128,6 @@ static void audit(enum kd_when when)
 	free(status);
 }
 
-static long waits(void)
-{
-	struct rusage usage;
-
-	if (getrusage(RUSAGE_SELF, &usage))
-		kd_die("getrusage");
-	return usage.ru_nvcsw;
-}
-
 static void set_up(const struct kd_scenario *s)
 {
 	if (pipe2(there, O_CLOEXEC) || pipe2(back, O_CLOEXEC))
@@ -167,9 +157,9 @@ int main(int argc, char **argv)
 
 	while (kd_next()) {
 		caught = 0;
-		before = waits();
+		before = kd_waits();
 		KD_WINDOW(CALL, calls[s->flags](s->calls));
-		kd_all(&waited, waits() - before);
+		kd_all(&waited, kd_waits() - before);
 		kd_all(&signalled, caught);
 	}
 

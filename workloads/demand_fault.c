@@ -21,15 +21,10 @@ enum {					/* scenario flags */
 };
 
 #define GIB (1UL << 30)
-#define RW (PROT_READ | PROT_WRITE)
 
-/*
- * 465 pages are whole batches of both sizes, 15 and 31 pages, in which kernels put new pages on
- * the lists of reclaim: with a multiple of it each window moves as many.
- */
 static const struct kd_scenario scenarios[] = {
-	{ "base_465", "465 base pages", 465 * KD_PAGE, 0, 1 },
-	{ "base_4185", "4185 base pages, 16.3 MiB", 4185 * KD_PAGE, 0, 1 },
+	{ "base_465", "465 base pages", KD_BATCHES, 0, 1 },
+	{ "base_4185", "4185 base pages, 16.3 MiB", 9 * KD_BATCHES, 0, 1 },
 	{ "thp_16m", "16 MiB in transparent huge pages", KD_MIB(16), THP, 1 },
 	{ "thp_64m", "64 MiB in transparent huge pages", KD_MIB(64), THP, 1 },
 	{ "hugetlb_2m_16m", "16 MiB in hugetlb's pages of 2 MiB", KD_MIB(16), HUGETLB_2M, 1 },
@@ -56,18 +51,6 @@ static const char *pool_path(const struct region *region)
 				   : "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 }
 
-/* Address space for the region at a boundary of its pages, with room on both sides. */
-static char *reserve(size_t bytes, size_t align)
-{
-	char *hint = (char *)(64UL << 30), *base;
-
-	base = mmap(hint - align, bytes + 3 * align, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (base == MAP_FAILED)
-		kd_die("mmap of the address space");
-	return (char *)(((uintptr_t)base + 2 * align - 1) & ~(align - 1));
-}
-
 static void need_pages(struct region *region)
 {
 	long need = region->faults;
@@ -81,7 +64,6 @@ static void need_pages(struct region *region)
 /* The region of a scenario, not mapped yet; skips what this machine cannot give. */
 static struct region region_of(const struct kd_scenario *s)
 {
-	const char *thp = "/sys/kernel/mm/transparent_hugepage/enabled";
 	struct region region = { s, NULL, KD_PAGE, 0, KD_UNKNOWN };
 
 	if (s->flags & HUGETLB_1G)
@@ -91,11 +73,9 @@ static struct region region_of(const struct kd_scenario *s)
 	region.faults = s->bytes / region.page;
 	if (s->flags & HUGETLB)
 		need_pages(&region);
-	if (s->flags & THP && access(thp, R_OK))
-		kd_skip("the kernel has no transparent huge pages");
-	if (s->flags & THP && kd_file_says(thp, "[never]"))
-		kd_skip("transparent huge pages are off: set %s to madvise", thp);
-	region.start = reserve(s->bytes, region.page > KD_HUGE ? region.page : KD_HUGE);
+	if (s->flags & THP)
+		kd_need_thp();
+	region.start = kd_reserve(s->bytes, region.page > KD_HUGE ? region.page : KD_HUGE);
 	return region;
 }
 
@@ -105,9 +85,7 @@ static void map(const struct region *region)
 	int huge = flags & HUGETLB_1G ? MAP_HUGETLB | MAP_HUGE_1GB :
 		   flags & HUGETLB_2M ? MAP_HUGETLB | MAP_HUGE_2MB : 0;
 
-	if (mmap(region->start, region->scenario->bytes, RW,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1, 0) == MAP_FAILED)
-		kd_die("mmap");
+	kd_map_at(region->start, region->scenario->bytes, KD_RW, MAP_PRIVATE | huge, -1);
 	if (flags & THP && madvise(region->start, region->scenario->bytes, MADV_HUGEPAGE))
 		kd_die("madvise(MADV_HUGEPAGE)");
 	if (!(flags & (THP | HUGETLB)))
@@ -116,9 +94,7 @@ static void map(const struct region *region)
 
 static void unmap(const struct region *region)
 {
-	if (mmap(region->start, region->scenario->bytes, PROT_NONE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-		kd_die("mmap in place of the region");
+	kd_map_at(region->start, region->scenario->bytes, PROT_NONE, MAP_PRIVATE | MAP_NORESERVE, -1);
 }
 
 /* Words of the region that are not as clearing and kd_touch() leave them. */

@@ -17,32 +17,26 @@ enum {							/* scenario flags */
 	FRESH = 128,		/* before each window: the file has no pages */
 };
 
-/*
- * 465 pages are whole batches of both sizes, 15 and 31 pages, in which kernels
- * put new pages on the lists of reclaim: each window moves as many.
- */
-#define BATCHES (465 * KD_PAGE)
-
 static const struct kd_scenario scenarios[] = {
-	{ "anon", "first write to private anonymous base pages", BATCHES, 0, 1 },
+	{ "anon", "first write to private anonymous base pages", KD_BATCHES, 0, 1 },
 	{ "anon_read", "first read of private anonymous base pages: the zero page",
-	  BATCHES, READ, 1 },
-	{ "anon_zero_cow", "first write where the zero page is mapped", BATCHES, ZERO, 1 },
+	  KD_BATCHES, READ, 1 },
+	{ "anon_zero_cow", "first write where the zero page is mapped", KD_BATCHES, ZERO, 1 },
 	{ "anon_populate", "MADV_POPULATE_WRITE of private anonymous base pages",
-	  BATCHES, POPULATE, 1 },
+	  KD_BATCHES, POPULATE, 1 },
 	{ "anon_64k", "first write to private anonymous memory in folios of 64 KiB",
 	  30 * KD_64K, MTHP, 1 },
 	{ "thp", "first write to private anonymous huge pages", KD_MIB(4), THP, 1 },
 	{ "shmem", "first write to shared anonymous memory that has no pages yet",
-	  BATCHES, SHARED | FRESH, 1 },
+	  KD_BATCHES, SHARED | FRESH, 1 },
 	{ "shmem_map", "first write to shared anonymous memory that has its pages",
-	  BATCHES, SHARED, 1 },
+	  KD_BATCHES, SHARED, 1 },
 	{ "file_read", "first read of a file's pages, mapped privately",
 	  KD_MIB(4), MEMFD | READ, 1 },
 	{ "file_write", "first write to a file's pages, mapped shared",
 	  KD_MIB(4), MEMFD | SHARED, 1 },
 	{ "file_cow", "first write to a file's pages, mapped privately: they are copied",
-	  BATCHES, MEMFD, 1 },
+	  KD_BATCHES, MEMFD, 1 },
 };
 
 static noinline void look(const char *start, size_t n)
@@ -80,17 +74,14 @@ static void empty(const struct kd_scenario *s, char *start)
 
 static void map_memfd(char *start, size_t bytes, int flags)
 {
-	int fd = memfd_create("kdelta", MFD_CLOEXEC);
 	char page[KD_PAGE];
+	int fd = kd_memfd();
 
-	if (fd < 0)
-		kd_die("memfd_create");
 	memset(page, 1, sizeof(page));
 	for (size_t i = 0; i < KD_PAGES(bytes); i++)
 		if (write(fd, page, sizeof(page)) != sizeof(page))
 			kd_die("write");
-	if (mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) == MAP_FAILED)
-		kd_die("mmap of a file");
+	kd_map_at(start, bytes, KD_RW, flags, fd);
 	close(fd);
 }
 
@@ -101,7 +92,7 @@ static char *map(const struct kd_scenario *s)
 
 	if (s->flags & MTHP)
 		return kd_map_64k(s->bytes);
-	start = kd_map(s->bytes, PROT_READ | PROT_WRITE, flags);
+	start = kd_map(s->bytes, KD_RW, flags);
 	if (s->flags & MEMFD)
 		map_memfd(start, s->bytes, flags);
 	if (s->flags & THP)
@@ -116,24 +107,15 @@ static void audit(enum kd_when when, const struct kd_scenario *s, const char *st
 	bool thp = s->flags & THP, mthp = s->flags & MTHP, memfd = s->flags & MEMFD;
 	bool read = s->flags & READ, shared = s->flags & SHARED;
 	long pages = KD_PAGES(s->bytes);
-	long folios = thp ? s->bytes / KD_HUGE : mthp ? s->bytes / KD_64K : 0;
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
 		{ "anon_pages", shared || read ? 0 : pages },
 		{ "zero_pages", read && !memfd ? pages : 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", thp ? pages : mthp ? KD_FREE : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
-		{ "anon_huge_kb", thp ? s->bytes / 1024 : 0 },
 		{ "shmem_pmd_kb", 0 },
-		{ "kernel_page_kb", 4 },
-		{ "vmas", 1 },
 		{ "shared_vmas", shared },
 	};
 
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, thp ? KD_HUGE : mthp ? KD_64K : KD_PAGE, want,
+		      ARRAY_SIZE(want));
 }
 
 /* Faults that a window takes: fewer than pages where one fault maps several. */

@@ -4,17 +4,15 @@
  * pay to write to a page that fork() left shared?
  */
 #include "kdelta.h"
-#include <sys/wait.h>
 
 enum { FORK, TOUCH, EXIT };				/* phases */
 enum { THP = 1, OWN = 2 };				/* scenario flags */
 
-/* 465 pages are whole batches of the LRU lists, of 15 and of 31 pages. */
 static const struct kd_scenario scenarios[] = {
 	{ "fork_touch", "fork(), the parent writes to each page, the child exits",
-	  465 * KD_PAGE, 0, 1 },
+	  KD_BATCHES, 0, 1 },
 	{ "fork_touch_thp", "the same with huge pages", KD_MIB(4), THP, 1 },
-	{ "exit_teardown", "a child exits that has pages of its own", 465 * KD_PAGE, OWN, 1 },
+	{ "exit_teardown", "a child exits that has pages of its own", KD_BATCHES, OWN, 1 },
 	{ "exit_teardown_thp", "a child exits that has huge pages of its own",
 	  KD_MIB(4), OWN | THP, 1 },
 };
@@ -58,14 +56,9 @@ static noinline void start_child(const struct kd_scenario *s, char *start)
 
 static noinline void end_child(void)
 {
-	int status;
-
 	if (write(child.go[1], "", 1) != 1)
 		kd_die("write");
-	if (waitpid(child.pid, &status, 0) != child.pid)
-		kd_die("waitpid");
-	if (status)
-		kd_exit(1, "the child ended with status %d", status);
+	kd_reap(child.pid);
 }
 
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start)
@@ -128,7 +121,7 @@ int main(int argc, char **argv)
 	s = kd_start(argc, argv, "fault_fork", scenarios, ARRAY_SIZE(scenarios));
 	kd_alone(20);
 	own = s->flags & OWN;
-	start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	if (pipe(child.told) || pipe(child.go))
 		kd_die("pipe");
 	if (!own) {
@@ -158,8 +151,8 @@ int main(int argc, char **argv)
 			kd_all(&faults, kd_minor_faults() - before);
 		kd_all(&copied, moved_pages(s, start));
 		KD_WINDOW(EXIT, end_child());
-		if (s->flags & THP && !own && madvise(start, s->bytes, MADV_DONTNEED))
-			kd_die("madvise(MADV_DONTNEED)");
+		if (s->flags & THP && !own)
+			kd_drop(start, s->bytes);
 		if (!own)
 			fill(s, start);
 	}

@@ -38,14 +38,11 @@ static void name_of(char *name, unsigned int i)
 	snprintf(name, NAME_SIZE, "user.kdelta_%02u", i % 100);
 }
 
-/* A file that has no path: on the kernel's own tmpfs, gone when the program ends. */
 static int file_with(unsigned int names)
 {
 	char name[NAME_SIZE];
-	int fd = memfd_create("kdelta", MFD_CLOEXEC);
+	int fd = kd_memfd();
 
-	if (fd < 0)
-		kd_die("memfd_create");
 	for (unsigned int i = 0; i < names; i++) {
 		name_of(name, i);
 		if (!fsetxattr(fd, name, "value", 5, XATTR_CREATE))
@@ -97,7 +94,7 @@ int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "flistxattr", scenarios,
 					       ARRAY_SIZE(scenarios));
-	char *names = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *names = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	int fd = file_with(s->flags);
 	ssize_t length = s->flags * NAME_SIZE;
 

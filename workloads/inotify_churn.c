@@ -7,12 +7,10 @@
  */
 #include "kdelta.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 
 enum { CHURN };				/* phases */
 enum { SHARED = 0x100, WORKERS = 0xff };	/* scenario flags: the low bits are a number */
@@ -184,13 +182,6 @@ static bool follow(struct worker *self, enum order order)
 	return fine;
 }
 
-static void sleep_us(long us)
-{
-	struct timespec delay = { 0, us * 1000 };
-
-	nanosleep(&delay, NULL);
-}
-
 /* Wait a little longer; true when this has taken long by now. */
 static bool relax(unsigned int *spins)
 {
@@ -241,7 +232,7 @@ static __attribute__((noreturn)) void work(struct worker *self, unsigned int ind
 		atomic_store(&self->ready, number);
 		while (atomic_load(&share->given) == number)
 			if (relax(&spins))
-				sleep_us(NAP_US);
+				kd_sleep_us(NAP_US);
 		number++;
 		order = share->order;
 		if (order == DO_STOP)
@@ -317,7 +308,7 @@ static void collect(void)
 /* Let the kernel free what was removed, then have the workers awake for the next order. */
 static void rest(void)
 {
-	sleep_us(REAP_US);
+	kd_sleep_us(REAP_US);
 	command(DO_NOTHING);
 	collect();
 }
@@ -445,8 +436,7 @@ static void make_files(void)
 		kd_exit(1, "mkdtemp: %s: %s", setup.directory, strerror(errno));
 	if (chdir(setup.directory))
 		kd_die("chdir");
-	if (atexit(remove_files))
-		kd_exit(1, "atexit failed");
+	kd_at_end(remove_files);
 	for (; setup.files < files; setup.files++) {
 		char name[8];
 		int fd;
@@ -471,12 +461,8 @@ static void choose_cpus(const cpu_set_t *given)
 	int own = sched_getcpu();
 	unsigned int chosen = 1;
 
-	if (CPU_COUNT(&all) == 1) {
-		memset(&all, 0xff, sizeof(all));
-		if (sched_setaffinity(0, sizeof(all), &all) ||
-		    sched_getaffinity(0, sizeof(all), &all))
-			kd_die("sched_setaffinity");
-	}
+	if (CPU_COUNT(&all) == 1)
+		all = kd_spread();
 	if ((unsigned int)CPU_COUNT(&all) < setup.workers)
 		kd_skip("%u workers need as many CPUs, there are %d", setup.workers,
 			CPU_COUNT(&all));
@@ -530,7 +516,7 @@ int main(int argc, char **argv)
 	setup.shared = s->flags & SHARED;
 	kd_phase(CHURN, "churn", "watch", setup.workers * GROUPS * s->calls);
 
-	share = (struct share *)kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
+	share = (struct share *)kd_map(s->bytes, KD_RW, MAP_SHARED);
 	memset(share, 0, s->bytes);
 	for (unsigned int i = 0; i < MAX_WORKERS; i++)
 		atomic_store(&share->worker[i].ready, UINT32_MAX);

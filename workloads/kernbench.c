@@ -8,10 +8,7 @@
 
 #include <ftw.h>
 #include <limits.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 enum { USER, SYST, ELSP };	/* phases */
 enum { NAMED = 1 };		/* scenario flags */
@@ -25,7 +22,6 @@ static const struct kd_scenario scenarios[] = {
 };
 
 static char tree[PATH_MAX];
-static pid_t owner;		/* of the tree that has to go: our children leave it */
 
 /* --------------------------------------------------------------- tree --- */
 
@@ -39,14 +35,7 @@ static int forget(const char *path, const struct stat *entry, int kind, struct F
 
 static void remove_tree(void)
 {
-	if (getpid() == owner)
-		nftw(tree, forget, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static void ended(int number)
-{
-	remove_tree();
-	_exit(128 + number);
+	nftw(tree, forget, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static FILE *create(const char *name)
@@ -149,11 +138,7 @@ static void choose_tree(const struct kd_scenario *s)
 	snprintf(tree, sizeof(tree), "%s/kdelta-kernbench-XXXXXX", where);
 	if (!mkdtemp(tree))
 		kd_skip("no directory in %s: %s", where, strerror(errno));
-	owner = getpid();
-	atexit(remove_tree);
-	signal(SIGHUP, ended);
-	signal(SIGINT, ended);
-	signal(SIGTERM, ended);
+	kd_at_end(remove_tree);
 	write_tree(s->calls);
 }
 
@@ -251,11 +236,8 @@ static long build(unsigned int jobs)
 static unsigned int spread(void)
 {
 	char list[256] = "";
-	cpu_set_t all;
+	cpu_set_t all = kd_spread();
 
-	memset(&all, 0xff, sizeof(all));
-	if (sched_setaffinity(0, sizeof(all), &all) || sched_getaffinity(0, sizeof(all), &all))
-		kd_die("sched_setaffinity");
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &all) && strlen(list) < sizeof(list) - 8)
 			sprintf(list + strlen(list), " %d", cpu);

@@ -11,7 +11,6 @@
 #include "kdelta.h"
 
 #include <linux/perf_event.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -21,8 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define THP "/sys/kernel/mm/transparent_hugepage/"
-#define KNOBS THP "khugepaged/"
+#define KNOBS KD_THP "khugepaged/"
 #define TRACING "/sys/kernel/tracing"
 #define INSTANCE TRACING "/instances/kdelta-khugepaged"
 #define EVENTS INSTANCE "/events/huge_memory"
@@ -81,7 +79,7 @@ static struct knob {
 	{ KNOBS "scan_sleep_millisecs", NULL },
 };
 
-static pid_t khugepaged, owner;	/* ... of the knobs: its children put nothing back */
+static pid_t khugepaged;
 static cpu_set_t its_cpus;	/* before us; none: nothing to put back */
 static int its_nice;
 
@@ -99,8 +97,6 @@ static void restore(void)
 {
 	struct sched_param none = { 0 };
 
-	if (getpid() != owner)
-		return;
 	if (CPU_COUNT(&its_cpus)) {
 		sched_setaffinity(khugepaged, sizeof(its_cpus), &its_cpus);
 		sched_setscheduler(khugepaged, SCHED_OTHER, &none);
@@ -112,29 +108,18 @@ static void restore(void)
 	rmdir(INSTANCE);
 }
 
-static void ended(int number)
-{
-	restore();
-	_exit(128 + number);
-}
-
 static void take_knobs(void)
 {
 	if (access(KNOBS, F_OK))
 		kd_skip("the kernel has no khugepaged");
-	if (kd_file_says(THP "enabled", "[never]"))
-		kd_skip("transparent huge pages are off: set " THP "enabled to madvise");
+	kd_need_thp();
 	if (access(knobs[SLEEP].path, W_OK))
 		kd_skip("khugepaged's knobs cannot be written: root may");
 	if (flock(open(knobs[SLEEP].path, O_RDONLY | O_CLOEXEC), LOCK_EX | LOCK_NB))
 		kd_skip("another program like this one has khugepaged");
-	owner = getpid();
 	for (unsigned int i = 0; i < ARRAY_SIZE(knobs); i++)
 		knobs[i].saved = kd_read_file(knobs[i].path);
-	atexit(restore);
-	signal(SIGHUP, ended);
-	signal(SIGINT, ended);
-	signal(SIGTERM, ended);
+	kd_at_end(restore);
 	turn(PAGES, ROUND_PAGES);
 	turn(SLEEP, NEVER_MS);
 }
@@ -199,7 +184,7 @@ static long wait_for_sleep(long before)
 	while ((now = sleeps()) <= before) {
 		if (kd_now() > deadline)
 			kd_exit(1, "khugepaged did not end a pass in %d s", LIMIT_S);
-		usleep(200);
+		kd_sleep_us(200);
 	}
 	return now;
 }
@@ -264,7 +249,7 @@ static noinline void use(const char *start, size_t pages, unsigned int rounds)
 /* Base pages, on khugepaged's list; what surrounds them is none of its business. */
 static char *map(size_t bytes)
 {
-	char *start = kd_map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *start = kd_map(bytes, KD_RW, MAP_PRIVATE);
 
 	kd_no_thp(start - KD_HUGE, bytes + 2 * KD_HUGE);
 	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
@@ -622,7 +607,7 @@ static void run_free(const struct kd_scenario *s)
 	}
 	while (!look(s, 1, kd_now() - began) && kd_now() - began < LIMIT_S * 1000000000ULL) {
 		give(&tasks[HOT2], USE);
-		usleep(200);
+		kd_sleep_us(200);
 	}
 	tell_times(s);
 	tell_counters(1);
@@ -674,7 +659,7 @@ int main(int argc, char **argv)
 	kd_phase(ACCESS, "access", "access", KD_PAGES(s->bytes) * s->calls);
 	if (s->flags == STEPPED)
 		kd_phase(SCAN, "scan", "scan", 1);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	shared = mmap(NULL, sizeof(*shared), KD_RW, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	if (shared == MAP_FAILED)
 		kd_die("mmap");

@@ -9,12 +9,11 @@
 enum { LOCK, UNLOCK };					/* phases */
 enum { THP = 1, EMPTY = 2 };				/* scenario flags */
 
-/* 465 pages are whole batches of the LRU lists, of 15 and of 31 pages. */
 static const struct kd_scenario scenarios[] = {
-	{ "mlock", "resident private anonymous base pages", 465 * KD_PAGE, 0, 1 },
+	{ "mlock", "resident private anonymous base pages", KD_BATCHES, 0, 1 },
 	{ "mlock_thp", "resident private anonymous huge pages", KD_MIB(16), THP, 1 },
 	{ "mlock_empty", "private anonymous memory without pages: mlock() faults them in",
-	  465 * KD_PAGE, EMPTY, 1 },
+	  KD_BATCHES, EMPTY, 1 },
 };
 
 /* By number: the run-time library of sanitizers leaves mlock() without effect. */
@@ -44,24 +43,8 @@ static long locked_kb(const char *start, size_t bytes)
 
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start)
 {
-	bool thp = s->flags & THP;
-	long pages = KD_PAGES(s->bytes), folios = thp ? s->bytes / KD_HUGE : 0;
-	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", thp ? pages : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
-		{ "anon_huge_kb", thp ? s->bytes / 1024 : 0 },
-		{ "kernel_page_kb", 4 },
-		{ "vmas", 1 },
-	};
-
 	kd_state(when, "locked_kb", locked_kb(start, s->bytes), 0);
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, s->flags & THP ? KD_HUGE : KD_PAGE, NULL, 0);
 }
 
 int main(int argc, char **argv)
@@ -72,19 +55,15 @@ int main(int argc, char **argv)
 	char *start;
 
 	kd_alone(4);
-	start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	kd_phase(LOCK, "lock", "page", KD_PAGES(s->bytes));
 	kd_phase(UNLOCK, "unlock", "page", KD_PAGES(s->bytes));
-	if (s->flags & THP)
-		kd_fault_thp(start, s->bytes);
-	else
-		kd_no_thp(start, s->bytes);
-	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
+	kd_fault_in(start, s->bytes, s->flags & THP);
 	audit(KD_BEFORE, s, start);
 
 	while (kd_next()) {
-		if (s->flags & EMPTY && madvise(start, s->bytes, MADV_DONTNEED))
-			kd_die("madvise(MADV_DONTNEED)");
+		if (s->flags & EMPTY)
+			kd_drop(start, s->bytes);
 		KD_WINDOW(LOCK, lock(start, s->bytes));
 		kd_all(&locked, locked_kb(start, s->bytes));
 		KD_WINDOW(UNLOCK, unlock(start, s->bytes));

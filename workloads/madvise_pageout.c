@@ -9,10 +9,9 @@
  */
 #include "kdelta.h"
 
-#include <signal.h>
 #include <sys/file.h>
 
-#define KHUGEPAGED "/sys/kernel/mm/transparent_hugepage/khugepaged/"
+#define KHUGEPAGED KD_THP "khugepaged/"
 
 enum { ADVISE, TOUCH };						/* phases */
 enum { DEFAULT, HUGE, SMALL, MODES = 3, REMAP = 4, ZRAM = 8, DISK = 16 };	/* scenario flags */
@@ -71,15 +70,11 @@ static void choose_pages(char *start, const struct kd_scenario *s)
  */
 static void renew(char *start, const struct kd_scenario *s)
 {
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-
-	if (!(s->flags & REMAP)) {
-		if (madvise(start, s->bytes, MADV_DONTNEED))
-			kd_die("madvise(MADV_DONTNEED)");
-	} else if (mmap(start, s->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
-		kd_die("mmap");
-	} else {
+	if (s->flags & REMAP) {
+		kd_map_at(start, s->bytes, KD_RW, MAP_PRIVATE, -1);
 		choose_pages(start, s);
+	} else {
+		kd_drop(start, s->bytes);
 	}
 	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 }
@@ -108,13 +103,6 @@ static void demand_swap(unsigned int flags, size_t bytes)
 	free(swaps);
 }
 
-static void nap(long ms)
-{
-	struct timespec delay = { 0, ms * 1000000 };
-
-	nanosleep(&delay, NULL);
-}
-
 /*
  * Two kernel threads handle pages of their own choice meanwhile: khugepaged makes huge pages of
  * some that a call has split, and DAMON's statistics hold some for a moment, which are not split
@@ -136,22 +124,13 @@ static void restore(void)
 			kd_write_file(knobs[i].path, knobs[i].found);
 }
 
-static void ended(int number)
-{
-	restore();
-	_exit(128 + number);
-}
-
 static void calm(void)
 {
 	int first = open(knobs[0].path, O_RDWR | O_CLOEXEC);
 
 	if (first < 0 || flock(first, LOCK_EX | LOCK_NB))
 		return;		/* none, or not ours */
-	atexit(restore);
-	signal(SIGHUP, ended);
-	signal(SIGINT, ended);
-	signal(SIGTERM, ended);
+	kd_at_end(restore);
 	for (unsigned int i = 0; i < ARRAY_SIZE(knobs); i++) {
 		if (access(knobs[i].path, W_OK))
 			continue;
@@ -167,7 +146,7 @@ static void wait_for_khugepaged(void)
 	long scans = kd_file_number(KHUGEPAGED "full_scans");
 
 	for (unsigned int tries = 0; knobs[0].found && tries < 20; tries++) {
-		nap(10);
+		kd_sleep_us(10000);
 		if (kd_file_number(KHUGEPAGED "full_scans") != scans)
 			return;
 	}
@@ -183,7 +162,7 @@ static void wait_for_writeback(void)
 		free(meminfo);
 		if (kb <= 0)
 			return;
-		nap(2);
+		kd_sleep_us(2000);
 	}
 }
 
@@ -237,12 +216,6 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start)
 	long huge = small ? 0 : KD_SAME;	/* what THP gives is up to kernel and system */
 	long pages = KD_PAGES(s->bytes);
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "vmas", 1 },
 		{ "writable_vmas", 1 },
 		{ "shared_vmas", 0 },
 		{ "thp_eligible", huge },
@@ -250,7 +223,6 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start)
 		{ "thp_pages", huge },
 		{ "compound_heads", huge },
 		{ "compound_tails", huge },
-		{ "kernel_page_kb", 4 },
 		{ "mmu_page_kb", 4 },
 		{ "swap_total_kb", swap ? KD_SAME : 0 },
 	};
@@ -265,14 +237,14 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start)
 		kd_state(KD_DURING, "advised_reclaimed_pages", seen.reclaimed,
 			 s->flags & DISK ? KD_SAME : s->flags & ZRAM ? pages : 0);
 	}
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, KD_PAGE, want, ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "madvise_pageout", scenarios,
 					       ARRAY_SIZE(scenarios));
-	char *start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	static uint64_t frames[MAX_PAGES];
 	size_t pages = KD_PAGES(s->bytes);
 	struct kd_audit found;

@@ -98,14 +98,6 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start, l
 {
 	long pages = KD_PAGES(s->bytes);
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", 0 },
-		{ "anon_huge_kb", 0 },
-		{ "vmas", 1 },
 		{ "node0_pages", pages },
 		{ "node1_pages", 0 },
 		{ "pgmigrate_fail", 0 },
@@ -114,7 +106,7 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start, l
 	kd_state(when, "queried_on_node0", pages_on(start, pages, 0), pages);
 	kd_state(when, "pages_astray", astray, 0);
 	kd_state(when, "pages_left_behind", left_behind, KD_FREE);
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, KD_PAGE, want, ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
@@ -128,10 +120,9 @@ int main(int argc, char **argv)
 	kd_phase(MOVE, "move", "page", pages);
 	kd_phase(BACK, "back", "page", pages);
 
-	start = kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-	kd_no_thp(start, s->bytes);
+	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	bind(start, s->bytes);
-	kd_touch(start, pages, KD_PAGE);
+	kd_fault_in(start, s->bytes, false);
 
 	/* The program's own pages come along: from here on they are where the memory is. */
 	migrate(1, 0);

@@ -42,33 +42,21 @@ static char *map(const struct kd_scenario *s)
 {
 	if (s->flags & MTHP)
 		return kd_map_64k(s->bytes);
-	return kd_map(s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	return kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 }
 
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start, long bad)
 {
-	long pages = KD_PAGES(s->bytes);
 	bool huge = s->flags & THP, mthp = s->flags & MTHP;
-	long folios = huge ? s->bytes / KD_HUGE : mthp ? s->bytes / KD_64K : 0;
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", huge ? pages : mthp ? KD_FREE : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
 		{ "rss_kb", s->bytes / 1024 },
-		{ "anon_huge_kb", huge ? s->bytes / 1024 : 0 },
-		{ "kernel_page_kb", 4 },
 		{ "mmu_page_kb", 4 },
 		{ "thp_eligible", mthp ? KD_FREE : huge },
-		{ "vmas", 1 },
 	};
 
 	kd_state(when, "vector_not_0x1", bad, 0);
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, huge ? KD_HUGE : mthp ? KD_64K : KD_PAGE, want,
+		      ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
@@ -80,13 +68,10 @@ int main(int argc, char **argv)
 	long bad = 0;
 
 	kd_phase(SCAN, "scan", "page", pages * s->calls);
-	if (s->flags & THP) {
-		kd_fault_thp(start, s->bytes);
-	} else {
-		if (!(s->flags & MTHP))
-			kd_no_thp(start, s->bytes);
+	if (s->flags & MTHP)
 		kd_touch(start, pages, KD_PAGE);
-	}
+	else
+		kd_fault_in(start, s->bytes, s->flags & THP);
 
 	memset(vector, 0xee, pages);
 	scan(start, s->bytes, 1);

@@ -8,8 +8,6 @@
 enum { PROTECT, RESTORE, TOUCH };			/* phases */
 enum { SHARED = 1, SPLIT = 2, SINGLE = 4, THP = 8, PTE_MAPPED = 16 };	/* scenario flags */
 
-#define RW (PROT_READ | PROT_WRITE)
-
 static const struct kd_scenario scenarios[] = {
 	{ "shared_dirty_full_toggle_16m", "all of 16 MiB, shared anonymous", KD_MIB(16), SHARED, 1 },
 	{ "shared_dirty_full_toggle_64m", "all of 64 MiB, shared anonymous", KD_MIB(64), SHARED, 1 },
@@ -48,23 +46,19 @@ static noinline void set(const struct span *span, int prot)
  */
 static char *map_huge_by_ptes(size_t bytes)
 {
-	char *whole = kd_map(bytes, RW, MAP_SHARED);
+	char *whole = kd_reserve(bytes, KD_HUGE);
 	char *start = kd_map(bytes + KD_HUGE, PROT_NONE, MAP_PRIVATE) + KD_PAGE;
-	int fd = memfd_create("kdelta", MFD_CLOEXEC);
+	int fd = kd_memfd();
 
-	if (fd < 0)
-		kd_die("memfd_create");
 	if (ftruncate(fd, bytes))
 		kd_die("ftruncate");
-	if (mmap(whole, bytes, RW, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		kd_die("mmap of a file");
+	kd_map_at(whole, bytes, KD_RW, MAP_SHARED, fd);
 	kd_touch(whole, KD_PAGES(bytes), KD_PAGE);
 	if (madvise(whole, bytes, MADV_COLLAPSE))
 		kd_skip("the kernel makes no huge pages of tmpfs: %s", strerror(errno));
 	if (munmap(whole, bytes))
 		kd_die("munmap");
-	if (mmap(start, bytes, RW, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		kd_die("mmap of a file");
+	kd_map_at(start, bytes, KD_RW, MAP_SHARED, fd);
 	close(fd);
 	return start;
 }
@@ -76,7 +70,7 @@ static char *map(const struct kd_scenario *s)
 	if (s->flags & PTE_MAPPED)
 		start = map_huge_by_ptes(s->bytes);
 	else
-		start = kd_map(s->bytes, s->flags & SINGLE ? PROT_NONE : RW,
+		start = kd_map(s->bytes, s->flags & SINGLE ? PROT_NONE : KD_RW,
 			       s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE);
 	if (s->flags & THP)
 		kd_fault_thp(start, s->bytes);
@@ -105,21 +99,13 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start,
 {
 	bool single = s->flags & SINGLE, shared = s->flags & SHARED, thp = s->flags & THP;
 	long pages = single ? s->calls : KD_PAGES(s->bytes);
-	long folios = s->flags & (THP | PTE_MAPPED) ? s->bytes / KD_HUGE : 0;
 	const struct kd_want want[] = {
 		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
 		{ "anon_pages", shared ? 0 : pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", folios ? pages : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
 		/* Some kernels call a THP's pages shared here, whoever maps them. */
 		{ "dirty_kb", thp ? KD_FREE : pages * 4 },
 		{ "anon_huge_kb", thp ? pages * 4 : 0 },
 		{ "shmem_pmd_kb", 0 },
-		{ "kernel_page_kb", 4 },
 		{ "mmu_page_kb", 4 },
 		{ "thp_eligible", thp },
 		{ "vmas", single ? 2 * pages : 1 },
@@ -130,10 +116,11 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start,
 
 	set(span, PROT_READ);
 	vmas_protected = kd_vmas(start, s->bytes);
-	set(span, RW);
+	set(span, KD_RW);
 	kd_state(when, "vmas_protected", vmas_protected,
 		 single ? 2 * pages : s->flags & SPLIT ? 3 : 1);
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, s->flags & (THP | PTE_MAPPED) ? KD_HUGE : KD_PAGE, want,
+		      ARRAY_SIZE(want));
 }
 
 int main(int argc, char **argv)
@@ -150,13 +137,13 @@ int main(int argc, char **argv)
 
 	if (s->flags & SPLIT)
 		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
-	set(&span, RW);		/* no change but in single_protect */
+	set(&span, KD_RW);		/* no change but in single_protect */
 	kd_touch(span.start, pages, span.stride);
 	audit(KD_BEFORE, s, start, &span);
 
 	while (kd_next()) {
 		KD_WINDOW(PROTECT, set(&span, PROT_READ));
-		KD_WINDOW(RESTORE, set(&span, RW));
+		KD_WINDOW(RESTORE, set(&span, KD_RW));
 		KD_WINDOW(TOUCH, kd_touch(span.start, pages, span.stride));
 	}
 

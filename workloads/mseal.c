@@ -13,7 +13,6 @@
 
 enum { SEAL };			/* phases */
 
-#define RW	(PROT_READ | PROT_WRITE)
 #define PIECE	(4 * KD_PAGE)	/* memory of one mapping */
 
 static const struct kd_scenario scenarios[] = {
@@ -55,7 +54,7 @@ int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "mseal", scenarios,
 					       ARRAY_SIZE(scenarios));
-	char *start = kd_map(s->bytes, RW, MAP_PRIVATE);
+	char *start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 
 	kd_phase(SEAL, "seal", "call", s->calls);
 	kd_no_thp(start, s->bytes);

@@ -5,7 +5,6 @@
  */
 #include "kdelta.h"
 #include <pthread.h>
-#include <sys/wait.h>
 
 enum { SPAWN };						/* phases */
 enum { FORK, VFORK_EXEC, EXEC, THREAD };		/* scenario flags */
@@ -24,16 +23,6 @@ static char end_at_once[] = "end-at-once";
 static char *const arguments[] = { program, end_at_once, NULL };
 static char *const environment[] = { NULL };
 
-static void reap(pid_t pid)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
-		kd_die("waitpid");
-	if (status)
-		kd_exit(1, "the child ended with status %d", status);
-}
-
 static noinline void fork_exit(unsigned int calls)
 {
 	for (; calls; calls--) {
@@ -43,7 +32,7 @@ static noinline void fork_exit(unsigned int calls)
 			kd_die("fork");
 		if (!pid)
 			_exit(0);
-		reap(pid);
+		kd_reap(pid);
 	}
 }
 
@@ -58,7 +47,7 @@ static noinline void fork_exec(unsigned int calls)
 			execve(program, arguments, environment);
 			_exit(127);
 		}
-		reap(pid);
+		kd_reap(pid);
 	}
 }
 
@@ -81,7 +70,7 @@ static noinline void vfork_exec(unsigned int calls)
 
 		if (pid < 0)
 			kd_die("vfork");
-		reap(pid);
+		kd_reap(pid);
 	}
 }
 
@@ -122,11 +111,9 @@ static void spawn(const struct kd_scenario *s)
  */
 static void settle(const struct kd_scenario *s)
 {
-	const struct timespec grace = { .tv_nsec = 20000000 };
-
 	for (unsigned int round = 0; round < 8; round++) {
 		spawn(s);
-		nanosleep(&grace, NULL);
+		kd_sleep_us(20000);
 	}
 }
 
@@ -146,7 +133,6 @@ int main(int argc, char **argv)
 {
 	long children = KD_FREE, before;
 	const struct kd_scenario *s;
-	struct rusage usage;
 
 	if (argc == 2 && !strcmp(argv[1], end_at_once))
 		return 0;
@@ -158,13 +144,9 @@ int main(int argc, char **argv)
 	audit(KD_BEFORE);
 
 	while (kd_next()) {
-		if (getrusage(RUSAGE_SELF, &usage))
-			kd_die("getrusage");
-		before = usage.ru_nvcsw;
+		before = kd_waits();
 		KD_WINDOW(SPAWN, spawn(s));
-		if (getrusage(RUSAGE_SELF, &usage))
-			kd_die("getrusage");
-		kd_all(&children, usage.ru_nvcsw - before);
+		kd_all(&children, kd_waits() - before);
 	}
 
 	kd_state(KD_DURING, "window_waits", children, KD_FREE);

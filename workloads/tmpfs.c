@@ -9,18 +9,18 @@
 enum { WRITE, READ, TRUNCATE };				/* phases */
 enum { NEW = 1, READS = 2, CUT = 4, HOLES = 8 };	/* scenario flags */
 
-#define BATCH 465		/* whole batches of the LRU lists, of 15 and of 31 pages */
+#define CALLS KD_PAGES(KD_BATCHES)	/* one a page */
 
 /* `bytes` of the file are there, `calls` are made, over as much or as little as they cover. */
 static const struct kd_scenario scenarios[] = {
-	{ "write_new", "write() of 4 KiB a call to an empty file", BATCH * KD_PAGE, NEW, BATCH },
+	{ "write_new", "write() of 4 KiB a call to an empty file", KD_BATCHES, NEW, CALLS },
 	{ "overwrite", "pwrite() of 64 bytes a call to pages that are there",
-	  BATCH * KD_PAGE, 0, BATCH },
+	  KD_BATCHES, 0, CALLS },
 	{ "read", "pread() of 64 bytes a call from pages that are there",
-	  BATCH * KD_PAGE, READS, BATCH },
-	{ "read_hole", "pread() of 64 bytes a call from a hole", BATCH * KD_PAGE,
-	  READS | HOLES, BATCH },
-	{ "truncate", "ftruncate() to nothing of a file with pages", BATCH * KD_PAGE, CUT, BATCH },
+	  KD_BATCHES, READS, CALLS },
+	{ "read_hole", "pread() of 64 bytes a call from a hole", KD_BATCHES,
+	  READS | HOLES, CALLS },
+	{ "truncate", "ftruncate() to nothing of a file with pages", KD_BATCHES, CUT, CALLS },
 };
 
 static char buffer[KD_PAGE];
@@ -92,7 +92,7 @@ static void stamp(const struct kd_scenario *s, int fd)
 static void audit(enum kd_when when, const struct kd_scenario *s, int fd)
 {
 	long pages = s->flags & HOLES ? 0 : KD_PAGES(s->bytes);
-	char *start = kd_map(s->bytes, PROT_READ, MAP_SHARED);
+	char *start = kd_reserve(s->bytes, KD_HUGE);
 	const struct kd_want want[] = {
 		{ "present_pages", pages ? pages : KD_FREE },
 		{ "swapped_pages", 0 },
@@ -104,8 +104,7 @@ static void audit(enum kd_when when, const struct kd_scenario *s, int fd)
 		{ "pswpout", 0 },
 	};
 
-	if (mmap(start, s->bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		kd_die("mmap of the file");
+	kd_map_at(start, s->bytes, PROT_READ, MAP_SHARED, fd);
 	for (long page = 0; page < pages; page++)
 		(void)*(volatile char *)(start + page * KD_PAGE);
 	kd_state(when, "file_pages", file_pages(fd), pages);
@@ -118,11 +117,9 @@ int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "tmpfs", scenarios,
 					       ARRAY_SIZE(scenarios));
-	int fd = memfd_create("kdelta", MFD_CLOEXEC);
 	long before = KD_FREE, after = KD_FREE;
+	int fd = kd_memfd();
 
-	if (fd < 0)
-		kd_die("memfd_create");
 	if (fcntl(fd, F_SETFL, O_NOATIME))	/* the time of access changes with each tick */
 		kd_die("fcntl(O_NOATIME)");
 	kd_alone(4);

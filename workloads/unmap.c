@@ -17,13 +17,11 @@ enum {							/* scenario flags */
 	TOUCHED = 128,		/* and write to it */
 };
 
-#define RW (PROT_READ | PROT_WRITE)
-
 static const struct kd_scenario scenarios[] = {
-	{ "munmap", "munmap() of resident private anonymous base pages", 465 * KD_PAGE, 0, 1 },
+	{ "munmap", "munmap() of resident private anonymous base pages", KD_BATCHES, 0, 1 },
 	{ "munmap_thp", "munmap() of resident private anonymous huge pages", KD_MIB(4), THP, 1 },
 	{ "munmap_shmem", "munmap() of resident shared anonymous base pages",
-	  465 * KD_PAGE, SHARED, 1 },
+	  KD_BATCHES, SHARED, 1 },
 	{ "mremap_ptes", "mremap() of resident base pages, one page table entry after another",
 	  KD_MIB(4), MOVED | APART, 2 },
 	{ "mremap_pmds", "mremap() of resident base pages by whole page tables",
@@ -70,7 +68,7 @@ static noinline void brk_pairs(char *end, unsigned int pairs)
 static noinline void mmap_pairs(unsigned int pairs, bool touch)
 {
 	for (; pairs; pairs--) {
-		char *page = mmap(NULL, KD_PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *page = mmap(NULL, KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (page == MAP_FAILED)
 			kd_die("mmap");
@@ -81,45 +79,24 @@ static noinline void mmap_pairs(unsigned int pairs, bool touch)
 	}
 }
 
-static void fill(const struct kd_scenario *s, char *start)
+/* The mapping with its pages: new, or where munmap() left a hole. */
+static void map(const struct kd_scenario *s, char *start)
 {
-	if (s->flags & THP)
-		kd_fault_thp(start, s->bytes);
-	else
-		kd_no_thp(start, s->bytes);
-	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
-}
-
-/* The mapping again, where munmap() left a hole. */
-static void map_again(const struct kd_scenario *s, char *start)
-{
-	int flags = (s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_FIXED;
-
-	if (mmap(start, s->bytes, RW, flags, -1, 0) == MAP_FAILED)
-		kd_die("mmap");
-	fill(s, start);
+	kd_map_at(start, s->bytes, KD_RW, s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE, -1);
+	kd_fault_in(start, s->bytes, s->flags & THP);
 }
 
 static void audit(enum kd_when when, const struct kd_scenario *s, const char *start)
 {
-	bool thp = s->flags & THP, shared = s->flags & SHARED;
-	long pages = KD_PAGES(s->bytes), folios = thp ? s->bytes / KD_HUGE : 0;
+	bool shared = s->flags & SHARED;
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
-		{ "anon_pages", shared ? 0 : pages },
-		{ "zero_pages", 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", thp ? pages : 0 },
-		{ "compound_heads", folios },
-		{ "compound_tails", folios ? pages - folios : 0 },
-		{ "anon_huge_kb", thp ? s->bytes / 1024 : 0 },
+		{ "anon_pages", shared ? 0 : KD_PAGES(s->bytes) },
 		{ "shmem_pmd_kb", 0 },
-		{ "vmas", 1 },
 		{ "shared_vmas", shared },
 	};
 
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
+	kd_audit_anon(when, start, s->bytes, s->flags & THP ? KD_HUGE : KD_PAGE, want,
+		      ARRAY_SIZE(want));
 }
 
 /* Windows that take the memory away; it comes back outside of them. */
@@ -133,7 +110,7 @@ static void run_unmap(const struct kd_scenario *s, char *start)
 		KD_WINDOW(UNMAP, unmap(start, s->bytes));
 		kd_all(&vmas, kd_vmas(start, s->bytes));
 		kd_all(&present, kd_present(start, s->bytes));
-		map_again(s, start);
+		map(s, start);
 	}
 	kd_state(KD_DURING, "window_vmas_after", vmas, 0);
 	kd_state(KD_DURING, "window_present_after", present, 0);
@@ -197,8 +174,8 @@ int main(int argc, char **argv)
 	kd_fixed_layout(argv);
 	s = kd_start(argc, argv, "unmap", scenarios, ARRAY_SIZE(scenarios));
 	kd_alone(20);
-	start = kd_map(s->bytes, RW, s->flags & SHARED ? MAP_SHARED : MAP_PRIVATE);
-	fill(s, start);
+	start = kd_reserve(s->bytes, KD_HUGE);
+	map(s, start);
 	if (s->flags & MOVED)
 		run_move(s, start);
 	else if (s->flags & (RESIZED | BRK | ONE))

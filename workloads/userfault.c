@@ -24,13 +24,10 @@ struct uffdio_move {
 enum { FILL, PROTECT, UNPROTECT, FAULT };		/* phases */
 enum { COPY, ZERO, MOVE, WP, MISSING };			/* scenario flags */
 
-#define RW (PROT_READ | PROT_WRITE)
-#define BATCHES (465 * KD_PAGE)	/* whole batches of the LRU lists, of 15 and of 31 pages */
-
 static const struct kd_scenario scenarios[] = {
-	{ "copy", "UFFDIO_COPY, one call a page", BATCHES, COPY, 1 },
-	{ "zeropage", "UFFDIO_ZEROPAGE, one call a page", BATCHES, ZERO, 1 },
-	{ "move", "UFFDIO_MOVE, one call a page", BATCHES, MOVE, 1 },
+	{ "copy", "UFFDIO_COPY, one call a page", KD_BATCHES, COPY, 1 },
+	{ "zeropage", "UFFDIO_ZEROPAGE, one call a page", KD_BATCHES, ZERO, 1 },
+	{ "move", "UFFDIO_MOVE, one call a page", KD_BATCHES, MOVE, 1 },
 	{ "wp", "UFFDIO_WRITEPROTECT of all of a range, and its removal", KD_MIB(4), WP, 1 },
 	{ "missing", "first write to a page that another thread then fills by UFFDIO_COPY",
 	  62 * KD_PAGE, MISSING, 1 },
@@ -145,27 +142,12 @@ static void audit(enum kd_when when, const struct kd_scenario *s, const char *st
 	bool zero = s->flags == ZERO;
 	long pages = KD_PAGES(s->bytes);
 	const struct kd_want want[] = {
-		{ "present_pages", pages },
-		{ "swapped_pages", 0 },
 		{ "anon_pages", zero ? 0 : pages },
 		{ "zero_pages", zero ? pages : 0 },
-		{ "mergeable_vmas", 0 },
-		{ "thp_pages", 0 },
-		{ "compound_heads", 0 },
-		{ "compound_tails", 0 },
-		{ "anon_huge_kb", 0 },
-		{ "kernel_page_kb", 4 },
-		{ "vmas", 1 },
 		{ "shared_vmas", 0 },
 	};
 
-	kd_audit_state(when, start, s->bytes, want, ARRAY_SIZE(want));
-}
-
-static void drop(char *start, size_t bytes)
-{
-	if (madvise(start, bytes, MADV_DONTNEED))
-		kd_die("madvise(MADV_DONTNEED)");
+	kd_audit_anon(when, start, s->bytes, KD_PAGE, want, ARRAY_SIZE(want));
 }
 
 /* One window that brings all pages. */
@@ -183,20 +165,6 @@ static void fill(const struct kd_scenario *s, char *start)
 		KD_WINDOW(FAULT, kd_touch(start, pages, KD_PAGE));
 }
 
-/* Pages without write permission, by the flag of userfaultfd in pagemap. */
-static long protected_pages(const char *start, size_t bytes)
-{
-	uint64_t map[KD_PAGES(KD_MIB(4))];
-	size_t n = KD_PAGES(bytes);
-	long count = 0;
-
-	if (!kd_read_words("/proc/self/pagemap", map, n, KD_PAGES((uintptr_t)start)))
-		return KD_UNKNOWN;
-	for (size_t i = 0; i < n; i++)
-		count += map[i] >> 57 & 1;
-	return count;
-}
-
 static void run_wp(const struct kd_scenario *s, char *start)
 {
 	long set = KD_FREE, cleared = KD_FREE;
@@ -207,9 +175,9 @@ static void run_wp(const struct kd_scenario *s, char *start)
 	audit(KD_BEFORE, s, start);
 	while (kd_next()) {
 		KD_WINDOW(PROTECT, protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP));
-		kd_all(&set, protected_pages(start, s->bytes));
+		kd_all(&set, kd_pagemap_count(start, s->bytes, KD_PM_UFFD_WP));
 		KD_WINDOW(UNPROTECT, protect(start, s->bytes, 0));
-		kd_all(&cleared, protected_pages(start, s->bytes));
+		kd_all(&cleared, kd_pagemap_count(start, s->bytes, KD_PM_UFFD_WP));
 	}
 	kd_state(KD_DURING, "window_protected", set, KD_PAGES(s->bytes));
 	kd_state(KD_DURING, "window_unprotected", cleared, 0);
@@ -234,7 +202,7 @@ static void run_fill(const struct kd_scenario *s, char *start)
 	}
 	audit(KD_BEFORE, s, start);
 	while (kd_next()) {
-		drop(start, s->bytes);
+		kd_drop(start, s->bytes);
 		kd_all(&empty, kd_present(start, s->bytes));
 		kd_touch(from, pages, KD_PAGE);
 		fill(s, start);
@@ -252,8 +220,8 @@ int main(int argc, char **argv)
 	char *start;
 
 	kd_alone(4);
-	from = kd_map(s->bytes, RW, MAP_PRIVATE);
-	start = kd_map(s->bytes, RW, MAP_PRIVATE);
+	from = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
+	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	kd_no_thp(from, s->bytes);
 	kd_no_thp(start, s->bytes);
 	kd_touch(from, KD_PAGES(s->bytes), KD_PAGE);

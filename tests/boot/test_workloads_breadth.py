@@ -78,8 +78,8 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
         ),
         Sabotage(  # huge pages where none may be
             scenario="unmap:mremap_pmds",
-            honest="kd_no_thp(start, s->bytes);",
-            broken="madvise(start, s->bytes, MADV_HUGEPAGE);",
+            honest="kd_fault_in(start, s->bytes, s->flags & THP);",
+            broken="kd_fault_in(start, s->bytes, true);",
             fact="anon_huge_kb before is 4096, not 0",
         ),
         Sabotage(  # a shrunk mapping

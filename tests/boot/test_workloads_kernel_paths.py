@@ -135,8 +135,8 @@ def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path
         ),
         Sabotage(
             scenario="migrate_pages:migrate_pages_4m_2nodes",
-            honest="kd_no_thp(start, s->bytes);",
-            broken="madvise(start, s->bytes, MADV_HUGEPAGE);",
+            honest="kd_fault_in(start, s->bytes, false);",
+            broken="kd_fault_in(start, s->bytes, true);",
             fact="thp_pages before is 1024, not 0",
         ),
     ],
