@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
-from kdelta import cache, runfolder
+from kdelta import cache
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.sample import Outcome
 
 HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
@@ -65,12 +65,11 @@ def kdelta_run(home: Path, *arguments: str) -> Usage:
     """Run `kdelta run` with that cache home; its trials' own times too."""
     with tempfile.TemporaryDirectory(prefix="runs-", dir=home) as runs:
         usage = kdelta(home, "run", "--new", "--runs", runs, *arguments)
-        folder = runfolder.find_run(Path(runs), "latest")
-        files = sorted(folder.glob("trials/*/result.json"))
-        results = [msgspec.json.decode(path.read_bytes()) for path in files]
-    if any(result["outcome"] != "ok" for result in results):
-        raise BenchError(f"a trial failed: {results}"[:500])
-    return replace(usage, trials_s=tuple(float(result["wall_s"]) for result in results))
+        record = RunJournal.open(RUNS.find(Path(runs), "latest")).record()
+    results = [trial.result for trial in record.trials if trial.result]
+    if any(result.outcome is not Outcome.OK for result in results):
+        raise BenchError(f"a trial failed: {[result.reason for result in results]}"[:500])
+    return replace(usage, trials_s=tuple(result.wall_s for result in results))
 
 
 def wall_s(argv: list[str], environment: dict[str, str] | None = None) -> float:

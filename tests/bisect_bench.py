@@ -15,6 +15,7 @@ from kdelta.bisect.ladder import News
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, TrialResult
+from kdelta.study import spec
 
 BOOT_FAILURE = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("it panicked",))
 
@@ -80,7 +81,7 @@ def question(kind: str = "releases", phase: str = "total") -> Question:
         phase=phase,
         good="old",
         bad="new",
-        study_toml=records.STUDY,
+        study=spec.from_text(records.STUDY, "study.toml"),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs as the store would return them, built by hand for the tests of findings and renderers."""
+"""Runs as a journal would return them, built by hand for the tests of findings and renderers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from kdelta.journal.run import RunRecord
 from kdelta.sample import (
     ArmRecord,
     Environment,
@@ -16,7 +17,6 @@ from kdelta.sample import (
     KernelIdentity,
     Outcome,
     PhaseCounts,
-    RunRecord,
     Skip,
     SkipKind,
     StateField,
@@ -24,6 +24,7 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.stats.exact import representative
+from kdelta.study import spec
 
 PAGES = 16384
 WORKLOAD = "mprotect"
@@ -172,7 +173,7 @@ def run(
         rounds=rounds,
         created="2026-11-20T10:15:00Z",
         kdelta_version="0.1.0",
-        study_toml=study,
+        study=spec.from_text(study, "study.toml"),
         arms=tuple(arm(index, label) for index, label in enumerate(arms)),
         trials=tuple(trials),
     )

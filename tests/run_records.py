@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs and results to put into a store, each result recognisably of its own trial."""
+"""Runs and results to put into a journal, each result recognisably of its own trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from kdelta import sample
-from kdelta.store import Store
+from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 
@@ -26,13 +26,11 @@ def kernel(reference: str) -> sample.KernelIdentity:
     )
 
 
-def new_run(
-    *, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = ""
-) -> sample.RunRecord:
+def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = "") -> RunRecord:
     study = spec.from_arguments(
         ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
     )
-    return sample.RunRecord(
+    return RunRecord(
         run_id=run_id or name,
         name=name,
         title=study.title,
@@ -40,8 +38,7 @@ def new_run(
         rounds=rounds,
         created=NOW.isoformat(),
         kdelta_version="0.1.0",
-        study_toml=spec.to_toml(study),
-        study_digest=spec.digest(study),
+        study=study,
         arms=tuple(
             sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
             for at in range(arms)
@@ -98,8 +95,8 @@ def _counts(index: int, functions: int) -> sample.ExactData:
     )
 
 
-def execute(store: Store, count: int | None = None) -> None:
-    with store.executing():
-        for trial in store.pending()[:count]:
-            store.claim(trial.index)
-            store.finish(trial.index, result_of(trial.index))
+def execute(journal: RunJournal, count: int | None = None) -> None:
+    with journal.executing():
+        for trial in journal.pending()[:count]:
+            journal.claim(trial.index)
+            journal.finish(trial.index, result_of(trial.index))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta.analysis.audit import Answer, Audit, audited
+from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.rendering import audit
 from kdelta.rendering import columns as page
@@ -17,7 +18,6 @@ from kdelta.sample import (
     MachineFacts,
     MachineSeen,
     Outcome,
-    RunRecord,
     StateField,
     TrialResult,
 )

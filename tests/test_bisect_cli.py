@@ -20,8 +20,7 @@ from kdelta.cli import bisecting
 from kdelta.cli.bisect import bisect, one_scenario
 from kdelta.cli.bisecting import BisectChoice
 from kdelta.errors import SpecError
-from kdelta.runfolder import find_run, runs
-from kdelta.store import Store
+from kdelta.journal.run import RUNS, RunJournal
 from kdelta.study import spec
 
 SCENARIO = "mprotect:shared_dirty_full_toggle_64m"
@@ -93,7 +92,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         study = spec.from_arguments([SCENARIO], ["old", "new"])
         known = {f"k{at}": value for at, value in enumerate(values)}
         bench = Bench(known)
-        asked = replace(question(), study_toml=spec.to_toml(study))
+        asked = replace(question(), study=study)
         own = journal(tmp_path / "runs", list(known), asked)
         instrument = PointCounting(own, bench.measure, step_percent=1.0)
         ladder = LadderSearch(own, instrument, bench.resolve, bisecting.tell)
@@ -119,9 +118,9 @@ def test_it_leaves_a_run_for_show_and_explain(tmp_path: Path, finished: Callable
     printed = finished([301.7, 301.7, 669.8, 669.8])
     assert "The change is between k1 and k2: 301.7 -> 669.8" in " ".join(printed.split())
     assert "Everything of it:" in printed
-    (folder,) = runs(tmp_path / "runs")
-    assert find_run(tmp_path / "runs", "latest") == folder
-    stored = Store.open(folder).record()
+    (folder,) = RUNS.folders(tmp_path / "runs")
+    assert RUNS.find(tmp_path / "runs", "latest") == folder
+    stored = RunJournal.open(folder).record()
     assert [arm.label for arm in stored.arms] == ["k0", "k1", "k2", "k3"]
     assert (folder / "show.txt").is_file()
     assert (folder / "explain-k1-k2.json").is_file()

@@ -19,6 +19,7 @@ from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
+from kdelta.journal.folders import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.rendering.columns import plain
@@ -294,13 +295,13 @@ def test_a_bisection_is_found_by_what_it_asks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"format": 1', b"\xff", b"[" * 100_000])
 def test_a_damaged_journal_is_left_out(tmp_path: Path, content: bytes) -> None:
     own = journal(tmp_path, ["a", "b"])
-    (own.folder / journals.FILE).write_bytes(content)
+    (own.folder / journals.BISECTIONS.file).write_bytes(content)
     assert journals.find(tmp_path, question()) is None
 
 
 def test_a_journal_that_was_tampered_with_is_left_out(tmp_path: Path) -> None:
     own = journal(tmp_path, ["a", "b"])
-    path = own.folder / journals.FILE
+    path = own.folder / journals.BISECTIONS.file
     path.write_bytes(path.read_bytes().replace(b'"phase":"total"', b'"phase":"touch"'))
     assert journals.find(tmp_path, question()) is None
     assert journals.find(tmp_path, question(phase="touch")) is None
@@ -309,12 +310,12 @@ def test_a_journal_that_was_tampered_with_is_left_out(tmp_path: Path) -> None:
 def test_only_one_process_bisects(tmp_path: Path) -> None:
     own = journal(tmp_path, ["a", "b"])
     with (
-        journals.held(own),
-        pytest.raises(StoreError, match="another process"),
-        journals.held(own),
+        held(own.folder),
+        pytest.raises(StoreError, match="is being executed by process"),
+        held(own.folder),
     ):
         pass
-    with journals.held(own):
+    with held(own.folder):
         pass
 
 

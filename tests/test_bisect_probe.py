@@ -17,8 +17,10 @@ from git_history import Repository
 from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
 from kdelta.cli.probe import EXIT_STOP, probe
 from kdelta.errors import SpecError
-from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
+from kdelta.journal.run import RunRecord
+from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.source.make import SourceError
+from kdelta.study import spec
 
 SCENARIO = f"{records.WORKLOAD}:{records.SCENARIO}"
 KERNEL = KernelIdentity(
@@ -128,7 +130,7 @@ def stored() -> RunRecord:
     )  # fmt: skip
     return RunRecord(
         run_id="run", name="run", title="", seed=0, rounds=1, created="", kdelta_version="",
-        study_toml=records.STUDY, trials=trials,
+        study=spec.from_text(records.STUDY, "study.toml"), trials=trials,
         arms=tuple(records.arm(at, f"6.{at}") for at in range(3)),
     )  # fmt: skip
 

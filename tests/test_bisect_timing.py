@@ -8,9 +8,10 @@ import random
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bisect_bench import BOOT_FAILURE, journal, kernel, question
@@ -24,11 +25,19 @@ from kdelta.bisect.search import Mark
 from kdelta.bisect.timing import BlockTiming, TimingRules
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
+from kdelta.sample import Instrument, PhaseTimes, TimeData, TrialRecord, TrialResult
 from kdelta.sample import Outcome as Ended
-from kdelta.sample import PhaseTimes, TimeData, TrialRecord, TrialResult
 from kdelta.study import spec
 
 SCENARIO = "mprotect:shared_dirty_full_toggle_64m"
+
+
+STUDY = msgspec.structs.replace(
+    question().study,
+    instrument=Instrument.TIME,
+    time=spec.TimeSettings(machine=spec.TimeMachine.KVM),
+)
+QUESTION = replace(question(phase="total"), study=STUDY)
 
 
 @dataclass
@@ -81,7 +90,7 @@ class Machine:
 
 
 def timed(machine: Machine, root: Path) -> tuple[BisectionResult, journals.Journal]:
-    own = journal(root, list(machine.values), question(phase="total"))
+    own = journal(root, list(machine.values), QUESTION)
     return go_on(machine, own), own
 
 
@@ -167,10 +176,10 @@ def test_a_good_end_that_does_not_boot_is_invalid(tmp_path: Path) -> None:
 
 def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
     machine = Machine(stepped(12, 6), fails_at=30)
-    own = journal(tmp_path, list(machine.values), question(phase="total"))
+    own = journal(tmp_path, list(machine.values), QUESTION)
     with pytest.raises(InfraError, match="QEMU is gone"):
         go_on(machine, own)
-    again = journals.find(tmp_path, question(phase="total"))
+    again = journals.find(tmp_path, QUESTION)
     assert again is not None
     before = len(again.state.steps)
     assert before >= 2

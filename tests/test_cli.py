@@ -77,7 +77,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom kdelta.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'rich', 'sqlalchemy', 'qemu', 'elftools', 'asyncio', 'msgspec', 'jinja2'}\n"
+        "heavy = {'rich', 'qemu', 'elftools', 'asyncio', 'msgspec', 'jinja2'}\n"
         "print('HEAVY', sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

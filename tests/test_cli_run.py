@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import run_records
-from kdelta import runfolder
 from kdelta.cli.main import main
-from kdelta.store import Store
+from kdelta.journal.run import RunJournal
 
 GOOD = "mincore:no_thp_pte_scan_4m"
 WITHOUT_SCENARIOS = """
@@ -99,13 +98,13 @@ def test_a_run_that_another_process_executes(
     from kdelta.cli import execution as command
 
     folder = runs / "one"
-    store = Store.create(folder, run_records.new_run(run_id="one"))
+    journal = RunJournal.create(folder, run_records.new_run(run_id="one"))
     monkeypatch.setattr(command, "check_scenarios", lambda _study: None)
     monkeypatch.setattr(command, "_resolved", lambda _study, references: [None for _ in references])
     monkeypatch.setattr("kdelta.run.arms.check_same", lambda _record, _kernels: None)
     monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_arguments: None)
     monkeypatch.setattr("kdelta.run.exact.ExactTrials", lambda *_arguments: None)
-    with store.executing():
+    with journal.executing():
         status, error = refused(capsys, "resume", "one")
     assert status == 3
     assert f"run one is being executed by process {os.getpid()}" in error
@@ -113,12 +112,11 @@ def test_a_run_that_another_process_executes(
 
 def test_a_finished_run_is_only_answered(runs: Path) -> None:
     folder = runs / "one"
-    store = Store.create(folder, run_records.new_run(run_id="one"))
-    with store.executing():
-        for trial in store.pending():
-            store.claim(trial.index)
-            store.finish(trial.index, run_records.result_of(trial.index))
-    (folder / runfolder.STORE_FILE).write_bytes(b"damaged" * 1000)
+    journal = RunJournal.create(folder, run_records.new_run(run_id="one"))
+    with journal.executing():
+        for trial in journal.pending():
+            journal.claim(trial.index)
+            journal.finish(trial.index, run_records.result_of(trial.index))
     done = subprocess.run(
         [
             sys.executable,
@@ -131,5 +129,4 @@ def test_a_finished_run_is_only_answered(runs: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "rebuilding the store" in done.stderr
     assert f"Everything of this run: {folder}" in done.stdout

@@ -20,6 +20,7 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, marked, predicted
 from kdelta.disassembly.code import Code, Function, disassemble
 from kdelta.disassembly.image import Image
 from kdelta.errors import InfraError, SpecError
+from kdelta.journal.run import RunRecord
 from ladder_records import recounted
 
 START = counts_stream.KERNEL + 0x40
@@ -62,7 +63,7 @@ class OneFunction:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> tuple[Path, sample.RunRecord]:
+def run(tmp_path: Path) -> tuple[Path, RunRecord]:
     """A run folder whose trial 0 kept two windows of phase 5, and what its result says."""
     record = run_records.new_run()
     trial = tmp_path / "trials" / "0000"
@@ -85,13 +86,13 @@ def run(tmp_path: Path) -> tuple[Path, sample.RunRecord]:
     return tmp_path, replace(record, trials=trials)
 
 
-def read(run: tuple[Path, sample.RunRecord], code: Code, name: str = "scan") -> Hot:
+def read(run: tuple[Path, RunRecord], code: Code, name: str = "scan") -> Hot:
     image: Image = OneFunction()  # type: ignore[assignment]
     return hot.read(run[0], run[1], run[1].trials[0], name, image, code)
 
 
 def test_counts_per_instruction_are_those_of_the_modal_window(
-    run: tuple[Path, sample.RunRecord], code: Code
+    run: tuple[Path, RunRecord], code: Code
 ) -> None:
     found = read(run, code)
     assert found.counts == (1, PAGES, PAGES, PAGES, 3, PAGES, PAGES, 1)
@@ -101,7 +102,7 @@ def test_counts_per_instruction_are_those_of_the_modal_window(
     assert found.rate(4) == pytest.approx(0.003)
 
 
-def test_a_phase_is_known_by_its_totals(run: tuple[Path, sample.RunRecord], code: Code) -> None:
+def test_a_phase_is_known_by_its_totals(run: tuple[Path, RunRecord], code: Code) -> None:
     assert read(run, code, "open").counts == (5, 0, 0, 0, 0, 0, 0, 0)
     with pytest.raises(SpecError, match="no phase 'other'") as caught:
         read(run, code, "other")
@@ -129,9 +130,7 @@ def _window(counts: dict[int, int]) -> CountedWindow:
     )  # fmt: skip
 
 
-def test_damaged_or_missing_counts_are_errors(
-    run: tuple[Path, sample.RunRecord], code: Code
-) -> None:
+def test_damaged_or_missing_counts_are_errors(run: tuple[Path, RunRecord], code: Code) -> None:
     kept = run[0] / "trials" / "0000" / "counts.bin.gz"
     kept.write_bytes(kept.read_bytes()[:-20])
     with pytest.raises(InfraError, match="cannot be read"):

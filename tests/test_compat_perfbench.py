@@ -10,16 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis.compat import perfbench
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.sample import (
-    Instrument,
-    MetricValue,
-    Outcome,
-    PhaseTimes,
-    RunRecord,
-    TimeData,
-    TrialResult,
-)
+from kdelta.sample import Instrument, MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
 from ladder_records import run
 
 GIB = 1 << 30
@@ -43,7 +36,8 @@ def timed(*nanoseconds: int, region: float | None = GIB) -> TrialResult:
 
 
 def record(*results: TrialResult) -> RunRecord:
-    return replace(run({"host": list(results)}), instrument=Instrument.TIME)
+    made = run({"host": list(results)})
+    return replace(made, study=replace(made.study, instrument=Instrument.TIME))
 
 
 def test_all_bytes_by_all_of_the_time() -> None:

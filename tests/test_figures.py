@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from kdelta.analysis import figures, findings
 from kdelta.analysis.figures import FigureCell
-from kdelta.errors import StoreError
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import columns as page
 from kdelta.rendering import figures as figures_page
 from kdelta.rendering import show
-from kdelta.sample import FunctionCount, MetricValue, Outcome, RunRecord, TrialResult
+from kdelta.sample import FunctionCount, MetricValue, Outcome, TrialResult
 from ladder_records import PAGES, STUDY, Trial, arm, failed, recounted, result, run
 
 CLEARS = "rep stosb in clear_page_erms"
@@ -118,12 +118,6 @@ def test_a_study_without_figures_has_none() -> None:
     record = run(TWO)
     assert figures.tables(record) == ()
     assert figures_page.show(figures.tables(record)) == []
-
-
-def test_damaged_figures_of_a_stored_study_are_named() -> None:
-    record = run(TWO, study=f"{STUDY}\n[[figures]]\nname = 7\n")
-    with pytest.raises(StoreError, match="the stored study's figures cannot be read"):
-        figures.tables(record)
 
 
 def test_text_json_and_csv_have_them() -> None:

@@ -8,18 +8,12 @@ from msgspec.structs import replace
 from kdelta.analysis.evidence import Replicates, State
 from kdelta.analysis.explanation import USER, Presence, base_name, explain
 from kdelta.analysis.findings import Ladder, report
-from kdelta.errors import SpecError, StoreError
-from kdelta.sample import (
-    TOTAL,
-    FunctionCount,
-    Outcome,
-    PhaseCounts,
-    RunRecord,
-    StateField,
-    TrialResult,
-)
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.sample import TOTAL, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
+from kdelta.study import spec
 from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, recounted, result, run
 
 OLD = result(Trial(per_page=300))
@@ -252,25 +246,8 @@ def test_the_study_names_the_threshold_and_the_caller_overrides_it() -> None:
     record = run({"6.16.1": [OLD], "6.17.1": [result(Trial(per_page=306))]})
     assert verdicts(only(record)) == [None, Verdict.REGRESSION]
     assert verdicts(only(record, step_percent=2)) == [None, Verdict.SAME]
-    lenient = replace(record, study_toml="[thresholds]\nstep_percent = 3\n")
+    lenient = replace(record, study=spec.with_settings(record.study, step_percent=3))
     assert verdicts(only(lenient)) == [None, Verdict.SAME]
-    assert report(replace(record, study_toml="")).step_percent == 1.0
-
-
-@pytest.mark.parametrize(
-    "toml",
-    [
-        "not toml",
-        "thresholds = 1",
-        '[thresholds]\nstep_percent = "x"',
-        "[thresholds]\nstep_percent = nan",
-    ],
-)
-def test_a_corrupt_stored_study_is_an_error_with_a_way_out(toml: str) -> None:
-    record = replace(ladder(1), study_toml=toml)
-    with pytest.raises(StoreError, match="--step-percent"):
-        report(record)
-    assert report(record, step_percent=1).ladders[0].steps
 
 
 def test_scenarios_are_ladders_of_their_own_in_the_order_of_the_study() -> None:

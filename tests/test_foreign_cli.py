@@ -149,31 +149,31 @@ def test_failed_import_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_imports_are_found_by_name_beginning_and_path(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     with pytest.raises(SpecError, match="no imports yet"):
-        folder.find_foreign(root, "latest")
+        folder.IMPORTS.find(root, "latest")
     first = folder.write(root, imported(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
     again = folder.write(root, imported(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
     assert (first.name, again.name) == ("test-20260101-000000", "test-20260101-000000-2")
-    assert folder.find_foreign(root, first.name) == first
-    assert folder.find_foreign(root, "test-20260101-000000-") == again
-    assert folder.find_foreign(root, str(first)) == first
-    assert folder.find_foreign(root, "latest") == again
+    assert folder.IMPORTS.find(root, first.name) == first
+    assert folder.IMPORTS.find(root, "test-20260101-000000-") == again
+    assert folder.IMPORTS.find(root, str(first)) == first
+    assert folder.IMPORTS.find(root, "latest") == again
     with pytest.raises(SpecError, match="beginning of 2 imports"):
-        folder.find_foreign(root, "test")
+        folder.IMPORTS.find(root, "test")
     assert sorted(path.name for path in root.iterdir()) == [first.name, again.name]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"format": 1}', "[" * 100_000])
 def test_damaged_import_is_a_sentence(tmp_path: Path, content: str) -> None:
     place = folder.write(tmp_path, imported(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
-    (place / folder.FILE).write_text(content)
+    (place / folder.IMPORTS.file).write_text(content)
     with pytest.raises(StoreError, match="import it again"):
         folder.load(place)
 
 
 def test_newer_format_is_refused(tmp_path: Path) -> None:
     place = folder.write(tmp_path, imported(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
-    stored = json.loads((place / folder.FILE).read_text())
-    (place / folder.FILE).write_text(json.dumps(stored | {"format": 99}))
+    stored = json.loads((place / folder.IMPORTS.file).read_text())
+    (place / folder.IMPORTS.file).write_text(json.dumps(stored | {"format": 99}))
     with pytest.raises(StoreError, match="format 99"):
         folder.load(place)
 

@@ -18,13 +18,14 @@ from kdelta.analysis.compat import hot_cold_hot, kernbench
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import metrics as metrics_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.show import show
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, RunRecord, TimeData, TrialResult
+from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
 from ladder_records import failed, result, run, trial_of
 
 NO_PMU = "no PMU for us: No such file or directory"

@@ -16,14 +16,14 @@ from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
+from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import Line, coloured, plain
-from kdelta.sample import Outcome, PhaseCounts, RunRecord, StateField
-from kdelta.store import Store
+from kdelta.sample import Outcome, PhaseCounts, StateField
 from ladder_records import (
     ENVIRONMENT,
     STATE,
@@ -313,16 +313,16 @@ def test_printable_bounds_and_replaces() -> None:
 
 def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
     (tmp_path / "explain-6.1-6.2.txt").write_text("of an earlier state", encoding="utf-8")
-    (tmp_path / "store.sqlite").write_bytes(b"kept")
+    (tmp_path / "run.json").write_bytes(b"kept")
     write_answers(ladder(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "explain-6.16.12-6.17.13.csv",
         "explain-6.16.12-6.17.13.json",
         "explain-6.16.12-6.17.13.txt",
+        "run.json",
         "show.csv",
         "show.json",
         "show.txt",
-        "store.sqlite",
     ]
     assert "prot_commit_flush_ptes" in (tmp_path / "explain-6.16.12-6.17.13.txt").read_text()
     assert (tmp_path / "show.txt").read_text() == plain(show_page.show(report(ladder())))
@@ -350,12 +350,12 @@ def stored(tmp_path: Path) -> Path:
     record = failed_arm()
     folder = tmp_path / record.run_id
     planned = replace(record, trials=tuple(replace(trial, result=None) for trial in record.trials))
-    store = Store.create(folder, planned)
-    with store.executing():
+    journal = RunJournal.create(folder, planned)
+    with journal.executing():
         for trial in record.trials:
             assert trial.result is not None
-            store.claim(trial.index)
-            store.finish(trial.index, trial.result)
+            journal.claim(trial.index)
+            journal.finish(trial.index, trial.result)
     return tmp_path
 
 

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 import run_records
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
+from kdelta.journal.run import RunJournal
 from kdelta.run import runner
 from kdelta.run.runner import Event, Runner, Step
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
-from kdelta.store import Store
-from kdelta.study import spec
 
 COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
 Measure = Callable[[TrialRecord, Path], TrialResult]
@@ -55,15 +54,14 @@ class FakeTrials:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+def journal(tmp_path: Path) -> RunJournal:
+    return RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
 
 
-def execute(store: Store, measure: Measure, jobs: int = 1) -> list[Event]:
+def execute(journal: RunJournal, measure: Measure, jobs: int = 1) -> list[Event]:
     events: list[Event] = []
-    study = spec.from_text(store.record().study_toml, "study.toml")
-    with store.executing():
-        Runner(store, study, FakeTrials(measure), events.append).run(jobs)
+    with journal.executing():
+        Runner(journal, FakeTrials(measure), events.append).run(jobs)
     return events
 
 
@@ -71,33 +69,33 @@ def ok(trial: TrialRecord, _folder: Path) -> TrialResult:
     return run_records.result_of(trial.index)
 
 
-def outcomes(store: Store) -> list[str]:
-    trials = store.record().trials
+def outcomes(journal: RunJournal) -> list[str]:
+    trials = journal.record().trials
     return [str(trial.result.outcome) if trial.result else "none" for trial in trials]
 
 
-def test_every_trial_is_measured_and_told(store: Store) -> None:
-    events = execute(store, ok, jobs=3)
-    assert outcomes(store) == ["ok"] * 8
+def test_every_trial_is_measured_and_told(journal: RunJournal) -> None:
+    events = execute(journal, ok, jobs=3)
+    assert outcomes(journal) == ["ok"] * 8
     finished = [event for event in events if event.step is Step.FINISHED]
     assert [event.done for event in finished] == list(range(1, 9))
     assert {event.total for event in events} == {8}
     assert sum(event.step is Step.STARTED for event in events) == 8
-    assert store.record().trials[5].result == run_records.result_of(5)
+    assert journal.record().trials[5].result == run_records.result_of(5)
 
 
-def test_a_guests_fault_is_data_and_stops_nothing(store: Store) -> None:
+def test_a_guests_fault_is_data_and_stops_nothing(journal: RunJournal) -> None:
     def one_fails(trial: TrialRecord, folder: Path) -> TrialResult:
         if trial.index == 2:
             return TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("it panicked",))
         return ok(trial, folder)
 
-    execute(store, one_fails)
-    assert outcomes(store) == ["ok"] * 2 + ["guest-error"] + ["ok"] * 5
-    assert store.record().trials[2].attempts == 1
+    execute(journal, one_fails)
+    assert outcomes(journal) == ["ok"] * 2 + ["guest-error"] + ["ok"] * 5
+    assert journal.record().trials[2].attempts == 1
 
 
-def test_this_machines_fault_is_tried_again(store: Store) -> None:
+def test_this_machines_fault_is_tried_again(journal: RunJournal) -> None:
     failed = set()
 
     def fails_once(trial: TrialRecord, folder: Path) -> TrialResult:
@@ -106,62 +104,64 @@ def test_this_machines_fault_is_tried_again(store: Store) -> None:
             raise InfraError("QEMU was ended by signal 9")
         return ok(trial, folder)
 
-    events = execute(store, fails_once)
-    assert outcomes(store) == ["ok"] * 8
-    assert {trial.attempts for trial in store.record().trials} == {2}
+    events = execute(journal, fails_once)
+    assert outcomes(journal) == ["ok"] * 8
+    assert {trial.attempts for trial in journal.record().trials} == {2}
     retried = [event for event in events if event.step is Step.RETRIED]
     assert {event.reason for event in retried} == {"QEMU was ended by signal 9"}
 
 
-def test_the_budget_of_attempts_ends(store: Store) -> None:
+def test_the_budget_of_attempts_ends(journal: RunJournal) -> None:
     def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
         raise InfraError("x" * 1000, action="do this")
 
-    execute(store, fails)
-    assert outcomes(store) == ["infra-error"] * 8
-    trial = store.record().trials[0]
+    execute(journal, fails)
+    assert outcomes(journal) == ["infra-error"] * 8
+    trial = journal.record().trials[0]
     assert trial.attempts == 2
     assert trial.result is not None
     assert len(trial.result.reason) == 400
 
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
-def test_what_is_no_trials_fault_ends_the_run(store: Store, error: Exception) -> None:
+def test_what_is_no_trials_fault_ends_the_run(journal: RunJournal, error: Exception) -> None:
     def fails(trial: TrialRecord, folder: Path) -> TrialResult:
         if trial.index == 3:
             raise error
         return ok(trial, folder)
 
     with pytest.raises(type(error), match=str(error)):
-        execute(store, fails)
-    assert outcomes(store)[:4] == ["ok"] * 3 + ["none"]
-    execute(store, ok)
-    assert outcomes(store) == ["ok"] * 8
+        execute(journal, fails)
+    assert outcomes(journal)[:4] == ["ok"] * 3 + ["none"]
+    execute(journal, ok)
+    assert outcomes(journal) == ["ok"] * 8
 
 
-def test_a_full_disk_never_becomes_a_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_never_becomes_a_result(
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
         raise InfraError("QEMU: kdelta plugin: cannot write the counts")
 
     monkeypatch.setattr(runner, "_LEAST_FREE", 1 << 62)
     with pytest.raises(StoreError, match="the disk is full"):
-        execute(store, fails)
-    assert outcomes(store) == ["none"] * 8
+        execute(journal, fails)
+    assert outcomes(journal) == ["none"] * 8
 
 
-def test_a_disk_that_fills_in_a_trial(store: Store) -> None:
+def test_a_disk_that_fills_in_a_trial(journal: RunJournal) -> None:
     def writes(_trial: TrialRecord, _folder: Path) -> TrialResult:
         with Path("/dev/full").open("wb", buffering=0) as stream:
             stream.write(b"x")
         raise AssertionError
 
     with pytest.raises(StoreError, match="the disk is full"):
-        execute(store, writes)
-    assert outcomes(store) == ["none"] * 8
+        execute(journal, writes)
+    assert outcomes(journal) == ["none"] * 8
 
 
 def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = FakeTrials(ok)
 
@@ -174,22 +174,21 @@ def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
     def interrupted(waiting: object) -> None:
         del waiting
         deadline = time.monotonic() + 10
-        while outcomes(store).count("ok") < 2 and time.monotonic() < deadline:
+        while outcomes(journal).count("ok") < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         raise KeyboardInterrupt
 
     trials.measuring = wait_for_it
     monkeypatch.setattr(runner, "_collect", interrupted)
-    study = spec.from_text(store.record().study_toml, "study.toml")
-    with store.executing(), pytest.raises(KeyboardInterrupt):
-        Runner(store, study, trials, lambda _event: None).run(2)
-    assert outcomes(store) == ["ok"] * 2 + ["none"] * 6
+    with journal.executing(), pytest.raises(KeyboardInterrupt):
+        Runner(journal, trials, lambda _event: None).run(2)
+    assert outcomes(journal) == ["ok"] * 2 + ["none"] * 6
     monkeypatch.undo()
-    execute(store, ok)
-    assert outcomes(store) == ["ok"] * 8
+    execute(journal, ok)
+    assert outcomes(journal) == ["ok"] * 8
 
 
-def test_only_what_is_left_is_measured_again(store: Store) -> None:
+def test_only_what_is_left_is_measured_again(journal: RunJournal) -> None:
     seen: list[int] = []
 
     def note(trial: TrialRecord, folder: Path) -> TrialResult:
@@ -199,32 +198,31 @@ def test_only_what_is_left_is_measured_again(store: Store) -> None:
         return ok(trial, folder)
 
     with pytest.raises(StoreError):
-        execute(store, note)
-    events = execute(store, note)
+        execute(journal, note)
+    events = execute(journal, note)
     # Trial 5 may have begun before the end of the run was noticed; it is not lost either.
     assert sorted(seen) == [0, 1, 2, 3, 4, 4, 5, 6, 7]
     assert events[0].done == 8 - len({event.trial.index for event in events})
 
 
-def test_the_guests_fault_is_not_retried(store: Store) -> None:
+def test_the_guests_fault_is_not_retried(journal: RunJournal) -> None:
     def raises(_trial: TrialRecord, _folder: Path) -> TrialResult:
         raise GuestError("an instrument turns these into results itself")
 
     with pytest.raises(GuestError):
-        execute(store, raises)
+        execute(journal, raises)
 
 
-def test_what_another_arm_is_comes_last_and_is_not_measured(store: Store) -> None:
+def test_what_another_arm_is_comes_last_and_is_not_measured(journal: RunJournal) -> None:
     measured: list[int] = []
 
     def measure(trial: TrialRecord, _folder: Path) -> TrialResult:
         measured.append(trial.arm)
         return run_records.result_of(trial.index)
 
-    study = spec.from_text(store.record().study_toml, "study.toml")
     trials = FakeTrials(measure, waiting=frozenset({1}))
-    with store.executing():
-        Runner(store, study, trials, lambda _event: None).run(2)
-    found = [trial for trial in store.record().trials if trial.arm == 1]
+    with journal.executing():
+        Runner(journal, trials, lambda _event: None).run(2)
+    found = [trial for trial in journal.record().trials if trial.arm == 1]
     assert all(trial.result and trial.result.copied == COPIED for trial in found)
     assert set(measured) == {0}

@@ -15,9 +15,10 @@ from kdelta import workload
 from kdelta.analysis.survey import Survey, quiet, surveyed
 from kdelta.cli.survey import survey as command
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import columns as page
 from kdelta.rendering import survey
-from kdelta.sample import Outcome, RunRecord, TrialResult
+from kdelta.sample import Outcome, TrialResult
 
 
 def two_scenarios(other: TrialResult | None) -> RunRecord:

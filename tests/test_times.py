@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from kdelta.analysis import findings, judgement, times
 from kdelta.analysis.compat import benchfmt
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import beside, judge
 from kdelta.rendering import columns as page
 from kdelta.rendering import times as timed_page
@@ -31,7 +32,6 @@ from kdelta.sample import (
     Outcome,
     PhaseCounts,
     PhaseTimes,
-    RunRecord,
     Skip,
     SkipKind,
     StateField,
@@ -107,8 +107,7 @@ def run(levels: list[float], *, rounds: int = 9, sequential: bool = False) -> Ru
         rounds=rounds,
         created="2026-01-01",
         kdelta_version="0",
-        study_toml=spec.to_toml(study),
-        instrument=Instrument.TIME,
+        study=study,
         arms=arms.records(study, None),
         trials=tuple(trials),
     )
@@ -170,8 +169,8 @@ def test_what_another_phase_holds_is_not_in_the_total() -> None:
 
 def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
     record = run([20.0, 30.0, 24.0, 20.0])
-    gap = 'gap = ["host:6.0", "host:6.1"]'
-    record = replace(record, study_toml=record.study_toml.replace("gap = []", gap))
+    study = replace(record.study, gap=("host:6.0", "host:6.1"))
+    record = replace(record, study=study)
     (ladder,) = times.report(record).ladders
     assert ladder.gap == "host:6.0 -> host:6.1"
     (share,) = ladder.shares
@@ -297,16 +296,17 @@ def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> 
     assert stops
     assert times.decided(record) is None
     assert times.report(after(stops[0])).alpha < 0.01
-    fixed = record.study_toml.replace("sequential = true", "sequential = false")
-    assert times.decided(replace(after(stops[0]), study_toml=fixed)) is None
+    fixed = spec.with_settings(record.study, sequential=False)
+    assert times.decided(replace(after(stops[0]), study=fixed)) is None
 
 
 def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
     record = run([20.0, 20.0], rounds=8)
-    toml = record.study_toml.replace("want_valid = 0", "want_valid = 5")
     broken = record.trials[0]
     trials = [t if t.round < 5 else replace(t, result=None) for t in record.trials]
-    wanting = replace(record, study_toml=toml, trials=tuple(trials))
+    wanting = replace(
+        record, study=spec.with_settings(record.study, want_valid=5), trials=tuple(trials)
+    )
     assert times.decided(wanting) == Skip(
         kind=SkipKind.NOT_NEEDED, sentence="not needed: every arm has 5 valid trials"
     )
@@ -359,7 +359,7 @@ def test_json_and_csv_hold_the_same_figures() -> None:
 
 def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
     record = run([20.0, 22.0, 20.0], rounds=5)
-    strict = replace(record, study_toml=record.study_toml.replace("alpha = 0.01", "alpha = 1e-6"))
+    strict = replace(record, study=spec.with_settings(record.study, alpha=1e-6))
     report = times.report(strict)
     found = report.ladders[0].arms[1].comparison
     assert found is not None
@@ -403,7 +403,13 @@ def exact_run(timed: RunRecord) -> RunRecord:
         for trial in timed.trials
         if trial.round == 0 and trial.arm in counts
     ]
-    return replace(timed, run_id="e-1", instrument=Instrument.EXACT, rounds=1, trials=tuple(trials))
+    return replace(
+        timed,
+        run_id="e-1",
+        study=replace(timed.study, instrument=Instrument.EXACT),
+        rounds=1,
+        trials=tuple(trials),
+    )
 
 
 def test_path_length_and_time_stand_side_by_side() -> None:

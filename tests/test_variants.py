@@ -11,13 +11,13 @@ from kdelta import workload
 from kdelta.analysis import findings, variants
 from kdelta.cli import run as command
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import columns as page
 from kdelta.rendering import show
-from kdelta.sample import RunRecord
 from kdelta.study import spec
 
 
-def built(*names: str, study: str = records.STUDY) -> RunRecord:
+def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
     """A run of kernels from one source; the published ladder's counts in their order."""
     labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
     made = records.run({label: [records.result(records.trial_of(label))] for label in labels})
@@ -29,7 +29,7 @@ def built(*names: str, study: str = records.STUDY) -> RunRecord:
         )
         for arm, name in zip(made.arms, names, strict=True)
     )
-    return replace(made, arms=arms, study_toml=study)
+    return replace(made, arms=arms, study=replace(made.study, gap=gap))
 
 
 def test_every_variant_is_compared_with_the_original() -> None:
@@ -46,8 +46,7 @@ def test_kernels_of_several_sources_are_a_ladder() -> None:
 
 
 def test_the_gap_is_told_against_the_regressed_kernel() -> None:
-    study = records.STUDY.replace("[thresholds]", 'gap = ["tree:a", "tree:b"]\n[thresholds]')
-    report = findings.report(built("a", "b", "c", "d", study=study))
+    report = findings.report(built("a", "b", "c", "d", gap=("tree:a", "tree:b")))
     (ladder,) = report.ladders
     assert ladder.baseline == "b"
     good, bad, worse, fixed = ladder.rungs
@@ -64,8 +63,7 @@ def test_the_gap_is_told_against_the_regressed_kernel() -> None:
 
 
 def test_a_scenario_without_a_regression_has_no_gap() -> None:
-    study = records.STUDY.replace("[thresholds]", 'gap = ["tree:b", "tree:a"]\n[thresholds]')
-    report = findings.report(built("a", "b", "c", "d", study=study))
+    report = findings.report(built("a", "b", "c", "d", gap=("tree:b", "tree:a")))
     (ladder,) = report.ladders
     assert [rung.gap_closed for rung in ladder.rungs] == [None] * 4
     shown = page.plain(show.show(report))

@@ -52,7 +52,7 @@ class BuildError(InfraError):
 
 
 class StoreError(InfraError):
-    """A run folder or its store cannot be read or written."""
+    """What a journal keeps on the disk cannot be read or written."""
 
 
 class GuestFault(KdeltaError):  # noqa: N818  a fault, not an error of ours

@@ -322,7 +322,9 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.skip.sentence if self.skip else "; ".join(self.reasons)
 
 
-class TrialRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrialRecord(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One planned trial and, once it ended, its result."""
 
     index: int
@@ -347,20 +349,3 @@ class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def point(self) -> str:
         """Its point of the matrix as tables call it: "cpus=2 preempt=full"; "" without one."""
         return " ".join(f"{name}={value or 'own'}" for name, value in self.axes.items())
-
-
-class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole run as stored: all that the analysis may look at."""
-
-    run_id: str
-    name: str  # the study's name
-    title: str
-    seed: int
-    rounds: int
-    created: str  # ISO 8601, UTC
-    kdelta_version: str
-    study_toml: str
-    instrument: Instrument = Instrument.EXACT
-    study_digest: str = ""  # study.spec.digest of it, by which an unfinished run is found again
-    arms: tuple[ArmRecord, ...]
-    trials: tuple[TrialRecord, ...]

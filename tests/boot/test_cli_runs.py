@@ -12,12 +12,11 @@ import pytest
 from boot import lab
 from boot.command import Command, ended, until
 from kdelta import data, workload
+from kdelta.journal.run import RunJournal
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner
 from kdelta.run.trial import run_trial
 from kdelta.sample import TrialRecord, TrialResult
-from kdelta.store import Store
-from kdelta.study import spec
 
 pytestmark = pytest.mark.boot
 
@@ -39,7 +38,7 @@ def command(tmp_path: Path) -> Command:
 
 
 def record(command: Command) -> list[TrialResult | None]:
-    return [trial.result for trial in Store.open(command.folder()).record().trials]
+    return [trial.result for trial in RunJournal.open(command.folder()).record().trials]
 
 
 def outcomes(command: Command) -> list[str]:
@@ -71,11 +70,10 @@ class OneFails(ExactTrials):
 
 def test_one_failure_of_four_reads_3_of_4(command: Command) -> None:
     planned(command, "--rounds", "4", *KERNELS)
-    store = Store.open(command.folder())
-    study = spec.from_text(store.record().study_toml, "study.toml")
+    journal = RunJournal.open(command.folder())
     trials = OneFails(lab.machine("old", "6.17").bench(), [lab.kernel("6.16"), lab.kernel("6.17")])
-    with store.executing():
-        Runner(store, study, trials, lambda _event: None).run(2)
+    with journal.executing():
+        Runner(journal, trials, lambda _event: None).run(2)
     assert outcomes(command) == ["guest-error"] + ["ok"] * 7
     text = command.run("show", "latest")
     assert " 3/4 " in text
@@ -164,13 +162,13 @@ def test_a_full_disk_keeps_what_is_finished(command: Command) -> None:
     assert " 4/4 " in text
 
 
-def test_a_corrupt_store_is_rebuilt(command: Command) -> None:
+def test_a_result_that_was_cut_short_is_told_and_measured_again(command: Command) -> None:
     command.run("run", GOOD, *KERNELS)
-    store = command.folder() / "store.sqlite"
-    assert store.is_file()
-    store.write_bytes(b"no database" * 1000)
-    text = command.run("resume")
-    assert "rebuilding the store" in text
+    path = command.folder() / "trials" / "0001" / "result.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert f"{path}: the file is damaged" in command.run("show", "latest")
+    command.run("resume")
     assert outcomes(command) == ["ok"] * 2
 
 
@@ -223,7 +221,6 @@ def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
     # The arm's second trial is lost, and made again with another QEMU.
     folder = command.folder()
     (folder / "trials" / "0001" / "result.json").unlink()
-    (folder / "store.sqlite").write_bytes(b"")
     text = command.run("resume", "--qemu", emulator("new"))
     assert outcomes(command) == ["ok"] * 2
     versions = {

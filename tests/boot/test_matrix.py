@@ -11,8 +11,8 @@ import pytest
 
 from boot.command import Command, ended, until
 from kdelta import data
+from kdelta.journal.run import RunJournal
 from kdelta.sample import TrialResult
-from kdelta.store import Store
 
 pytestmark = pytest.mark.boot
 
@@ -41,7 +41,7 @@ def command(tmp_path: Path) -> Command:
 def test_guests_get_every_point_and_say_so(command: Command, tmp_path: Path) -> None:
     (tmp_path / "axes.toml").write_text(STUDY)
     shown = command.run("run", str(tmp_path / "axes.toml"))
-    record = Store.open(command.folder()).record()
+    record = RunJournal.open(command.folder()).record()
     results: dict[tuple[str, str], TrialResult] = {}
     for trial in record.trials:
         assert trial.result is not None

@@ -12,9 +12,9 @@ import pytest
 from boot.command import Command, until
 from kdelta import cache, data
 from kdelta.files import sha256_of
+from kdelta.journal.run import RunJournal
 from kdelta.source import tree_reference
 from kdelta.source.build import Build
-from kdelta.store import Store
 
 pytestmark = pytest.mark.boot
 
@@ -37,7 +37,7 @@ def command(tmp_path: Path) -> Command:
 def per_page(command: Command, scenario: str, *references: str) -> list[dict[str, float]]:
     """Kernel instructions per page by function, all phases together, for each reference."""
     command.run("run", scenario, "--kernels", ",".join(references))
-    record = Store.open(command.folder()).record()
+    record = RunJournal.open(command.folder()).record()
     found = []
     for arm in record.arms:
         # The run has the reverse gates of the workload too.

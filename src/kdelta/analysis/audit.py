@@ -9,7 +9,8 @@ from enum import StrEnum
 
 from kdelta.analysis.evidence import points
 from kdelta.analysis.findings import scenarios
-from kdelta.sample import UNKNOWN, MachineFacts, Outcome, RunRecord, TrialRecord, TrialResult
+from kdelta.journal.run import RunRecord
+from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord, TrialResult
 
 _ENDED_BADLY = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 _UNASKED = "noapic"  # a word of the command line that makes an SMP result one of something else

@@ -9,13 +9,13 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from kdelta.journal.run import RunRecord
 from kdelta.sample import (
     TOTAL,
     ArmRecord,
     Environment,
     Outcome,
     PhaseCounts,
-    RunRecord,
     StateField,
     TrialRecord,
     TrialResult,
@@ -141,7 +141,7 @@ def gather(record: RunRecord, workload: str, scenario: str) -> tuple[ArmEvidence
             if (trial.arm, trial.workload, trial.scenario) == (arm.index, workload, scenario)
         )
         if trials:
-            found.append(_arm_evidence(arm, trials))
+            found.append(arm_evidence(arm, trials))
     return tuple(found)
 
 
@@ -181,7 +181,8 @@ def obstacles(old: ArmEvidence, new: ArmEvidence) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _arm_evidence(arm: ArmRecord, trials: tuple[TrialRecord, ...]) -> ArmEvidence:
+def arm_evidence(arm: ArmRecord, trials: tuple[TrialRecord, ...]) -> ArmEvidence:
+    """What the trials of one arm in one scenario amount to."""
     ended = [(trial, result) for trial in trials if (result := result_of(trial)) is not None]
     good = [pair for pair in ended if pair[1].outcome is Outcome.OK]
     invalid = [pair for pair in ended if pair[1].outcome is Outcome.INVALID]

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.evidence import ArmEvidence, Measure, gather, points
-from kdelta.analysis.findings import compare_arms, scenarios, study_step_percent
+from kdelta.analysis.findings import compare_arms, scenarios
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
-from kdelta.sample import TOTAL, FunctionCount, RunRecord
+from kdelta.sample import TOTAL, FunctionCount
 from kdelta.stats.verdict import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls
@@ -129,7 +130,7 @@ def explain(
     arms = gather(record, workload, name)
     was, now = find_arm(arms, old), find_arm(arms, new)
     part = _find_phase((was, now), phase)
-    threshold = study_step_percent(record) if step_percent is None else step_percent
+    threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     profiles = profile(was, part), profile(now, part)
     comparison = compare_arms(was, now, phase=part, step_percent=threshold)
     faults = tuple(

@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from kdelta.analysis.evidence import ArmEvidence, gather, points
-from kdelta.errors import StoreError
-from kdelta.sample import TOTAL, FunctionCount, RunRecord
+from kdelta.journal.run import RunRecord
+from kdelta.sample import TOTAL, FunctionCount
 from kdelta.study.spec import Figure, FigureCount, FigurePer
 
 _PIECE = re.compile(r"\.(?:part|cold)\b")
@@ -49,11 +46,8 @@ class FigureTable:
 
 
 def tables(record: RunRecord) -> tuple[FigureTable, ...]:
-    """The figures of a run, none when its study asks for none.
-
-    Raises StoreError when the stored study cannot be read.
-    """
-    wanted = _wanted(record)
+    """The figures of a run, none when its study asks for none."""
+    wanted = record.study.figures
     if not wanted:
         return ()
     found = []
@@ -70,19 +64,6 @@ def tables(record: RunRecord) -> tuple[FigureTable, ...]:
                 )
             )
     return tuple(found)
-
-
-def _wanted(record: RunRecord) -> tuple[Figure, ...]:
-    try:
-        table = tomllib.loads(record.study_toml).get("figures", [])
-    except tomllib.TOMLDecodeError:
-        return ()  # who asks for the threshold says so; with one given the run can still be shown
-    try:
-        return msgspec.convert(table, tuple[Figure, ...])
-    except msgspec.ValidationError as error:
-        raise StoreError(
-            f"the stored study's figures cannot be read: {error}", place=f"run {record.run_id}"
-        ) from error
 
 
 def _row(figure: Figure, arms: Sequence[ArmEvidence], *, ran: bool) -> FigureRow:

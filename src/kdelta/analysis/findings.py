@@ -7,7 +7,6 @@ A pure function of the record: another threshold needs no new measurement.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -27,9 +26,9 @@ from kdelta.analysis.evidence import (
 from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.limits import limits
 from kdelta.analysis.metrics import MetricTable
-from kdelta.errors import StoreError
+from kdelta.journal.run import RunRecord
 from kdelta.metric import INSNS_PER_OP
-from kdelta.sample import TOTAL, Environment, Outcome, RunRecord
+from kdelta.sample import TOTAL, Environment, Outcome
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, Verdict, compare
 
@@ -164,7 +163,7 @@ class Report:
 
 def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
     """Analyse a stored run.  step_percent None: the study's own threshold."""
-    threshold = study_step_percent(record) if step_percent is None else step_percent
+    threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     return Report(
         run_id=record.run_id,
         name=record.name,
@@ -189,36 +188,9 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
 
 def scenarios(record: RunRecord) -> tuple[tuple[str, str], ...]:
     """(workload, scenario) of a run, each once, in the order of its study."""
-    try:
-        named = tomllib.loads(record.study_toml).get("scenarios")
-    except tomllib.TOMLDecodeError:
-        named = None
-    order = {str(name): at for at, name in enumerate(named if isinstance(named, list) else ())}
+    order = {name: at for at, name in enumerate(record.study.scenarios)}
     found = {(trial.workload, trial.scenario) for trial in record.trials}
     return tuple(sorted(found, key=lambda n: (order.get(":".join(n), len(order)), n)))
-
-
-def study_step_percent(record: RunRecord) -> float:
-    """The threshold that the stored study names, else the default.
-
-    Raises StoreError when the stored study cannot be read.
-    """
-    try:
-        table = tomllib.loads(record.study_toml).get("thresholds", {})
-    except tomllib.TOMLDecodeError as error:
-        raise StoreError(
-            f"the stored study is not valid TOML: {error}",
-            place=f"run {record.run_id}",
-            action="name the threshold yourself with --step-percent",
-        ) from error
-    value = table.get("step_percent", STEP_PERCENT) if isinstance(table, dict) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
-        return float(value)
-    raise StoreError(
-        "thresholds.step_percent of the stored study is not a number from 0 to 100",
-        place=f"run {record.run_id}",
-        action="name the threshold yourself with --step-percent",
-    )
 
 
 def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent: float) -> Ladder:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kdelta.sample import CopyKind, Instrument, Outcome, RunRecord, TrialResult
+from kdelta.journal.run import RunRecord
+from kdelta.sample import CopyKind, Instrument, Outcome, TrialResult
 
 _STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
 _NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdelta.analysis.evidence import points
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.sample import ArmRecord, MetricValue, Outcome, RunRecord, TrialRecord
+from kdelta.sample import ArmRecord, MetricValue, Outcome, TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from kdelta.analysis.evidence import points
 from kdelta.analysis.explanation import Explanation, explain
 from kdelta.analysis.findings import Ladder, Report, Rung, report
-from kdelta.sample import TOTAL, RunRecord
+from kdelta.journal.run import RunRecord
+from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Verdict
 
 STEP_PERCENT = 5.0  # a change of less is not listed: a survey looks for what matters

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdelta.errors import StoreError
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Assume, Better, Metric
 from kdelta.sample import (
     UNKNOWN,
@@ -15,11 +14,11 @@ from kdelta.sample import (
     MachineFacts,
     Outcome,
     PhaseTimes,
-    RunRecord,
     TrialRecord,
     TrialResult,
 )
 from kdelta.stats.series import Boot, ReplicateUnit, Series
+from kdelta.study.spec import Replicate, TimeMachine
 
 # What must be the same for two arms: the machine, and how it was set.
 _OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
@@ -32,30 +31,24 @@ class Rules:
 
     tolerance: float
     alpha: float
-    machine: str
+    machine: TimeMachine
     replicate: ReplicateUnit
     sequential: bool
     want_valid: int
 
 
 def rules_of(record: RunRecord) -> Rules:
-    """The rules of a run's study.  Raises StoreError for a damaged one."""
-    try:
-        table = tomllib.loads(record.study_toml)["time"]
-        machine = str(table["machine"])
-        per_process = machine == "host" and table["replicate"] == "process"
-        return Rules(
-            tolerance=float(table["tolerance_percent"]) / 100,
-            alpha=float(table["alpha"]),
-            sequential=bool(table["sequential"]),
-            want_valid=int(table["want_valid"]),
-            machine=machine,
-            replicate=ReplicateUnit.PROCESS_ROUND if per_process else ReplicateUnit.BOOT,
-        )
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"the stored study has no usable table [time]: {error}", place=f"run {record.run_id}"
-        ) from error
+    """The rules of a run's study."""
+    time = record.study.time
+    per_process = time.machine is TimeMachine.HOST and time.replicate is Replicate.PROCESS
+    return Rules(
+        tolerance=time.tolerance_percent / 100,
+        alpha=time.alpha,
+        sequential=time.sequential,
+        want_valid=time.want_valid,
+        machine=time.machine,
+        replicate=ReplicateUnit.PROCESS_ROUND if per_process else ReplicateUnit.BOOT,
+    )
 
 
 def series_of(

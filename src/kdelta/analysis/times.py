@@ -23,6 +23,7 @@ from kdelta.analysis.timed_series import (
     why_skipped,
 )
 from kdelta.foreign.series import Case
+from kdelta.journal.run import RunRecord
 from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
@@ -30,7 +31,6 @@ from kdelta.sample import (
     ArmRecord,
     HostFacts,
     Outcome,
-    RunRecord,
     Skip,
     SkipKind,
     TrialRecord,
@@ -44,6 +44,7 @@ from kdelta.stats.sequential import Look, Stop
 from kdelta.stats.series import ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.timing import TimeComparison, compare
+from kdelta.study.spec import TimeMachine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class TimedReport:
 
 
 def report(record: RunRecord) -> TimedReport:
-    """Analyse a stored run of the time instrument.  Raises StoreError for a damaged study."""
+    """Analyse a stored run of the time instrument."""
     rules = rules_of(record)
     if rules.sequential:
         rules = replace(rules, alpha=_level(record, rules))
@@ -378,7 +379,7 @@ def _failures(trials: Iterable[TrialRecord]) -> Iterable[str]:
 
 def _grade(rules: Rules, done: Sequence[TrialResult]) -> Grade:
     """metal-time only where the host says that it is not a virtual machine itself."""
-    if rules.machine == "kvm":
+    if rules.machine is TimeMachine.KVM:
         return Grade.GUEST_TIME
     virtual = {host.virtualisation if (host := _host(result)) else None for result in done}
     return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME

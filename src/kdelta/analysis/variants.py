@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from kdelta.sample import KernelIdentity, RunRecord
+from kdelta.journal.run import RunRecord
+from kdelta.sample import KernelIdentity
 from kdelta.stats.decomposition import Share
 from kdelta.stats.verdict import Comparison, Verdict
 
@@ -37,11 +37,8 @@ class _Ladder(Protocol):
 
 def gap(record: RunRecord) -> tuple[str, str] | None:
     """References of the good and the regressed kernel that the study names, None without."""
-    try:
-        found = tomllib.loads(record.study_toml).get("gap", [])
-    except tomllib.TOMLDecodeError:
-        return None
-    return (str(found[0]), str(found[1])) if isinstance(found, list) and len(found) == 2 else None
+    named = record.study.gap
+    return (named[0], named[1]) if named else None
 
 
 def goal(record: RunRecord) -> str:

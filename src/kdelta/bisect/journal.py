@@ -3,40 +3,40 @@
 
 FOLDER/bisect.json               the question and all steps (written whole or not at all)
 FOLDER/trials/0003/result.json   what trial 3 measured, as in the folder of a run
-FOLDER/run.json, store.sqlite    once it has ended: a run, for `kdelta show` and `kdelta explain`
+FOLDER/run.json, study.toml      once it has ended: a run, for `kdelta show` and `kdelta explain`
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from kdelta import runfolder
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.errors import StoreError
-from kdelta.files import write_aside
-from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
+from kdelta.journal import files, folders, results
+from kdelta.journal.results import KeptResult
+from kdelta.sample import KernelIdentity, TrialResult
+from kdelta.study.spec import Study
 
 log = logging.getLogger(__name__)
 
-FILE = "bisect.json"
-FORMAT = 1
-_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)
+BISECTIONS = folders.FolderKind(
+    file="bisect.json", word="bisection", first="make one with: kdelta bisect"
+)
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked; equal questions are one bisection, which the second one goes on with.
 
-    kind: "releases" or "tree".  scenario: "workload:name".  study_toml: how it is measured.
+    kind: "releases" or "tree".  scenario: "workload:name".  study: how it is measured.
     options: whatever else decides which points there are.
     """
 
@@ -45,7 +45,7 @@ class Question:
     phase: str
     good: str
     bad: str
-    study_toml: str
+    study: Study
     options: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -97,6 +97,7 @@ class State:
     """The content of bisect.json.  points: in order, from the good to the bad end."""
 
     format: int
+    run_id: str
     digest: str
     question: Question
     created: str
@@ -149,33 +150,32 @@ class Journal:
 
     def keep(self, trial: int, result: TrialResult) -> None:
         """Write a trial's result."""
-        with runfolder.disk_errors(self.folder):
-            runfolder.write_result(self.folder, trial, 1, result)
+        kept = KeptResult(run=self.state.run_id, index=trial, attempts=1, result=result)
+        results.keep(self.folder, kept)
 
     def result(self, trial: int) -> TrialResult:
         """A trial's result.  Raises StoreError when it is gone."""
-        empty = TrialRecord(index=trial, round=0, arm=0, workload="", scenario="")
-        found = runfolder.read_result(self.folder, empty).result
-        if found is None:
+        kept = results.kept(self.folder, self.state.run_id, trial)
+        if kept is None:
             raise StoreError(
                 f"the result of trial {trial} is gone",
                 place=str(self.folder),
                 action="start again with: kdelta bisect --new",
             )
-        return found
+        return kept.result
 
     def _write(self, state: State) -> None:
-        with runfolder.disk_errors(self.folder):
-            write_aside(self.folder / FILE, msgspec.json.encode(state))
+        files.write(self.folder / BISECTIONS.file, state)
         self.state = state
 
 
 def create(root: Path, name: str, question: Question, points: tuple[Point, ...]) -> Journal:
     """A new bisection in a folder of its own under `root`."""
     now = datetime.now(UTC)
-    folder = runfolder.new_run_folder(root, name, now)
+    folder = folders.new_folder(root, name, now)
     state = State(
         format=FORMAT,
+        run_id=folder.name,
         digest=question.digest,
         question=question,
         created=now.isoformat(timespec="seconds"),
@@ -188,40 +188,18 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 
 def find(root: Path, question: Question) -> Journal | None:
     """The newest bisection under `root` that asks the same, ended or not."""
-    with runfolder.disk_errors(root):
-        folders = sorted((path.parent for path in root.glob(f"*/{FILE}")), reverse=True)
-    found = [journal for journal in map(_read, folders) if journal is not None]
-    fitting = [journal for journal in found if journal.state.digest == question.digest]
-    return max(fitting, key=lambda journal: journal.state.created, default=None)
-
-
-@contextmanager
-def held(journal: Journal) -> Iterator[None]:
-    """Hold a bisection for this process.  Raises StoreError while another process holds it."""
-    import filelock
-
-    lock = filelock.FileLock(journal.folder / "lock")
-    with runfolder.disk_errors(journal.folder):
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            raise StoreError(
-                f"{journal.folder.name} is being bisected by another process",
-                action="wait for it, or end that process first",
-            ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    found = (_read(folder) for folder in BISECTIONS.folders(root))
+    return next((each for each in found if each and each.state.digest == question.digest), None)
 
 
 def _read(folder: Path) -> Journal | None:
     """The bisection of a folder, None when it is damaged or of another format."""
     try:
-        state = msgspec.json.decode((folder / FILE).read_bytes(), type=State)
-    except (OSError, *_NOT_OURS) as error:
-        log.warning("%s: left out, it cannot be read: %s", folder / FILE, error)
+        state = files.read(folder / BISECTIONS.file, State)
+    except StoreError as error:
+        log.warning("%s; the bisection is left out", error.sentence())
+        return None
+    if state is None or (state.format, state.digest) != (FORMAT, state.question.digest):
         return None
     keys = {point.key for point in state.points}
-    sound = state.format == FORMAT and keys.issuperset(step.key for step in state.steps)
-    return Journal(folder, state) if sound and state.digest == state.question.digest else None
+    return Journal(folder, state) if keys.issuperset(step.key for step in state.steps) else None

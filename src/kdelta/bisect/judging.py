@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from kdelta import sample
 from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
 from kdelta.analysis.findings import compare_arms
 from kdelta.bisect.journal import Journal, Point, Step
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Place, Standing, place
 from kdelta.bisect.search import Mark
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRecord, TrialResult
+from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
 from kdelta.stats.verdict import Comparison
 
 _UNKNOWN_KERNEL = KernelIdentity(
@@ -223,17 +223,14 @@ def record(journal: Journal, *, extra: Step | None = None) -> RunRecord:
         for round_, number in enumerate(numbers)
     ]
     return RunRecord(
-        run_id=journal.folder.name,
-        name=journal.folder.name.rpartition("-")[0].rpartition("-")[0] or journal.folder.name,
+        run_id=journal.state.run_id,
+        name=question.study.name,
         title=f"bisection of {question.scenario} from {question.good} to {question.bad}",
         seed=0,
         rounds=max((len(numbers) for *_, numbers in booted), default=1),
         created=journal.state.created,
         kdelta_version="",
-        study_toml=question.study_toml,
-        instrument=sample.Instrument.TIME
-        if any(step.blocks for step in steps.values())
-        else sample.Instrument.EXACT,
+        study=question.study,
         arms=tuple(
             ArmRecord(index=arm, label=point.label, kernel=step.kernel or _UNKNOWN_KERNEL)
             for arm, (point, step, _) in enumerate(booted)

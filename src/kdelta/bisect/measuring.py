@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from kdelta import runfolder
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.guests import qemu
+from kdelta.journal import files, results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact, slots, timed
 from kdelta.run.runner import Trials
@@ -56,12 +56,12 @@ class TrialMeasure:
             workload=self._workload,
             scenario=self._scenario,
         )
-        place = runfolder.trial_folder(folder, trial)
+        place = results.trial_folder(folder, trial)
         with self._trials.slot(self._jobs):
             self._trials.ready(record)
             for left in reversed(range(self._attempts)):
                 try:
-                    with runfolder.disk_errors(folder):
+                    with files.disk_errors(folder):
                         return self._trials.measure(record, place)
                 except StoreError:
                     raise

@@ -6,13 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
+from kdelta.analysis.evidence import ArmEvidence, arm_evidence, gather, obstacles
 from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.metric import number
-from kdelta.sample import ArmRecord, KernelIdentity, Outcome, RunRecord, TrialRecord, TrialResult
+from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
 from kdelta.source.make import SourceError
 
 
@@ -152,19 +153,7 @@ def _arm(result: TrialResult, kernel: KernelIdentity, scenario: str) -> ArmEvide
     trial = TrialRecord(
         index=0, round=0, arm=0, workload=workload, scenario=name, attempts=1, result=result
     )
-    record = RunRecord(
-        run_id="probe",
-        name="probe",
-        title="",
-        seed=0,
-        rounds=1,
-        created="",
-        kdelta_version="",
-        study_toml="",
-        arms=(ArmRecord(index=0, label=kernel.reference, kernel=kernel),),
-        trials=(trial,),
-    )
-    return gather(record, workload, name)[0]
+    return arm_evidence(ArmRecord(index=0, label=kernel.reference, kernel=kernel), (trial,))
 
 
 def _failure(result: TrialResult) -> str:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from kdelta.bisect.ladder import News
     from kdelta.bisect.measuring import TrialMeasure
     from kdelta.bisect.outcome import BisectionResult
+    from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.rendering.columns import Line
-    from kdelta.sample import RunRecord
     from kdelta.study.spec import Study
 
 TOP = 8  # functions that are listed
@@ -44,7 +44,6 @@ def question(
 ) -> Question:
     """What is asked, by which an earlier bisection of the same is found."""
     from kdelta.bisect.journal import Question
-    from kdelta.study import spec
 
     good, bad = study.kernels
     return Question(
@@ -53,7 +52,7 @@ def question(
         phase=phase,
         good=good,
         bad=bad,
-        study_toml=spec.to_toml(study),
+        study=study,
         options=options | {"environment": measure.environment},
     )
 
@@ -132,13 +131,13 @@ def carried_out(
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-    from kdelta.bisect import journal as journals
     from kdelta.bisect.outcome import Ending
     from kdelta.cli.show import print_lines, print_raw
+    from kdelta.journal.folders import held
     from kdelta.rendering import bisection, explain
 
     try:
-        with journals.held(journal):
+        with held(journal.folder):
             found = search()
             record = _finished(journal, study)
     except KeyboardInterrupt:
@@ -164,19 +163,16 @@ def _finished(journal: Journal, study: Study) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
     from msgspec.structs import replace
 
-    from kdelta import runfolder
     from kdelta.bisect import judging
     from kdelta.cli.execution import own_version
+    from kdelta.journal.run import RunJournal
     from kdelta.rendering import answers
-    from kdelta.store import Store
 
-    record = replace(judging.record(journal), name=study.name, kdelta_version=own_version())
+    record = replace(judging.record(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
     folder = journal.folder
-    with runfolder.disk_errors(folder):
-        (folder / runfolder.RUN_FILE).unlink(missing_ok=True)
-    Store.create(folder, record)
+    RunJournal.create(folder, record, anew=True)
     answers.write_answers(record, folder, step_percent=study.thresholds.step_percent)
     return record
 

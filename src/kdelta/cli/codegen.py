@@ -16,8 +16,8 @@ from kdelta.cli.options import runs_directory
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
     from kdelta.codegen.table import CodeTable
+    from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.sample import RunRecord
 
 _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
 
@@ -165,11 +165,10 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
 
 def _run(name: str, runs: Path) -> tuple[Path, RunRecord]:
     """The folder of a run and what it holds; wrong ones are told before anything is compiled."""
-    from kdelta.runfolder import find_run
-    from kdelta.store import Store
+    from kdelta.journal.run import RUNS, RunJournal
 
-    folder = find_run(runs, name)
-    return folder, Store.open(folder).record()
+    folder = RUNS.find(runs, name)
+    return folder, RunJournal.open(folder).record()
 
 
 def _marked(

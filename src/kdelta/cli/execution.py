@@ -18,10 +18,10 @@ from kdelta.cli.options import need_time
 from kdelta.errors import InfraError, KdeltaError
 
 if TYPE_CHECKING:
+    from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.run.runner import Trials
-    from kdelta.sample import RunRecord, Skip
-    from kdelta.store import Store
+    from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
 at_most = click.option(
@@ -51,11 +51,10 @@ def start(
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
     from msgspec.structs import replace
 
-    from kdelta import runfolder
+    from kdelta.journal.folders import new_folder
+    from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.run import arms
-    from kdelta.sample import RunRecord
-    from kdelta.store import Store
-    from kdelta.study import plan, spec
+    from kdelta.study import plan
 
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
@@ -69,38 +68,27 @@ def start(
         rounds=planned.rounds,
         created=now.isoformat(timespec="seconds"),
         kdelta_version=own_version(),
-        study_toml=spec.to_toml(study),
-        instrument=study.instrument,
-        study_digest=spec.digest(study),
+        study=study,
         arms=arms.records(study, kernels),
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
     trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
-    folder = runfolder.new_run_folder(runs, study.name, now)
-    _measure(
-        Store.create(folder, replace(record, run_id=folder.name)),
-        study,
-        trials,
-        at_once,
-        summary=summary,
-    )
+    folder = new_folder(runs, study.name, now)
+    journal = RunJournal.create(folder, replace(record, run_id=folder.name))
+    _measure(journal, study, trials, at_once, summary=summary)
 
 
 def execute(
-    store: Store,
-    study: Study,
-    wanted_qemu: str,
-    jobs: int | None,
-    *,
-    summary: bool | None = None,
+    journal: RunJournal, wanted_qemu: str, jobs: int | None, *, summary: bool | None = None
 ) -> None:
     """Go on with a run: on the very kernels that it began with."""
     from kdelta.run import arms
 
-    record = store.record()
-    if store.is_finished():
-        _answer(store, summary=summary)
+    record = journal.record()
+    study = record.study
+    if all(trial.result for trial in record.trials):
+        _answer(journal, summary=summary)
         return
     kernels = None
     if not on_host(study):
@@ -108,7 +96,7 @@ def execute(
         arms.check_same(record, kernels)
     wanted_qemu = wanted_qemu or _qemu_of(record)
     trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
-    _measure(store, study, trials, at_once, summary=summary)
+    _measure(journal, study, trials, at_once, summary=summary)
 
 
 def _qemu_of(record: RunRecord) -> str:
@@ -157,29 +145,29 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
 
 def _measure(
-    store: Store, study: Study, trials: Trials, at_once: int, *, summary: bool | None
+    journal: RunJournal, study: Study, trials: Trials, at_once: int, *, summary: bool | None
 ) -> None:
     from kdelta.cli.progress import showing
     from kdelta.run.runner import Runner
     from kdelta.sample import Instrument
 
     try:
-        with store.executing(), showing(store.record()) as report:
-            runner = Runner(store, study, trials, report)
+        with journal.executing(), showing(journal.record()) as report:
+            runner = Runner(journal, trials, report)
             if study.instrument is Instrument.TIME:
-                runner.run_rounds(lambda: _decided(store))
+                runner.run_rounds(lambda: _decided(journal))
             else:
                 runner.run(at_once)
     except KeyboardInterrupt:
-        click.echo(f"\ninterrupted; go on with: kdelta resume {store.folder.name}", err=True)
+        click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
-    _answer(store, summary=summary)
+    _answer(journal, summary=summary)
 
 
-def _decided(store: Store) -> Skip | None:
+def _decided(journal: RunJournal) -> Skip | None:
     from kdelta.analysis import times
 
-    return times.decided(store.record())
+    return times.decided(journal.record())
 
 
 def _trials(
@@ -215,16 +203,16 @@ def _trials(
     return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
 
 
-def _answer(store: Store, *, summary: bool | None) -> None:
+def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     from kdelta.cli.show import print_report
     from kdelta.rendering import answers
     from kdelta.sample import Outcome
 
-    record = store.record()
-    answers.write_answers(record, store.folder)
+    record = journal.record()
+    answers.write_answers(record, journal.folder)
     print_report(record, summary=summary)
-    click.echo(f"\nEverything of this run: {store.folder}")
+    click.echo(f"\nEverything of this run: {journal.folder}")
     if _failed(record, Outcome.OK, Outcome.SKIP):
         raise click.exceptions.Exit(1)
 

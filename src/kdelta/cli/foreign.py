@@ -171,7 +171,7 @@ def judge(
 
     if as_json + as_csv + as_benchfmt > 1:
         raise click.UsageError("--json, --csv and --benchfmt exclude each other")
-    place = folder.find_foreign(runs, foreign)
+    place = folder.IMPORTS.find(runs, foreign)
     found = folder.load(place)
     if as_benchfmt:
         _print_benchfmt(found)

@@ -29,7 +29,6 @@ COMMANDS = {
     "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
     "runs": ("kdelta.cli.runs:runs", "List runs."),
-    "rebuild": ("kdelta.cli.runs:rebuild", "Mend the damaged store of a run."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),

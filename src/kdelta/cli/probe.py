@@ -137,12 +137,11 @@ def _built_here() -> str:
 
 
 def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
-    from kdelta import runfolder
     from kdelta.bisect import probe as probing
+    from kdelta.journal.run import RUNS, RunJournal
     from kdelta.sample import Instrument
-    from kdelta.store import Store
 
-    record = Store.open(runfolder.find_run(runs, run)).record()
+    record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is not Instrument.EXACT:
         raise SpecError("a probe counts, and this run was timed", place=record.run_id)
     return probing.rule_of_run(record, study.scenarios[0], phase, *ends)

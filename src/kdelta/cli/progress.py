@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from kdelta.journal.run import RunRecord
     from kdelta.run.runner import Event, Report
-    from kdelta.sample import RunRecord
 
 
 @contextlib.contextmanager

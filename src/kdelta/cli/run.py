@@ -12,10 +12,10 @@ import click
 
 from kdelta.cli import execution, studies
 from kdelta.cli.options import machine_options, qemu_option, runs_directory
-from kdelta.errors import SpecError, StoreError
+from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
-    from kdelta.store import Store
+    from kdelta.journal.run import RunJournal
     from kdelta.study.spec import Study
 
 
@@ -48,15 +48,14 @@ def run(
     The study is a TOML file or the name of one that kdelta ships; or give one or more
     WORKLOAD:SCENARIO together with --kernels.  An unfinished run of the same study is resumed.
     """
-    from kdelta import store as stores
-    from kdelta.study import spec
+    from kdelta.journal.run import RunJournal, unfinished
 
     study = _gated(_study(what, kernels, settings))
     execution.check_scenarios(study)
-    known = None if fresh_run else stores.unfinished(runs, spec.digest(study))
+    known = None if fresh_run else unfinished(runs, study)
     if known:
         click.echo(f"resuming {known.name} (another run of it: --new)", err=True)
-        execution.execute(stores.Store.open(known), study, wanted_qemu, jobs)
+        execution.execute(RunJournal.open(known), wanted_qemu, jobs)
     else:
         execution.start(study, runs, wanted_qemu, jobs)
 
@@ -75,47 +74,35 @@ def run(
 def resume(
     run_id: str, runs: Path, wanted_qemu: str, jobs: int | None, *, unattended: bool
 ) -> None:
-    """Finish an interrupted RUN (default: the latest).
+    """Finish an interrupted RUN (default: the latest)."""
+    from kdelta.journal.run import RUNS, RunJournal
 
-    A run whose store is damaged is rebuilt from its trials' files first.
-    """
-    from kdelta import runfolder
-    from kdelta import store as stores
-    from kdelta.study import spec
-
-    folder = runfolder.find_run(runs, run_id)
-    try:
-        opened = stores.Store.open(folder)
-    except StoreError as error:
-        click.echo(f"rebuilding the store: {error.sentence()}", err=True)
-        opened = stores.rebuild(folder)
+    opened = RunJournal.open(RUNS.find(runs, run_id))
     with opened.executing():
         again = opened.replan_failures()
     if again:
         click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
-    record = opened.record()
-    study = spec.from_text(record.study_toml, str(folder / "study.toml"))
-    execution.check_scenarios(study)
+    execution.check_scenarios(opened.study)
     if unattended:
-        _go_on(opened, study)
+        _go_on(opened)
     else:
-        execution.execute(opened, study, wanted_qemu, jobs)
+        execution.execute(opened, wanted_qemu, jobs)
 
 
-def _go_on(store: Store, study: Study) -> None:
+def _go_on(journal: RunJournal) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
     from kdelta.host import preflight, reboot
     from kdelta.run.timed import NextBootError
 
-    if not execution.on_host(study):
+    if not execution.on_host(journal.study):
         raise SpecError("--install-resume is for runs over boots of this host")
     try:
         reboot.check_arrived(preflight.facts())
-        execution.execute(store, study, "", None)
+        execution.execute(journal, "", None)
     except NextBootError as needed:
         program = str(Path(sys.argv[0]).absolute())
-        runs = str(store.folder.parent.absolute())
-        again = [program, "resume", store.folder.name, "--install-resume", "--runs", runs]
+        runs = str(journal.folder.parent.absolute())
+        again = [program, "resume", journal.folder.name, "--install-resume", "--runs", runs]
         reboot.install_resume(again, expected=needed.release)
         click.echo(f"booting {needed.release}", err=True)
         reboot.boot_once(needed.release)

@@ -15,8 +15,8 @@ import click
 from kdelta.cli.options import need_time, runs_directory
 
 if TYPE_CHECKING:
+    from kdelta.journal.run import RunRecord
     from kdelta.rendering.columns import Line
-    from kdelta.sample import RunRecord
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
@@ -234,11 +234,10 @@ def one_format(*, as_json: bool, as_csv: bool) -> None:
 
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
-    from kdelta.runfolder import find_run
+    from kdelta.journal.run import RUNS, RunJournal
     from kdelta.sample import Instrument
-    from kdelta.store import Store
 
-    record = Store.open(find_run(runs, run)).record()
+    record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is Instrument.TIME:
         need_time()
     return record

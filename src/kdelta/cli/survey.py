@@ -52,7 +52,7 @@ def survey(
     An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
     table again.
     """
-    from kdelta import store as stores
+    from kdelta.journal.run import RunJournal, unfinished
     from kdelta.study import spec
 
     names = _scenarios(only)
@@ -74,10 +74,10 @@ def survey(
         rounds=rounds,
         step_percent=5.0,
     )
-    known = None if fresh_run else stores.unfinished(runs, spec.digest(study))
+    known = None if fresh_run else unfinished(runs, study)
     if known:
         click.echo(f"resuming {known.name} (another one: --new)", err=True)
-        execution.execute(stores.Store.open(known), study, wanted_qemu, jobs, summary=True)
+        execution.execute(RunJournal.open(known), wanted_qemu, jobs, summary=True)
     else:
         execution.start(study, runs, wanted_qemu, jobs, summary=True)
 

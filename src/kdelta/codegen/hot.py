@@ -20,8 +20,9 @@ from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly.code import Code
 from kdelta.disassembly.image import Image
 from kdelta.errors import InfraError, SpecError
-from kdelta.runfolder import trial_folder
-from kdelta.sample import Outcome, PhaseCounts, RunRecord, TrialRecord, TrialResult
+from kdelta.journal.results import trial_folder
+from kdelta.journal.run import RunRecord
+from kdelta.sample import Outcome, PhaseCounts, TrialRecord, TrialResult
 
 HOT = 0.5  # executed at least so often per operation
 _COUNTS = "counts.bin.gz"

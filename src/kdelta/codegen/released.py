@@ -11,9 +11,10 @@ from kdelta.codegen import hot
 from kdelta.codegen.table import Cell, CodeTable, Executed, references
 from kdelta.disassembly import image
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.results import trial_folder
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.runfolder import trial_folder
-from kdelta.sample import Instrument, Outcome, RunRecord, TrialRecord
+from kdelta.sample import Instrument, Outcome, TrialRecord
 
 COLUMN = "image"
 PATCHED = (

@@ -11,9 +11,10 @@ from kdelta.analysis import explanation, findings
 from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import explain, figures, metrics, show, times
 from kdelta.rendering.columns import plain
-from kdelta.sample import Instrument, RunRecord
+from kdelta.sample import Instrument
 
 TOP = 15  # functions that a text lists unless asked for more
 

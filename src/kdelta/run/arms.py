@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.kernels import debian
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.sample import ArmRecord, KernelIdentity, RunRecord
+from kdelta.sample import ArmRecord, KernelIdentity
 from kdelta.study.spec import Study, has_control, points
 
 _MAX_LABEL = 200

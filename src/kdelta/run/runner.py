@@ -13,12 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from kdelta import runfolder
 from kdelta.errors import Cancelled, InfraError, StoreError
+from kdelta.journal import files, results
+from kdelta.journal.run import RunJournal
 from kdelta.run.trial import told
 from kdelta.sample import Outcome, Skip, TrialRecord, TrialResult
-from kdelta.store import Store
-from kdelta.study.spec import Study
 
 _POLL_S = 0.2
 _LEAST_FREE = 1 << 20
@@ -69,20 +68,18 @@ class Trials(Protocol):
 
 
 class Runner:
-    """Executes the pending trials of a store that is being executed (Store.executing)."""
+    """Executes the pending trials of a run that is being executed (RunJournal.executing)."""
 
     def __init__(
         self,
-        store: Store,
-        study: Study,
+        journal: RunJournal,
         trials: Trials,
         report: Report,
     ) -> None:
-        self._store = store
-        self._study = study
+        self._journal = journal
         self._trials = trials
         self._report = report
-        self._total = len(store.record().trials)
+        self._total = len(journal.record().trials)
         self._done = 0
         self._mutex = threading.Lock()
 
@@ -91,7 +88,7 @@ class Runner:
 
         The trials that are then left end as skipped for that.
         """
-        pending = self._store.pending()
+        pending = self._journal.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
             skip = decided()
@@ -102,8 +99,8 @@ class Runner:
                     self._one(trial, 1)
 
     def _skip(self, trial: TrialRecord, skip: Skip) -> None:
-        self._store.claim(trial.index)
-        self._store.finish(trial.index, TrialResult(outcome=Outcome.SKIP, skip=skip))
+        self._journal.claim(trial.index)
+        self._journal.finish(trial.index, TrialResult(outcome=Outcome.SKIP, skip=skip))
         self._done += 1
 
     def run(self, jobs: int) -> None:
@@ -112,7 +109,7 @@ class Runner:
         On an interrupt, or when a result cannot be stored, running guests are ended and what was
         finished stays stored; the exception passes through.
         """
-        pending = self._store.pending()
+        pending = self._journal.pending()
         self._done = self._total - len(pending)
         for waits in (False, True):
             self._run_group([t for t in pending if self._trials.waits(t) is waits], jobs)
@@ -131,7 +128,7 @@ class Runner:
     def _one(self, trial: TrialRecord, jobs: int) -> None:
         with self._trials.slot(jobs):
             self._trials.ready(trial)
-            self._store.claim(trial.index)
+            self._journal.claim(trial.index)
             tries = 1  # of this process: what a kill cut short was no fault of this machine
             self._tell(Step.STARTED, trial)
             while True:
@@ -141,18 +138,18 @@ class Runner:
                 except StoreError:
                     raise
                 except InfraError as error:
-                    if shutil.disk_usage(self._store.folder).free < _LEAST_FREE:
+                    if shutil.disk_usage(self._journal.folder).free < _LEAST_FREE:
                         # Whatever it says: a result stored now would spoil the trial for good.
-                        raise runfolder.disk_full(self._store.folder) from error
-                    if tries >= self._study.plan.max_attempts:
+                        raise files.disk_full(self._journal.folder) from error
+                    if tries >= self._journal.study.plan.max_attempts:
                         result = TrialResult(
                             outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),)
                         )
                         break
                     self._tell(Step.RETRIED, trial, reason=error.sentence())
-                    self._store.claim(trial.index)
+                    self._journal.claim(trial.index)
                     tries += 1
-        self._store.finish(trial.index, result)
+        self._journal.finish(trial.index, result)
         with self._mutex:
             self._done += 1
         self._tell(Step.FINISHED, trial, result=result)
@@ -160,14 +157,14 @@ class Runner:
     def _attempt(self, trial: TrialRecord) -> TrialResult:
         if self._trials.waits(trial) and (known := self._trials.known(trial, self._alike(trial))):
             return known
-        folder = runfolder.trial_folder(self._store.folder, trial.index)
-        with runfolder.disk_errors(self._store.folder):
+        folder = results.trial_folder(self._journal.folder, trial.index)
+        with files.disk_errors(self._journal.folder):
             return self._trials.measure(trial, folder)
 
     def _alike(self, trial: TrialRecord) -> list[TrialRecord]:
         """The trials of the same scenario that have ended."""
         case = trial.workload, trial.scenario
-        every = self._store.record().trials
+        every = self._journal.record().trials
         return [each for each in every if each.result and (each.workload, each.scenario) == case]
 
     def _tell(

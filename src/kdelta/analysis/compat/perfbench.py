@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdelta.sample import Outcome, RunRecord, TrialResult
+from kdelta.journal.run import RunRecord
+from kdelta.sample import Outcome, TrialResult
 
 REGION = "region"  # the metric by which a workload says how many bytes a loop works on
 _UNITS = ("bytes/sec", "KB/sec", "MB/sec", "GB/sec")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kdelta.store and kdelta.runfolder: what is finished stays, whatever happens to the process."""
+"""kdelta.journal: what is finished stays, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import UnionType
@@ -19,16 +19,16 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kdelta import runfolder, sample
+from kdelta import sample
 from kdelta.errors import StoreError
+from kdelta.journal.run import RUNS, RunJournal
 from kdelta.machine.axes import MachineSettings
-from kdelta.store import Store, rebuild
-from run_records import execute, kernel, new_run, result_of
+from kdelta.study import spec
+from run_records import execute, new_run, result_of
 
 ROUNDS = os.environ.get("KDELTA_KILL_ROUNDS", "1")  # of the kill -9 test; 20 make it a soak
 FORK = multiprocessing.get_context("fork")
@@ -36,26 +36,26 @@ FORK = multiprocessing.get_context("fork")
 
 def test_a_new_run_reads_back_as_given(tmp_path: Path) -> None:
     run = new_run()
-    Store.create(tmp_path / "run", run)
-    store = Store.open(tmp_path / "run")
-    assert store.record() == run
-    assert store.pending() == list(run.trials)
-    assert not store.is_finished()
-    assert (tmp_path / "run" / "study.toml").read_text() == run.study_toml
+    RunJournal.create(tmp_path / "run", run)
+    journal = RunJournal.open(tmp_path / "run")
+    assert journal.record() == run
+    assert journal.pending() == list(run.trials)
+    assert not journal.is_finished()
+    assert (tmp_path / "run" / "study.toml").read_text() == spec.to_toml(run.study)
     with pytest.raises(StoreError, match="there is a run already"):
-        Store.create(tmp_path / "run", run)
-    assert Store.open(tmp_path / "run").record() == run
+        RunJournal.create(tmp_path / "run", run)
+    assert RunJournal.open(tmp_path / "run").record() == run
 
 
 def test_results_come_back_exactly(tmp_path: Path) -> None:
     run = new_run()
-    execute(Store.create(tmp_path / "run", run))
-    store = Store.open(tmp_path / "run")
-    assert store.is_finished()
-    assert store.pending() == []
+    execute(RunJournal.create(tmp_path / "run", run))
+    journal = RunJournal.open(tmp_path / "run")
+    assert journal.is_finished()
+    assert journal.pending() == []
     expected = [replace(one, attempts=1, result=result_of(one.index)) for one in run.trials]
-    assert list(store.record().trials) == expected
-    assert replace(store.record(), trials=()) == replace(run, trials=())
+    assert list(journal.record().trials) == expected
+    assert replace(journal.record(), trials=()) == replace(run, trials=())
 
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -96,141 +96,123 @@ KNOWN = {
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(result=row(sample.TrialResult))
-def test_any_result_survives_store_and_rebuild(
+def test_any_result_survives(
     tmp_path_factory: pytest.TempPathFactory, result: sample.TrialResult
 ) -> None:
     folder = tmp_path_factory.mktemp("any") / "run"
-    store = Store.create(folder, new_run(arms=1, rounds=1))
-    with store.executing():
-        store.claim(0)
-        store.finish(0, result)
-    assert store.record().trials[0].result == result
-    assert rebuild(folder).record() == store.record()
+    journal = RunJournal.create(folder, new_run(arms=1, rounds=1))
+    with journal.executing():
+        journal.claim(0)
+        journal.finish(0, result)
+    assert journal.record().trials[0].result == result
 
 
 def test_claim_and_finish_keep_the_journal(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run())
-    with store.executing():
-        assert [store.claim(4), store.claim(4)] == [1, 2]
-        assert {one.index: one.attempts for one in store.pending()}[4] == 2
-        store.finish(4, result_of(4))
-        assert 4 not in [one.index for one in store.pending()]
+    journal = RunJournal.create(tmp_path / "run", new_run())
+    with journal.executing():
+        assert [journal.claim(4), journal.claim(4)] == [1, 2]
+        assert {one.index: one.attempts for one in journal.pending()}[4] == 2
+        journal.finish(4, result_of(4))
+        assert 4 not in [one.index for one in journal.pending()]
         for index in (4, 99):
             with pytest.raises(ValueError, match="is done or not planned"):
-                store.claim(index)
+                journal.claim(index)
         for index in (4, 5, 99):
             with pytest.raises(ValueError, match="is not running"):
-                store.finish(index, result_of(index))
-    assert store.record().trials[4].attempts == 2
-    assert store.record().trials[5].result is None
+                journal.finish(index, result_of(index))
+    assert journal.record().trials[4].attempts == 2
+    assert journal.record().trials[5].result is None
 
 
 def test_faults_of_this_machine_are_planned_again_and_nothing_else(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run())
+    journal = RunJournal.create(tmp_path / "run", new_run())
     infra = sample.TrialResult(
         outcome=sample.Outcome.INFRA_ERROR, reasons=("no mirror",), artifacts={"console": "x"}
     )
     guest = sample.TrialResult(outcome=sample.Outcome.GUEST_ERROR, reasons=("panic",))
     kept = result_of(2)
-    with store.executing():
+    with journal.executing():
         for index, result in ((0, infra), (1, guest), (2, kept)):
-            store.claim(index)
-            store.finish(index, result)
-        assert store.replan_failures() == 1
-        assert store.replan_failures() == 0
-    store = Store.open(tmp_path / "run")
-    with store.executing():  # takes in no stale result either
-        by_index = {trial.index: trial for trial in store.record().trials}
+            journal.claim(index)
+            journal.finish(index, result)
+        assert journal.replan_failures() == 1
+        assert journal.replan_failures() == 0
+    journal = RunJournal.open(tmp_path / "run")
+    with journal.executing():  # takes in no stale result either
+        by_index = {trial.index: trial for trial in journal.record().trials}
         assert (by_index[0].result, by_index[0].attempts) == (None, 0)
         assert (by_index[1].result, by_index[2].result) == (guest, kept)
-        assert store.claim(0) == 1
-        store.finish(0, result_of(0))
-    assert rebuild(tmp_path / "run").record() == store.record()
+        assert journal.claim(0) == 1
+        journal.finish(0, result_of(0))
 
 
 def test_nothing_is_written_without_holding_the_run(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run())
+    journal = RunJournal.create(tmp_path / "run", new_run())
     with pytest.raises(RuntimeError, match="outside executing"):
-        store.claim(0)
+        journal.claim(0)
 
 
-def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run(arms=6, rounds=2))
-    pending = store.pending()
+def test_threads_share_a_journal(tmp_path: Path) -> None:
+    journal = RunJournal.create(tmp_path / "run", new_run(arms=6, rounds=2))
+    pending = journal.pending()
 
     def work(part: int) -> None:
         for trial in pending[part::4]:
-            store.claim(trial.index)
-            store.finish(trial.index, result_of(trial.index))
+            journal.claim(trial.index)
+            journal.finish(trial.index, result_of(trial.index))
 
-    with store.executing():
+    with journal.executing():
         threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert all(one.result == result_of(one.index) for one in store.record().trials)
-
-
-def test_an_arm_learns_its_kernel(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run())
-    known = replace(kernel("6.1"), release="6.1.99", build_id="ef" * 20)
-    with store.executing():
-        store.set_arm_kernel(1, known, label="6.1.99")
-        store.set_arm_kernel(2, known)
-        with pytest.raises(ValueError, match="no arm 3"):
-            store.set_arm_kernel(3, known)
-    arms = store.record().arms
-    assert [arm.label for arm in arms] == ["6.0", "6.1.99", "6.2"]
-    assert arms[1].kernel == arms[2].kernel == known
-    (tmp_path / "run" / "store.sqlite").unlink()
-    assert rebuild(tmp_path / "run").record().arms == arms
+    assert all(one.result == result_of(one.index) for one in journal.record().trials)
 
 
 # Two processes
 
 
 def _hold(folder: Path, pipe: Connection) -> None:
-    with Store.open(folder).executing():
+    with RunJournal.open(folder).executing():
         pipe.send("held")
         pipe.recv()
 
 
 def test_two_processes_do_not_execute_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    store = Store.create(folder, new_run())
+    journal = RunJournal.create(folder, new_run())
     ours, theirs = FORK.Pipe()
     child = FORK.Process(target=_hold, args=(folder, theirs))
     child.start()
     theirs.close()
     assert ours.recv() == "held"
-    for attempt in (lambda: execute(store), lambda: rebuild(folder)):
-        with pytest.raises(StoreError) as caught:
-            attempt()
-        assert f"run run is being executed by process {child.pid};" in caught.value.sentence()
-    assert len(Store.open(folder).record().trials) == 12  # reading goes on
+    with pytest.raises(StoreError) as caught:
+        execute(journal)
+    assert f"run run is being executed by process {child.pid};" in caught.value.sentence()
+    assert len(RunJournal.open(folder).record().trials) == 12  # reading goes on
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
     child.join()
-    execute(store)
-    assert store.is_finished()
+    execute(journal)
+    assert journal.is_finished()
 
 
 def test_the_run_is_held_against_this_process_too(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "run", new_run())
-    with store.executing(), pytest.raises(StoreError, match=f"by process {os.getpid()}"):
-        execute(Store.open(tmp_path / "run"))
-    execute(Store.open(tmp_path / "run"))
+    journal = RunJournal.create(tmp_path / "run", new_run())
+    with journal.executing(), pytest.raises(StoreError, match=f"by process {os.getpid()}"):
+        execute(RunJournal.open(tmp_path / "run"))
+    execute(RunJournal.open(tmp_path / "run"))
 
 
 def _run_until_killed(folder: Path, pipe: Connection) -> None:
-    store = Store.open(folder)
-    with store.executing():
-        pending = store.pending()
+    journal = RunJournal.open(folder)
+    with journal.executing():
+        pending = journal.pending()
         pipe.send(-1)
         for trial in pending:
-            store.claim(trial.index)
-            store.finish(trial.index, result_of(trial.index, functions=400))
+            journal.claim(trial.index)
+            journal.finish(trial.index, result_of(trial.index, functions=400))
             pipe.send(trial.index)
     os._exit(0)
 
@@ -259,45 +241,49 @@ def _kill_once(folder: Path, after_s: float) -> tuple[bool, set[int]]:
 
 def test_kill_9_at_random_moments_loses_no_finished_trial(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    record = Store.create(folder, new_run(arms=10, rounds=int(ROUNDS))).record()
+    record = RunJournal.create(folder, new_run(arms=20, rounds=int(ROUNDS))).record()
     moments = random.Random(20261120)  # noqa: S311
     finished: set[int] = set()
     kills = 0
     while any(one.result is None for one in record.trials):
-        killed, said = _kill_once(folder, moments.uniform(0, 0.04))
+        killed, said = _kill_once(folder, moments.uniform(0, 0.01))
         kills += killed
         finished |= said
-        record = Store.open(folder).record()
+        record = RunJournal.open(folder).record()
         assert finished <= {one.index for one in record.trials if one.result is not None}
         for trial in record.trials:
             assert trial.result in (None, result_of(trial.index, functions=400))
     assert kills >= 5
-    assert rebuild(folder).record() == record
 
 
-def test_a_result_whose_transaction_was_cut_off_is_taken_in(tmp_path: Path) -> None:
+def test_attempts_of_a_killed_process_are_counted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    store = Store.create(folder, new_run())
-    with store.executing():
-        assert [store.claim(0), store.claim(1)] == [1, 1]
-        runfolder.write_result(folder, 0, 1, result_of(0))
-    with store.executing():
-        assert 0 not in [one.index for one in store.pending()]
-    trials = store.record().trials
-    assert (trials[0].result, trials[1].result) == (result_of(0), None)
+    with RunJournal.create(folder, new_run()).executing() as _:
+        pass
+    for attempt in (1, 2, 3):
+        journal = RunJournal.open(folder)
+        with journal.executing():
+            assert journal.claim(7) == attempt
+    assert RunJournal.open(folder).record().trials[7].attempts == 3
+    with journal.executing():
+        journal.claim(7)
+        journal.finish(7, result_of(7))
+    assert RunJournal.open(folder).record().trials[7].attempts == 4
+
+
+def test_a_large_run_is_read_fast(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    journal = RunJournal.create(folder, new_run(arms=55, rounds=5))
+    with journal.executing():
+        for trial in journal.pending():
+            journal.claim(trial.index)
+            journal.finish(trial.index, result_of(trial.index, functions=200))
+    begun = time.process_time()
+    assert len(RunJournal.open(folder).record().trials) == 550
+    assert time.process_time() - begun < 1
 
 
 # Full disk
-
-
-def _capped(store: Store, *, pages: int) -> Callable[[], None]:
-    """Give the store's file a size limit, as a full disk would; returns what lifts it."""
-
-    def cap(connection: sqlite3.Connection, _record: object) -> None:
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-
-    sa.event.listen(store._engine, "connect", cap)
-    return lambda: sa.event.remove(store._engine, "connect", cap)
 
 
 def _assert_disk_full(caught: pytest.ExceptionInfo[StoreError], folder: Path) -> None:
@@ -305,21 +291,6 @@ def _assert_disk_full(caught: pytest.ExceptionInfo[StoreError], folder: Path) ->
         f"{folder}: the disk is full; finished trials are kept: free some space, "
         "then give the same command to resume"
     )
-
-
-def test_a_full_store_keeps_what_is_finished_and_resumes(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    store = Store.create(folder, new_run(arms=20, rounds=2))
-    lift = _capped(store, pages=(folder / "store.sqlite").stat().st_size // 4096 + 3)
-    with pytest.raises(StoreError) as caught:
-        execute(store)
-    _assert_disk_full(caught, folder)
-    kept = [one for one in Store.open(folder).record().trials if one.result is not None]
-    assert 0 < len(kept) < 80
-    assert all(one.result == result_of(one.index) for one in kept)
-    lift()
-    execute(store)
-    assert all(one.result == result_of(one.index) for one in store.record().trials)
 
 
 @pytest.fixture
@@ -336,22 +307,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_really_full_disk(small_disk: Path) -> None:
     folder = small_disk / "run"
-    store = Store.create(folder, new_run(arms=20, rounds=2))
+    journal = RunJournal.create(folder, new_run(arms=20, rounds=2))
     ballast = small_disk / "ballast"
     free = shutil.disk_usage(small_disk).free
     ballast.write_bytes(bytes(free - 150_000))
     with pytest.raises(StoreError) as caught:
-        execute(store)
+        execute(journal)
     _assert_disk_full(caught, folder)
     assert not list(folder.rglob("*.new"))
-    kept = [one for one in Store.open(folder).record().trials if one.result is not None]
+    kept = [one for one in RunJournal.open(folder).record().trials if one.result is not None]
     assert 0 < len(kept) < 80
     assert all(one.result == result_of(one.index) for one in kept)
     with pytest.raises(StoreError, match="the disk is full"):
-        execute(store)
+        execute(journal)
     with pytest.raises(StoreError, match="the disk is full"):
-        Store.create(small_disk / "other", new_run(arms=64))
-    assert runfolder.runs(small_disk) == [folder]
+        RunJournal.create(small_disk / "other", new_run(arms=64))
+    assert RUNS.folders(small_disk) == [folder]
     ballast.unlink()
-    execute(store)
-    assert all(one.result == result_of(one.index) for one in store.record().trials)
+    execute(journal)
+    assert all(one.result == result_of(one.index) for one in journal.record().trials)

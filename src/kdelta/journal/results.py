@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What each trial yielded: FOLDER/trials/0007/result.json, beside its console and other artifacts.
+
+The file is the one source of a result.  One that cannot be read, or is another trial's, is told and
+left out: its trial then has no result, and is measured again.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from kdelta.errors import StoreError
+from kdelta.journal import files
+from kdelta.sample import TrialResult
+
+log = logging.getLogger(__name__)
+
+
+class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a result.json, which says whose it is."""
+
+    run: str
+    index: int
+    attempts: int
+    result: TrialResult
+
+
+def trial_folder(folder: Path, index: int) -> Path:
+    """Where a trial's result and artifacts lie."""
+    return folder / "trials" / f"{index:04d}"
+
+
+def keep(folder: Path, kept: KeptResult) -> None:
+    """Put a trial's result on the disk.  Raises StoreError."""
+    files.write(trial_folder(folder, kept.index) / "result.json", kept)
+
+
+def kept(folder: Path, run: str, index: int) -> KeptResult | None:
+    """The result of a trial of the run `run`, None when there is none that can be read."""
+    path = trial_folder(folder, index) / "result.json"
+    try:
+        found = files.read(path, KeptResult)
+    except StoreError as error:
+        log.warning("%s; the trial is left out", error.sentence())
+        return None
+    if found and (found.run, found.index) != (run, index):
+        log.warning("%s: left out, it is of trial %d of %s", path, found.index, found.run)
+        return None
+    return found
+
+
+def forget(folder: Path, index: int) -> None:
+    """Remove a trial's result, so that the trial can be planned again.  Raises StoreError."""
+    with files.disk_errors(folder):
+        (trial_folder(folder, index) / "result.json").unlink(missing_ok=True)

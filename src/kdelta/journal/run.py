@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A run's folder: its study, its plan, how often each trial was begun, and what each yielded.
+
+RUN/study.toml                 the study as it is run; for people, and decoded here alone
+RUN/run.json                   the plan; its presence makes a folder a run
+RUN/attempts.json              how often each trial was begun, written before it begins
+RUN/lock, lock.pid             held by, and the number of, the executing process
+RUN/trials/0007/result.json    what trial 7 yielded (kdelta.journal.results)
+
+Every file is written aside and renamed, so a process that is killed at any moment leaves each
+trial with its whole result or with none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kdelta.errors import SpecError, StoreError
+from kdelta.journal import files, results
+from kdelta.journal.folders import FolderKind, held
+from kdelta.journal.results import KeptResult
+from kdelta.sample import ArmRecord, Instrument, Outcome, TrialRecord, TrialResult
+from kdelta.study import spec
+from kdelta.study.spec import Study
+
+FORMAT = 2
+RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
+_STUDY, _ATTEMPTS = "study.toml", "attempts.json"
+_AGAIN = "measure it again with: kdelta run --new"
+
+
+class _Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is beside its study."""
+
+    run_id: str
+    name: str
+    title: str  # the study's, or what a bisection is of
+    seed: int
+    rounds: int
+    created: str  # ISO 8601, UTC
+    kdelta_version: str
+    arms: tuple[ArmRecord, ...]
+    trials: tuple[TrialRecord, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {name: getattr(self, name) for name in _Planned.__struct_fields__}
+
+
+class RunRecord(_Planned, frozen=True, kw_only=True):
+    """A whole run: all that the analysis may look at."""
+
+    study: Study
+
+    @property
+    def instrument(self) -> Instrument:
+        """What measured it."""
+        return self.study.instrument
+
+
+class _Plan(_Planned, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of run.json; its trials have no results."""
+
+    format: int
+    study_digest: str
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What of run.json tells whether the rest can be read, and which study it is of."""
+
+    format: int = 1
+    kdelta_version: str = ""
+    study_digest: str = ""
+
+
+class RunJournal:
+    """One run's folder.  Reading needs no lock; writing happens inside `executing()`.
+
+    Safe to use from several threads.  Every method raises StoreError when the folder cannot be
+    read or written, with what to do about it.
+    """
+
+    def __init__(self, folder: Path, plan: RunRecord) -> None:
+        """plan: the run without results."""
+        self.folder = folder
+        self._plan = plan
+        self._mutex = threading.Lock()
+        self._held = False
+        self._attempts: dict[int, int] = {}
+        self._kept: dict[int, KeptResult] = {}
+
+    @classmethod
+    def create(cls, folder: Path, run: RunRecord, *, anew: bool = False) -> RunJournal:
+        """Make `folder` the run `run`; the results that its trials have are not written.
+
+        anew: whatever run it was before.
+        """
+        if (folder / RUNS.file).exists() and not anew:
+            raise StoreError("there is a run already", place=str(folder))
+        run = replace(run, trials=tuple(map(_without_result, run.trials)))
+        plan = _Plan(format=FORMAT, study_digest=spec.digest(run.study), **run.fields())
+        files.write_bytes(folder / _STUDY, spec.to_toml(run.study).encode())
+        files.write(folder / RUNS.file, plan)
+        return cls(folder, run)
+
+    @classmethod
+    def open(cls, folder: Path) -> RunJournal:
+        """The journal of an existing run, of a format known here."""
+        return cls(folder, _plan_of(folder))
+
+    @property
+    def study(self) -> Study:
+        """What the run is of."""
+        return self._plan.study
+
+    @contextmanager
+    def executing(self) -> Iterator[None]:
+        """Hold the run for this process.  Raises StoreError while another process holds it."""
+        with held(self.folder):
+            self._attempts, self._kept = self._read_attempts(), self._read_kept()
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def pending(self) -> list[TrialRecord]:
+        """Trials without a result, in plan order; some may have been begun by a killed process."""
+        return [trial for trial in self.record().trials if trial.result is None]
+
+    def is_finished(self) -> bool:
+        """True when every trial has a result, whatever its outcome."""
+        return not self.pending()
+
+    def claim(self, index: int) -> int:
+        """Note that a trial begins, and return the number of this attempt, from 1.
+
+        Raises ValueError for a trial that is done or not of this run.
+        """
+        with self._writing():
+            if index in self._kept or index not in {trial.index for trial in self._plan.trials}:
+                raise ValueError(f"trial {index} is done or not planned")
+            self._attempts[index] = self._attempts.get(index, 0) + 1
+            files.write(self.folder / _ATTEMPTS, self._attempts)
+            return self._attempts[index]
+
+    def finish(self, index: int, result: TrialResult) -> None:
+        """Keep a claimed trial's result.  Raises ValueError for one that is not running."""
+        with self._writing():
+            if index in self._kept or index not in self._attempts:
+                raise ValueError(f"trial {index} is not running")
+            kept = KeptResult(
+                run=self._plan.run_id, index=index, attempts=self._attempts[index], result=result
+            )
+            results.keep(self.folder, kept)
+            self._kept[index] = kept
+
+    def replan_failures(self) -> int:
+        """Plan again the trials that ended for a fault of this machine; how many they are.
+
+        What they left is no data: an infra-error only says that there was none to be had then.
+        """
+        with self._writing():
+            failed = [
+                index
+                for index, kept in self._kept.items()
+                if kept.result.outcome is Outcome.INFRA_ERROR
+            ]
+            if failed:
+                self._attempts = {at: n for at, n in self._attempts.items() if at not in failed}
+                files.write(self.folder / _ATTEMPTS, self._attempts)
+            for index in failed:
+                results.forget(self.folder, index)
+                del self._kept[index]
+        return len(failed)
+
+    def record(self) -> RunRecord:
+        """Everything that the folder holds, as one value."""
+        attempts = self._attempts if self._held else self._read_attempts()
+        kept = self._kept if self._held else self._read_kept()
+        trials = tuple(
+            replace(trial, attempts=one.attempts, result=one.result)
+            if (one := kept.get(trial.index))
+            else replace(trial, attempts=attempts.get(trial.index, 0))
+            for trial in self._plan.trials
+        )
+        return replace(self._plan, trials=trials)
+
+    def _read_kept(self) -> dict[int, KeptResult]:
+        run_id = self._plan.run_id
+        found = (results.kept(self.folder, run_id, trial.index) for trial in self._plan.trials)
+        return {kept.index: kept for kept in found if kept}
+
+    def _read_attempts(self) -> dict[int, int]:
+        path = self.folder / _ATTEMPTS
+        action = "remove it: only how often unfinished trials were begun is lost"
+        return files.read(path, dict[int, int], action=action) or {}
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self._held:
+            raise RuntimeError("the journal is written to outside executing()")
+        with self._mutex:
+            yield
+
+
+def unfinished(root: Path, study: Study) -> Path | None:
+    """The newest run under `root` of this very study that has trials to do, if any."""
+    digest = spec.digest(study)
+    for folder in RUNS.folders(root):
+        try:
+            head = files.read(folder / RUNS.file, _Head)
+        except StoreError:
+            continue
+        is_it = head and (head.format, head.study_digest) == (FORMAT, digest)
+        if is_it and not RunJournal.open(folder).is_finished():
+            return folder
+    return None
+
+
+def _plan_of(folder: Path) -> RunRecord:
+    """The run of a folder, without results."""
+    path = folder / RUNS.file
+    action = f"the results of its trials can still be read in {folder / 'trials'}"
+    head = files.read(path, _Head, action=action)
+    if head is None:
+        raise StoreError(
+            f"not a run: it has no {RUNS.file}",
+            place=str(folder),
+            action="list the runs with: kdelta runs",
+        )
+    if head.format > FORMAT:
+        raise StoreError(
+            f"the run has format {head.format}, this kdelta knows up to {FORMAT}",
+            place=str(path),
+            action=f"use kdelta {head.kdelta_version} or newer, which wrote it",
+        )
+    if head.format < FORMAT:
+        raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
+    plan = files.read(path, _Plan, action=action)
+    if plan is None or not _sound(plan):
+        raise files.damaged(path, "its trials are not those of its arms", action=action)
+    own = plan.fields() | {"trials": tuple(map(_without_result, plan.trials))}
+    return RunRecord(study=_study_of(folder, plan.study_digest), **own)
+
+
+def _without_result(trial: TrialRecord) -> TrialRecord:
+    return replace(trial, attempts=0, result=None)
+
+
+def _sound(plan: _Plan) -> bool:
+    """True when each trial is once there and of an arm that is."""
+    indices = [trial.index for trial in plan.trials]
+    arms = [arm.index for arm in plan.arms]
+    return (
+        len(set(indices)) == len(indices)
+        and arms == list(range(len(arms)))
+        and {trial.arm for trial in plan.trials} <= set(arms)
+    )
+
+
+def _study_of(folder: Path, digest: str) -> Study:
+    path = folder / _STUDY
+    try:
+        study = spec.load(path)
+    except SpecError as error:
+        raise StoreError(error.cause, place=error.place, action=_AGAIN) from error
+    if spec.digest(study) != digest:
+        raise StoreError(
+            "it is not the study that the run began with",
+            place=str(path),
+            action="put that back, or begin another run with: kdelta run --new",
+        )
+    return study

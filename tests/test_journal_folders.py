@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""kdelta.journal.folders: how a run is named, and found again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kdelta.errors import SpecError
+from kdelta.journal import folders
+from kdelta.journal.run import RUNS, RunJournal, unfinished
+from kdelta.study import spec
+from run_records import NOW, execute, new_run
+
+
+def test_run_ids_say_study_and_time_and_are_unique() -> None:
+    first = folders.new_id("mprotect-shared-dirty", NOW, ())
+    assert first == "mprotect-shared-dirty-20261120-101500"
+    second = folders.new_id("mprotect-shared-dirty", NOW, {first})
+    assert second == f"{first}-2"
+    assert folders.new_id("mprotect-shared-dirty", NOW, {first, second}) == f"{first}-3"
+
+
+def test_new_run_folders_never_collide(tmp_path: Path) -> None:
+    root = tmp_path / "not" / "there"
+    made = [folders.new_folder(root, "a", NOW) for _ in range(3)]
+    assert [one.name for one in made] == [f"a-20261120-101500{end}" for end in ("", "-2", "-3")]
+    assert RUNS.folders(root) == []  # nothing is a run before it is created
+    RunJournal.create(made[1], new_run())
+    assert RUNS.folders(root) == [made[1]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three runs: b-1 is the newest."""
+    for hours, run_id in ((1, "a-1"), (2, "a-2"), (3, "b-1")):
+        created = (NOW + timedelta(hours=hours)).isoformat()
+        RunJournal.create(
+            tmp_path / "runs" / run_id, replace(new_run(run_id=run_id), created=created)
+        )
+    return tmp_path / "runs"
+
+
+def test_find_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.name for one in RUNS.folders(root)] == ["b-1", "a-2", "a-1"]
+    assert RUNS.find(root, "latest").name == "b-1"
+    assert RUNS.find(root, "a-1").name == "a-1"
+    assert RUNS.find(root, "b").name == "b-1"
+    assert RUNS.find(root / "elsewhere", str(root / "a-2")) == root / "a-2"
+    monkeypatch.chdir(root)
+    assert RUNS.find(root / "elsewhere", "./a-2") == Path("a-2")
+
+
+def test_find_run_lists_candidates(root: Path) -> None:
+    cases = {
+        "a": f'{root}: "a" is the beginning of 2 runs; there are a-2, a-1',
+        "zz": f'{root}: no run is called "zz"; there are b-1, a-2, a-1',
+        "": f'{root}: no run is called ""; there are b-1, a-2, a-1',
+        "../runs": f'{root}: no run is called "../runs"; there are b-1, a-2, a-1',
+    }
+    for text, sentence in cases.items():
+        with pytest.raises(SpecError) as caught:
+            RUNS.find(root, text)
+        assert caught.value.sentence() == sentence
+    with pytest.raises(SpecError, match="there are no runs yet; make one with"):
+        RUNS.find(root / "none", "latest")
+
+
+def test_an_unreadable_run_is_still_listed_and_explained(root: Path) -> None:
+    (root / "b-1" / "run.json").write_bytes(b"\xff")
+    assert [one.name for one in RUNS.folders(root)] == ["a-2", "a-1", "b-1"]
+    assert RUNS.find(root, "b-1").name == "b-1"
+
+
+def test_unfinished_finds_the_newest_run_of_the_study(root: Path) -> None:
+    study = new_run().study
+    assert unfinished(root, study) == root / "b-1"
+    execute(RunJournal.open(root / "b-1"))
+    assert unfinished(root, study) == root / "a-2"
+    assert unfinished(root, spec.with_settings(study, rounds=7)) is None
+    for name in ("a-1", "a-2"):
+        execute(RunJournal.open(root / name))
+    assert unfinished(root, study) is None
