@@ -18,7 +18,8 @@ from click.testing import CliRunner
 
 from kdelta import cache, process
 from kdelta.arch import ARCHES
-from kdelta.cli.doctor import WIDTH, doctor
+from kdelta.cli.doctor import doctor
+from kdelta.cli.printing import WIDTH
 from kdelta.doctor import hardware, toolchain
 from kdelta.doctor.capabilities import (
     EXACT_NEEDS,

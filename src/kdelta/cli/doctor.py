@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kdelta import cache
+from kdelta.cli.printing import print_json, print_table
 from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
@@ -20,7 +18,6 @@ from kdelta.doctor.capabilities import (
 )
 from kdelta.doctor.inventory import inventory
 
-WIDTH = 100
 _STYLES = {
     Usability.OK: "green",
     Usability.MISSING: "yellow",
@@ -47,48 +44,25 @@ def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
                 {**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows
             ],
         }
-        click.echo(json.dumps(document, indent=2))
+        print_json(document)
     else:
         _print(rows, possible=possible)
     ctx.exit(0 if possible else 3)
 
 
 def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
-    """Write the table, then the commands, then the verdict; lines carry no trailing blanks."""
-    console = Console(highlight=False)
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    console = Console(highlight=False, width=width)
-    with console.capture() as capture:
-        console.print(_table(rows))
-        if any(row.remedy for row in rows):
-            console.print("\nTo add what is missing:", style="bold")
-            console.print(_remedies(rows))
-        verdict = "Exact runs are possible on this machine." if possible else _blockers(rows)
-        console.print(Text(f"\n{verdict}"))
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
-
-
-def _table(rows: tuple[Capability, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("CAPABILITY", no_wrap=True)
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("FOR", max_width=24)
-    table.add_column("FOUND", overflow="fold")
-    for row in rows:
-        state = Text(row.state, style=_STYLES[row.state])
-        table.add_row(Text(row.name), state, Text(row.purpose), Text(row.detail))
-    return table
-
-
-def _remedies(rows: tuple[Capability, ...]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        if row.remedy:
-            table.add_row(Text(row.name), Text(row.remedy))
-    return table
+    """Write the table, then the commands, then the verdict."""
+    table = (
+        (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
+        for row in rows
+    )
+    print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
+    remedies = [(row.name, row.remedy) for row in rows if row.remedy]
+    if remedies:
+        click.secho("\nTo add what is missing:", bold=True)
+        print_table(("", ""), remedies)
+    verdict = "Exact runs are possible on this machine." if possible else _blockers(rows)
+    click.echo(f"\n{verdict}")
 
 
 def _blockers(rows: tuple[Capability, ...]) -> str:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,12 +31,13 @@ def print_table(
     *,
     right: Collection[str] = (),
     wrap: str = "",
+    at_most: Mapping[str, int] = MappingProxyType({}),
     indent: int = 0,
 ) -> None:
     """Print a table as wide as the terminal, at most 100; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
-    the table fits; without one it is the last.
+    the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
     """
     from rich.console import Console
     from rich.measure import Measurement
@@ -53,7 +55,10 @@ def print_table(
     wrapped = heads.index(wrap) if wrap else len(heads) - 1
     for at, head in enumerate(heads):
         justify: JustifyMethod = "right" if head in right else "left"
-        table.add_column(head, justify=justify, no_wrap=at != wrapped, overflow="fold")
+        wide = at != wrapped and head not in at_most
+        table.add_column(
+            head, justify=justify, no_wrap=wide, overflow="fold", max_width=at_most.get(head)
+        )
     for row in rows:
         table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     console = Console(highlight=False)
