@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import run_records
 from kdelta.cli import progress
-from kdelta.run.runner import Event, Step
+from kdelta.run.runner import Event, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialResult
 
 RECORD = run_records.new_run(arms=2, rounds=1)
@@ -19,23 +19,23 @@ GOOD = replace(run_records.result_of(0), wall_s=1.25)
 BAD = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic [bold]now[/bold]",))
 
 
-def event(step: Step, index: int, done: int, result: TrialResult | None = None) -> Event:
+def event(step: TrialStep, index: int, done: int, result: TrialResult | None = None) -> Event:
     return Event(
         step=step,
         trial=RECORD.trials[index],
         done=done,
         total=4,
-        reason="QEMU was ended" if step is Step.RETRIED else "",
+        reason="QEMU was ended" if step is TrialStep.RETRIED else "",
         result=result,
     )
 
 
 EVENTS = (
-    event(Step.STARTED, 0, 0),
-    event(Step.RETRIED, 0, 0),
-    event(Step.FINISHED, 0, 1, GOOD),
-    event(Step.STARTED, 1, 1),
-    event(Step.FINISHED, 1, 2, BAD),
+    event(TrialStep.STARTED, 0, 0),
+    event(TrialStep.RETRIED, 0, 0),
+    event(TrialStep.FINISHED, 0, 1, GOOD),
+    event(TrialStep.STARTED, 1, 1),
+    event(TrialStep.FINISHED, 1, 2, BAD),
 )
 
 
@@ -65,7 +65,7 @@ def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) ->
         copied=Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.17, to the byte"),
     )
     with progress.showing(RECORD) as report:
-        report(event(Step.FINISHED, 0, 1, copied))
+        report(event(TrialStep.FINISHED, 0, 1, copied))
     line = f"[1/4] {names(0)}: not booted: same image as 6.17, to the byte"
     assert capsys.readouterr().err.splitlines()[1] == line
 

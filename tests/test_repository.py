@@ -206,7 +206,7 @@ def test_only_cli_talks_to_the_user_and_exits() -> None:
 
 
 # Names that two rooms still share, to be told apart: this set only shrinks.
-SHARED_NAMES = "Metric Point State Step"
+SHARED_NAMES = "Metric"
 
 
 def shared_names(texts: Iterable[str]) -> set[str]:

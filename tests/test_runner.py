@@ -17,7 +17,7 @@ import run_records
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.journal.run import RunJournal
 from kdelta.run import runner
-from kdelta.run.runner import Event, Runner, Step
+from kdelta.run.runner import Event, Runner, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
@@ -77,10 +77,10 @@ def outcomes(journal: RunJournal) -> list[str]:
 def test_every_trial_is_measured_and_told(journal: RunJournal) -> None:
     events = execute(journal, ok, jobs=3)
     assert outcomes(journal) == ["ok"] * 8
-    finished = [event for event in events if event.step is Step.FINISHED]
+    finished = [event for event in events if event.step is TrialStep.FINISHED]
     assert [event.done for event in finished] == list(range(1, 9))
     assert {event.total for event in events} == {8}
-    assert sum(event.step is Step.STARTED for event in events) == 8
+    assert sum(event.step is TrialStep.STARTED for event in events) == 8
     assert journal.record().trials[5].result == run_records.result_of(5)
 
 
@@ -107,7 +107,7 @@ def test_this_machines_fault_is_tried_again(journal: RunJournal) -> None:
     events = execute(journal, fails_once)
     assert outcomes(journal) == ["ok"] * 8
     assert {trial.attempts for trial in journal.record().trials} == {2}
-    retried = [event for event in events if event.step is Step.RETRIED]
+    retried = [event for event in events if event.step is TrialStep.RETRIED]
     assert {event.reason for event in retried} == {"QEMU was ended by signal 9"}
 
 

@@ -17,7 +17,7 @@ from kdelta.analysis import explanation
 from kdelta.bisect import judging, outcome
 from kdelta.bisect.building import Builder, SourceError
 from kdelta.bisect.history import Candidates, Commit, Contradiction, Culprit, History, Next
-from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import PointInstrument
 from kdelta.bisect.ladder import News, Tell
 from kdelta.bisect.outcome import BisectionResult, Ending
@@ -141,7 +141,7 @@ class Commits:
         )
         return CommitResult(outcome=result, culprit=self.original(commit.id))
 
-    def _known(self, commit_id: str) -> Step:
+    def _known(self, commit_id: str) -> BisectStep:
         """The step of a commit, made now when there is none."""
         return self._journal.steps.get(commit_id) or self._visit(commit_id, 1)
 
@@ -172,7 +172,7 @@ class Commits:
         found = outcome.of_pair(self._journal, self._instrument.findings(), points[0], points[-1])
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
 
-    def _visit(self, commit_id: str, left: int) -> Step:
+    def _visit(self, commit_id: str, left: int) -> BisectStep:
         """Build, measure and keep one commit."""
         self._place(commit_id)
         point = self._point(commit_id)
@@ -185,14 +185,14 @@ class Commits:
         )
         return step
 
-    def _built_and_measured(self, point: Point) -> Step:
+    def _built_and_measured(self, point: Point) -> BisectStep:
         begun = time.monotonic()
         try:
             built = self._build(point.key)
         except SourceError as error:
             seconds = round(time.monotonic() - begun, 1)
             why = f"it does not build: {error.first}"
-            return Step(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
+            return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
         twin = self._twin(built.kernel)
         if twin is not None:
             return replace(
@@ -205,7 +205,7 @@ class Commits:
             )
         return self._instrument.step(point, built.kernel, built.seconds)
 
-    def _twin(self, kernel: Kernel) -> Step | None:
+    def _twin(self, kernel: Kernel) -> BisectStep | None:
         """A step that measured the very same image."""
         for step in self._journal.state.steps:
             own = step.kernel

@@ -68,7 +68,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class BisectStep:
     """What became of one point.
 
     trials: of the folder, empty when it was not booted.  mark: what the search was told; standing
@@ -93,7 +93,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class BisectState:
     """The content of bisect.json.  points: in order, from the good to the bad end."""
 
     format: int
@@ -102,19 +102,19 @@ class State:
     question: Question
     created: str
     points: tuple[Point, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[BisectStep, ...] = ()
     ended: bool = False
 
 
 class Journal:
     """One bisection's folder.  Raises StoreError when it cannot be read or written."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: BisectState) -> None:
         self.folder = folder
         self.state = state
 
     @property
-    def steps(self) -> dict[str, Step]:
+    def steps(self) -> dict[str, BisectStep]:
         """The steps by their point's key, in the order in which they were made."""
         return {step.key: step for step in self.state.steps}
 
@@ -124,7 +124,7 @@ class Journal:
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
         return {numbers[step.key]: step.mark for step in self.state.steps}
 
-    def add(self, step: Step) -> None:
+    def add(self, step: BisectStep) -> None:
         """Keep a step; its results must be on the disk already."""
         self._write(replace(self.state, steps=(*self.state.steps, step)))
 
@@ -164,7 +164,7 @@ class Journal:
             )
         return kept.result
 
-    def _write(self, state: State) -> None:
+    def _write(self, state: BisectState) -> None:
         files.write(self.folder / BISECTIONS.file, state)
         self.state = state
 
@@ -173,7 +173,7 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
     """A new bisection in a folder of its own under `root`."""
     now = datetime.now(UTC)
     folder = folders.new_folder(root, name, now)
-    state = State(
+    state = BisectState(
         format=FORMAT,
         run_id=folder.name,
         digest=question.digest,
@@ -195,7 +195,7 @@ def find(root: Path, question: Question) -> Journal | None:
 def _read(folder: Path) -> Journal | None:
     """The bisection of a folder, None when it is damaged or of another format."""
     try:
-        state = files.read(folder / BISECTIONS.file, State)
+        state = files.read(folder / BISECTIONS.file, BisectState)
     except StoreError as error:
         log.warning("%s; the bisection is left out", error.sentence())
         return None

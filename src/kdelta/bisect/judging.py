@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
 from kdelta.analysis.findings import compare_arms
-from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Place, Standing, place
 from kdelta.bisect.search import Mark
@@ -82,7 +82,7 @@ def changes_of(findings: Findings, points: Sequence[Point]) -> list[NeighbourCha
 class PointInstrument(Protocol):
     """Measures points and says what they are like."""
 
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """Measure a point; its results are on the disk, and the step not yet in the journal.
 
         Raises InfraError when this machine is at fault, Cancelled when the work was ended.
@@ -101,13 +101,13 @@ class PointCounting:
         self._measure = measure
         self._step_percent = step_percent
 
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See PointInstrument."""
         trial = self._journal.new_trial()
         result = self._measure(kernel, trial, self._journal.folder)
         self._journal.keep(trial, result)
         identity = result.kernel or kernel.identity()
-        step = Step(
+        step = BisectStep(
             key=point.key, mark=Mark.SKIP, trials=(trial,), kernel=identity, build_s=build_s
         )
         return self.findings().judged(point, step)
@@ -159,7 +159,7 @@ class PointCounts:
         """See Findings."""
         return changes_of(self, self._journal.state.points)
 
-    def judged(self, point: Point, step: Step) -> Step:
+    def judged(self, point: Point, step: BisectStep) -> BisectStep:
         """The step of a measured point with its mark, standing and what is to be told.
 
         step: with its trials, which the journal has not; what marks it will be replaced.
@@ -199,7 +199,7 @@ class PointCounts:
         return last[Mark.GOOD], last[Mark.BAD]
 
 
-def record(journal: Journal, *, extra: Step | None = None) -> RunRecord:
+def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     """A bisection as a run: an arm for each booted point, in order, with its trials' results."""
     question = journal.state.question
     workload, _, scenario = question.scenario.partition(":")
@@ -239,7 +239,7 @@ def record(journal: Journal, *, extra: Step | None = None) -> RunRecord:
     )
 
 
-def _trials(journal: Journal, steps: Mapping[str, Step], point: Point) -> list[int]:
+def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> list[int]:
     """A point's trials: its own and, of an end, those beside others."""
     points, own = journal.state.points, list(steps[point.key].trials)
     if point == points[0]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kdelta.bisect import outcome
-from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import PointInstrument
 from kdelta.bisect.outcome import BisectionResult
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
@@ -27,7 +27,7 @@ class News:
 
     point: Point
     left: int
-    step: Step | None = None
+    step: BisectStep | None = None
     value: float | None = None
     unit: str = ""
     note: str = ""
@@ -109,7 +109,7 @@ class LadderSearch:
         value = seen.value(point) if step.trials else None
         self._tell(News(point=point, left=asked.left - 1, step=step, value=value, unit=seen.unit()))
 
-    def _measured(self, point: Point) -> Step:
+    def _measured(self, point: Point) -> BisectStep:
         try:
             kernel = self._resolve(point)
         except (InfraError, SpecError) as error:
@@ -117,7 +117,7 @@ class LadderSearch:
             ends = self._journal.state.points[0], self._journal.state.points[-1]
             if self._absent >= _AWAY or point in ends:
                 raise
-            return Step(
+            return BisectStep(
                 key=point.key, mark=Mark.SKIP, temporary=True, why=f"it cannot be had: {error}"
             )
         self._absent = 0

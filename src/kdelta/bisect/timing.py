@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kdelta.analysis.evidence import ITERATION
-from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import NeighbourChange, changes_of
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Standing, place
@@ -78,10 +78,10 @@ class BlockTiming:
         """See judging.PointInstrument."""
         return Times(self._journal, self._rules)
 
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> Step:
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See judging.PointInstrument."""
         good, bad = self._journal.state.points[0], self._journal.state.points[-1]
-        step = Step(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
+        step = BisectStep(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
         if point == good:
             self._ends[good.key] = kernel
             return self._first(step, kernel)
@@ -91,14 +91,16 @@ class BlockTiming:
         done = self._blocks(step, kernel, self._side_decided)
         return done if done.why else self._judged(done)
 
-    def _first(self, step: Step, kernel: Kernel) -> Step:
+    def _first(self, step: BisectStep, kernel: Kernel) -> BisectStep:
         """The good end alone: whether it can be timed at all; its times come with the blocks."""
         trial = self._journal.new_trial()
         result = self._timed(kernel, trial)
         why = _failure(result, self._phase())
         return replace(step, trials=(trial,), mark=Mark.SKIP if why else Mark.GOOD, why=why)
 
-    def _blocks(self, step: Step, kernel: Kernel, decided: Callable[[list[Block]], bool]) -> Step:
+    def _blocks(
+        self, step: BisectStep, kernel: Kernel, decided: Callable[[list[Block]], bool]
+    ) -> BisectStep:
         """Time blocks until it is decided, or the budget is spent."""
         good, bad = (self._end(at) for at in (0, -1))
         is_end = step.key == self._journal.state.points[-1].key
@@ -128,7 +130,7 @@ class BlockTiming:
                 )
         return replace(step, mark=Mark.BAD if is_end else Mark.SKIP)
 
-    def _judged(self, step: Step) -> Step:
+    def _judged(self, step: BisectStep) -> BisectStep:
         """The step with its side, when that is sure."""
         times = self.findings()
         own = times.blocks(step)
@@ -232,7 +234,7 @@ class Times:
         """See judging.Findings."""
         return changes_of(self, self._journal.state.points)
 
-    def blocks(self, step: Step) -> list[Block]:
+    def blocks(self, step: BisectStep) -> list[Block]:
         """The blocks of a step that were measured whole."""
         found = (
             _block([self._journal.result(trial) for trial in trials], self._phase)

@@ -31,9 +31,9 @@ def showing(record: RunRecord) -> Iterator[Report]:
 
 
 def _line(labels: list[str], event: Event) -> None:
-    from kdelta.run.runner import Step
+    from kdelta.run.runner import TrialStep
 
-    if event.step is not Step.STARTED:
+    if event.step is not TrialStep.STARTED:
         click.echo(f"[{event.done}/{event.total}] {_said(labels, event)}", err=True)
 
 
@@ -63,7 +63,7 @@ def _bar(labels: list[str]) -> Iterator[Report]:
         TimeElapsedColumn,
     )
 
-    from kdelta.run.runner import Step
+    from kdelta.run.runner import TrialStep
     from kdelta.sample import Outcome
 
     columns = (
@@ -78,11 +78,11 @@ def _bar(labels: list[str]) -> Iterator[Report]:
         task = bar.add_task("starting", total=None)
 
         def report(event: Event) -> None:
-            if event.step is Step.STARTED:
+            if event.step is TrialStep.STARTED:
                 running[event.trial.index] = labels[event.trial.arm]
-            elif event.step is Step.FINISHED:
+            elif event.step is TrialStep.FINISHED:
                 running.pop(event.trial.index, None)
-            if event.step is Step.RETRIED or (
+            if event.step is TrialStep.RETRIED or (
                 event.result and event.result.outcome is not Outcome.OK
             ):
                 bar.console.print(_said(labels, event), markup=False, highlight=False)

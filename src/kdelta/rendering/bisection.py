@@ -8,7 +8,7 @@ from typing import Any
 
 from kdelta.bisect import outcome
 from kdelta.bisect.history import Commit
-from kdelta.bisect.journal import Journal, Point, Step
+from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import Findings, NeighbourChange
 from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.place import Standing
@@ -170,7 +170,7 @@ def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
 
 
 def _values(
-    points: Sequence[Point], steps: Mapping[str, Step], findings: Findings
+    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings
 ) -> tuple[Span, ...]:
     found = []
     for point in points:
@@ -180,7 +180,7 @@ def _values(
     return tuple(found)
 
 
-def _standing(step: Step, end: str | None) -> Span:
+def _standing(step: BisectStep, end: str | None) -> Span:
     if step.mark is Mark.SKIP:
         return Span("skipped", Tone.WARN)
     if end:
@@ -250,7 +250,7 @@ def _change(change: NeighbourChange) -> dict[str, Any]:
     }
 
 
-def _step(journal: Journal, findings: Findings, step: Step) -> dict[str, Any]:
+def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:
     point = next(point for point in journal.state.points if point.key == step.key)
     return {
         **_side(point, findings.value(point)),

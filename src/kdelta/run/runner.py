@@ -23,7 +23,7 @@ _POLL_S = 0.2
 _LEAST_FREE = 1 << 20
 
 
-class Step(StrEnum):
+class TrialStep(StrEnum):
     """What happened to a trial."""
 
     STARTED = "started"
@@ -35,7 +35,7 @@ class Step(StrEnum):
 class Event:
     """Something to show.  done, total: trials of the whole run; result: for FINISHED."""
 
-    step: Step
+    step: TrialStep
     trial: TrialRecord
     done: int
     total: int
@@ -130,7 +130,7 @@ class Runner:
             self._trials.ready(trial)
             self._journal.claim(trial.index)
             tries = 1  # of this process: what a kill cut short was no fault of this machine
-            self._tell(Step.STARTED, trial)
+            self._tell(TrialStep.STARTED, trial)
             while True:
                 try:
                     result = self._attempt(trial)
@@ -146,13 +146,13 @@ class Runner:
                             outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),)
                         )
                         break
-                    self._tell(Step.RETRIED, trial, reason=error.sentence())
+                    self._tell(TrialStep.RETRIED, trial, reason=error.sentence())
                     self._journal.claim(trial.index)
                     tries += 1
         self._journal.finish(trial.index, result)
         with self._mutex:
             self._done += 1
-        self._tell(Step.FINISHED, trial, result=result)
+        self._tell(TrialStep.FINISHED, trial, result=result)
 
     def _attempt(self, trial: TrialRecord) -> TrialResult:
         if self._trials.waits(trial) and (known := self._trials.known(trial, self._alike(trial))):
@@ -168,7 +168,12 @@ class Runner:
         return [each for each in every if each.result and (each.workload, each.scenario) == case]
 
     def _tell(
-        self, step: Step, trial: TrialRecord, *, reason: str = "", result: TrialResult | None = None
+        self,
+        step: TrialStep,
+        trial: TrialRecord,
+        *,
+        reason: str = "",
+        result: TrialResult | None = None,
     ) -> None:
         self._report(
             Event(
