@@ -75,11 +75,14 @@ def resume(
     run_id: str, runs: Path, wanted_qemu: str, jobs: int | None, *, unattended: bool
 ) -> None:
     """Finish an interrupted RUN (default: the latest)."""
+    from kdelta.host import reboot
     from kdelta.journal.run import RUNS, RunJournal
 
     opened = RunJournal.open(RUNS.find(runs, run_id))
-    with opened.executing():
-        again = opened.replan_failures()
+    again = 0
+    if not reboot.goes_on():  # else two kernels that fail would boot each other for ever
+        with opened.executing():
+            again = opened.replan_failures()
     if again:
         click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
     execution.check_scenarios(opened.study)
@@ -97,6 +100,8 @@ def _go_on(journal: RunJournal) -> None:
     if not execution.on_host(journal.study):
         raise SpecError("--install-resume is for runs over boots of this host")
     try:
+        ended = sum(trial.result is not None for trial in journal.record().trials)
+        reboot.check_progress(journal.folder / "boots.json", ended)
         reboot.check_arrived(preflight.facts())
         execution.execute(journal, "", None)
     except NextBootError as needed:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -10,6 +11,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kdelta import process
 from kdelta.errors import InfraError, SpecError, as_root
@@ -26,6 +29,7 @@ _GRUB = (("boot/grub/grub.cfg", "grub-reboot"), ("boot/grub2/grub.cfg", "grub2-r
 _INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
 _MAX_GRUB = 4 << 20
 _COMMAND_S = 60.0
+_IDLE_BOOTS = 3
 _RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
 _KEPT = ("HOME", "PATH", "KDELTA_QEMU", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
@@ -138,6 +142,37 @@ def boot_once(release: str) -> None:
         f"GRUB has no entry for {release} that can be booted once",
         action="boot it by hand; the run goes on with: kdelta resume",
     )
+
+
+def goes_on() -> bool:
+    """True in a process that the unit started after a boot, not the user."""
+    return EXPECTED in os.environ
+
+
+class _Boots(msgspec.Struct, frozen=True, kw_only=True):
+    """How many boots in a row left the number of trials that have ended where it was."""
+
+    ended: int
+    idle: int
+
+
+def check_progress(file: Path, ended: int) -> None:
+    """Count this start of a run that goes on by itself; file: where the count is kept.
+
+    ended: trials of the run that have.  Raises InfraError when too many boots in a row ended none:
+    a machine that falls over in a trial would otherwise boot and fall for ever.
+    """
+    last = _Boots(ended=-1, idle=0)
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        last = msgspec.json.decode(file.read_bytes(), type=_Boots)
+    idle = last.idle + 1 if goes_on() and ended <= last.ended else 0
+    write_aside(file, msgspec.json.encode(_Boots(ended=ended, idle=idle)))
+    if idle >= _IDLE_BOOTS:
+        raise InfraError(
+            f"{idle} boots in a row of this machine have ended no trial",
+            place=str(file.parent),
+            action="find out why it falls over, then: kdelta resume --install-resume",
+        )
 
 
 def check_arrived(running: Mapping[str, str]) -> None:
