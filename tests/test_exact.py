@@ -10,8 +10,9 @@ import pytest
 
 from kdelta import workload
 from kdelta.errors import SpecError
+from kdelta.host import slots
 from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs
-from kdelta.run import exact, slots
+from kdelta.run import exact
 from kdelta.study import spec
 
 SETTINGS = MachineSettings()
@@ -32,22 +33,23 @@ def test_a_scenario_gets_what_it_needs_and_the_study_what_it_asks_for() -> None:
     assert with_needs(SETTINGS, NO_NEEDS) == SETTINGS
 
 
-def test_the_largest_guest_of_a_matrix_decides() -> None:
+def test_the_guests_of_a_matrix() -> None:
     text = spec.to_toml(study()).replace("[matrix]\ncpus = []", "[matrix]\ncpus = [1, 4]")
     assert "cpus = [1, 4]" in text
-    assert exact.largest(spec.from_text(text, "m")) == (4, 1024)
+    guests = exact.guests_of(spec.from_text(text, "m"))
+    assert [(guest.cpus, guest.memory_mib) for guest in guests] == [(1, 1024), (4, 1024)]
 
 
 def test_what_this_machine_cannot_hold_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slots, "memory_mib", lambda: 2000)
-    assert exact.largest(study(memory_mib=1024)) == (1, 1024)
+    assert [guest.memory_mib for guest in exact.guests_of(study(memory_mib=1024))] == [1024]
     with pytest.raises(SpecError, match="2048 MiB does not fit into this machine's 2000 MiB"):
-        exact.largest(study(memory_mib=2048))
+        exact.guests_of(study(memory_mib=2048))
     with pytest.raises(SpecError, match="8 CPUs is timed on as many cores; this machine has 2"):
-        exact.largest(study(cpus=8), cores=2)
-    assert exact.largest(study(cpus=8))[0] == 8, "emulated CPUs need no cores"
+        exact.guests_of(study(cpus=8), cores=2)
+    assert exact.guests_of(study(cpus=8))[0].cpus == 8, "emulated CPUs need no cores"
 
 
 def test_trials_that_are_only_timed_are_skipped(

@@ -33,8 +33,8 @@ class FakeTrials:
     waiting: frozenset[int] = frozenset()  # arms that may be the first one's twins
 
     @contextmanager
-    def slot(self, jobs: int) -> Iterator[None]:
-        assert jobs >= 1
+    def slot(self, trial: TrialRecord) -> Iterator[None]:
+        assert trial.result is None
         if self.cancelled.is_set():
             raise Cancelled
         yield

@@ -440,6 +440,18 @@ def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
         lock.release()
 
 
+def held(beginning: str) -> tuple[str, ...]:
+    """Names of the locks with that beginning that somebody holds at this moment."""
+    found = []
+    for path in (root() / _LOCKS).glob(f"{beginning}*.lock"):
+        try:
+            with locked(path.stem, timeout=0):
+                continue
+        except BusyError:
+            found.append(path.stem)
+    return tuple(found)
+
+
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
     """Turn an OSError of the body, which uses `place`, into an InfraError that says what to do."""

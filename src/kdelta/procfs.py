@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+_KB = re.compile(r"^(\w+(?:\(\w+\))?): +(\d+)", re.MULTILINE)
 _CHOSEN = re.compile(r"[\[(](\w+)[\])]")
 
 
@@ -12,6 +14,15 @@ def compiler_in(version: str) -> str:
     """The compiler that a text of /proc/version names, such as "gcc-14 (Debian 14.2.0-19)"."""
     match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", version)
     return match[1].strip() if match else ""
+
+
+def meminfo(root: Path) -> dict[str, int]:
+    """The numbers of /proc/meminfo below a root: kB, or how many; none that cannot be read."""
+    try:
+        text = (root / "proc/meminfo").read_text(errors="replace")
+    except OSError:
+        return {}
+    return {name: int(number) for name, number in _KB.findall(text)}
 
 
 def cpu_list(text: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.guests import qemu
 from kdelta.journal import files, results
 from kdelta.kernels.kernel import Kernel
-from kdelta.run import exact, slots, timed
+from kdelta.run import exact, timed
 from kdelta.run.runner import Trials
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
@@ -41,7 +41,7 @@ class TrialMeasure:
         self.environment = environment
         self._workload, _, self._scenario = study.scenarios[0].partition(":")
         self._attempts = study.plan.max_attempts
-        self._jobs = slots.limit(*exact.largest(study))
+        exact.guests_of(study)
         self._trials = trials
         self._kernels = kernels
 
@@ -57,7 +57,7 @@ class TrialMeasure:
             scenario=self._scenario,
         )
         place = results.trial_folder(folder, trial)
-        with self._trials.slot(self._jobs):
+        with self._trials.slot(record):
             self._trials.ready(record)
             for left in reversed(range(self._attempts)):
                 try:

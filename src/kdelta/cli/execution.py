@@ -178,7 +178,8 @@ def _trials(
     jobs: int | None,
 ) -> tuple[Trials, int]:
     """What measures the study's trials, and how many of them at once."""
-    from kdelta.run import arms, exact, slots, timed
+    from kdelta.host import slots
+    from kdelta.run import arms, exact, timed
     from kdelta.sample import Instrument
     from kdelta.study.spec import Replicate
 
@@ -187,13 +188,13 @@ def _trials(
         need_time()
     if study.instrument is Instrument.EXACT:
         bench = exact.bench_of(study, wanted_qemu, cancelled)
-        at_once = jobs or slots.limit(*exact.largest(study))
+        at_once = jobs or slots.at_once(exact.guests_of(study))
         machines = arms.machines(study)
         reuse = study.plan.reuse
-        return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse), at_once
+        return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
-        exact.largest(study, cores=len(os.sched_getaffinity(0)))
+        exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
         own = arms.machines(study)
         return timed.KvmTrials(timing, study.machine, wanted_qemu, kernels, own), 1
     results = [trial.result for trial in record.trials]

@@ -24,9 +24,9 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, kept, marked, refere
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
+from kdelta.host import slots
 from kdelta.kernels import local
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import slots
 from kdelta.run.trial import Bench, run_trial
 from kdelta.sample import Outcome
 from kdelta.source import build
@@ -149,7 +149,7 @@ def _ran(
 ) -> Executed:
     kernel = local.resolve(f"file:{image}", _ARCH)
     place = image.with_suffix(".trial")
-    with slots.lease(slots.limit(bench.settings.cpus, bench.settings.memory_mib), bench.cancelled):
+    with slots.lease(bench.settings, bench.cancelled):
         result = run_trial(bench, kernel, scenario, program, place)
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")

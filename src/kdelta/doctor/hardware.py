@@ -15,6 +15,7 @@ from pathlib import Path
 from kdelta import process
 from kdelta.doctor.capabilities import Capability, Usability
 from kdelta.errors import as_root
+from kdelta.procfs import chosen, meminfo
 
 GIB = 1 << 30
 NEEDED_MEMORY = 3 * GIB // 2  # one guest of 1 GiB, QEMU's own memory, kdelta
@@ -39,8 +40,7 @@ _NAMESPACE_SWITCHES = (
 
 def memory() -> Capability:
     """Memory that a new guest could take now."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
+    free = meminfo(Path("/"))["MemAvailable"] * 1024
     cpus = len(os.sched_getaffinity(0))
     enough = free >= NEEDED_MEMORY
     return Capability(
@@ -132,7 +132,7 @@ def hugepages() -> Capability:
     if not _THP.exists() and not _HUGEPAGES.exists():
         detail = "this kernel has neither THP nor hugetlb"
         return Capability(name="hugepages", state=Usability.ABSENT, detail=detail, purpose=purpose)
-    mode = _bracketed(_THP) if _THP.exists() else "not built in"
+    mode = chosen(_THP.read_text().strip()) if _THP.exists() else "not built in"
     pools = []
     for pool in sorted(_HUGEPAGES.glob("hugepages-*")) if _HUGEPAGES.exists() else ():
         count = (pool / "nr_hugepages").read_text().strip()
@@ -141,16 +141,10 @@ def hugepages() -> Capability:
     return Capability(name="hugepages", state=Usability.OK, detail=detail, purpose=purpose)
 
 
-def _bracketed(path: Path) -> str:
-    """The chosen word of a sysfs file that reads "always [madvise] never"."""
-    words = path.read_text().split()
-    return next((word.strip("[]") for word in words if word.startswith("[")), "unknown")
-
-
 def tracing() -> Capability:
     """Whether tracefs can be read, and what lockdown says."""
     purpose = "tracing runs"
-    lockdown = f"; lockdown: {_bracketed(_LOCKDOWN)}" if _LOCKDOWN.exists() else ""
+    lockdown = f"; lockdown: {chosen(_LOCKDOWN.read_text().strip())}" if _LOCKDOWN.exists() else ""
     debugfs = "debugfs readable" if _readable(Path("/sys/kernel/debug")) else "debugfs not readable"
     if "tracefs" not in Path("/proc/filesystems").read_text():
         detail = f"this kernel has no tracefs{lockdown}"

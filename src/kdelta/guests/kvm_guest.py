@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import platform
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from kdelta.guests.kvm import Reach
 from kdelta.guests.session import Guest
 from kdelta.guests.swap import Backing
 from kdelta.machine.axes import MachineSettings
+from kdelta.procfs import meminfo
 
 _CPU_MODELS = {
     # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
@@ -65,12 +65,8 @@ def require(emulator: Qemu, settings: MachineSettings) -> None:
 
 def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
     """Raise InfraError when too few huge pages of the default size are free for a guest."""
-    try:
-        text = (root / "proc/meminfo").read_text()
-    except OSError:
-        text = ""
-    fields = dict(re.findall(r"^(\w+): +(\d+)", text, re.MULTILINE))
-    size_kib, free = int(fields.get("Hugepagesize", 0)), int(fields.get("HugePages_Free", 0))
+    fields = meminfo(root)
+    size_kib, free = fields.get("Hugepagesize", 0), fields.get("HugePages_Free", 0)
     if not size_kib:
         raise InfraError(
             "this kernel has no huge pages to reserve (CONFIG_HUGETLBFS=y)",
@@ -83,7 +79,7 @@ def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
         )
     needed = memory_mib * 1024 // size_kib
     if free < needed:
-        total = int(fields.get("HugePages_Total", 0)) - free + needed
+        total = fields.get("HugePages_Total", 0) - free + needed
         raise InfraError(
             f"{needed} huge pages of {size_kib} KiB are needed and {free} are free",
             action=f"reserve them with: sudo sysctl vm.nr_hugepages={total}",

@@ -11,11 +11,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta import cache
-from kdelta.errors import Cancelled, SpecError
+from kdelta.errors import SpecError
+from kdelta.host import leases
 from kdelta.procfs import cpu_list
 
-_POLL_S = 0.05
 _CPUS = "sys/devices/system/cpu"
 _HOUSEKEEPER = 0  # takes most interrupts and timers of a machine that was not told otherwise
 
@@ -85,7 +84,7 @@ def lease(
     choice = eligible(cores(root), count)
     with ExitStack() as held:
         with ExitStack() as turn:
-            _wait("cpus", turn, cancelled)
+            leases.wait("cpus", turn, cancelled)
             cpus = _gather(choice, count, held, cancelled)
         yield cpus
 
@@ -98,29 +97,10 @@ def _gather(
         for core in choice:
             if len(taken) == count:
                 return tuple(taken)
-            if core.cpu not in taken and _try(f"core-{core.threads[0]}", held):
+            if core.cpu not in taken and leases.take(f"core-{core.threads[0]}", held):
                 taken.append(core.cpu)
         if len(taken) < count:
-            _pause(cancelled)
-
-
-def _wait(name: str, held: ExitStack, cancelled: threading.Event) -> None:
-    while not _try(name, held):
-        _pause(cancelled)
-
-
-def _pause(cancelled: threading.Event) -> None:
-    if cancelled.wait(_POLL_S):
-        raise Cancelled
-
-
-def _try(name: str, held: ExitStack) -> bool:
-    """Hold a lock until `held` is left; False when somebody else has it."""
-    try:
-        held.enter_context(cache.locked(name, timeout=0))
-    except cache.BusyError:
-        return False
-    return True
+            leases.pause(cancelled)
 
 
 def _listed(path: Path) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kdelta import process
 from kdelta.errors import InfraError, as_root
-from kdelta.procfs import chosen, compiler_in, cpu_list
+from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
 
 UNKNOWN = "unknown"
 NONE = "none"
@@ -286,20 +286,20 @@ def _clock_step() -> str:
 
 
 def _memory(root: Path) -> dict[str, str]:
-    fields = dict(re.findall(r"^(\w+): +(\d+) kB$", _read(root / "proc/meminfo") or "", re.M))
+    fields = meminfo(root)
     total, free = fields.get("SwapTotal"), fields.get("SwapFree")
     thp = root / "sys/kernel/mm/transparent_hugepage"
     nodes = list(root.glob("sys/devices/system/node/node[0-9]*"))
     return {
-        "memory_mib": str(int(fields["MemTotal"]) >> 10) if "MemTotal" in fields else UNKNOWN,
+        "memory_mib": str(fields["MemTotal"] >> 10) if "MemTotal" in fields else UNKNOWN,
         "nodes": str(len(nodes)) if nodes else UNKNOWN,
         "numa_balancing": _word(root / "proc/sys/kernel/numa_balancing"),
         "thp": _choice(thp / "enabled"),
         "thp_shmem": _choice(thp / "shmem_enabled"),
         "thp_defrag": _choice(thp / "defrag"),
         "ksm": _word(root / "sys/kernel/mm/ksm/run"),
-        "swap_total_kib": total or UNKNOWN,
-        "swap_used_kib": str(int(total) - int(free)) if total and free else UNKNOWN,
+        "swap_total_kib": UNKNOWN if total is None else str(total),
+        "swap_used_kib": UNKNOWN if total is None or free is None else str(total - free),
     }
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from kdelta import workload
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import qemu
+from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import slots
 from kdelta.run.trial import Bench, not_for, run_trial
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
@@ -31,20 +31,24 @@ class ExactTrials:
         machines: Sequence[MachineSettings] = (),
         *,
         reuse: bool = False,
+        jobs: int | None = None,
     ) -> None:
         """kernels: per arm, the kernel or why there is none (its trials then say so).
 
         machines: per arm; none: the bench's own.  reuse: do not boot what an earlier arm is.
+        jobs: guests at once, whatever cores there are.
         """
         self.cancelled = bench.cancelled
         self._bench = bench
         self._kernels = kernels
         self._machines = machines
+        self._jobs = jobs
         self._twins = Twins(kernels if reuse else (), machines)
 
-    def slot(self, jobs: int) -> AbstractContextManager[None]:
-        """One of the `jobs` guests that run at once on this machine."""
-        return slots.lease(jobs, self.cancelled)
+    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
+        """What the trial's guest takes of this machine."""
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
+        return slots.lease(self._settings(trial, scenario), self.cancelled, self._jobs)
 
     def ready(self, trial: TrialRecord) -> None:
         """Every trial can be measured here."""
@@ -64,12 +68,15 @@ class ExactTrials:
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
-        own = self._machines[trial.arm] if self._machines else self._bench.settings
-        settings = with_needs(own, scenario.needs)
+        settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or settings.swap == "disk"
         bench = replace(self._bench, settings=settings, fresh_boot=fresh)
         return run_trial(bench, kernel, scenario, load.program, folder)
+
+    def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
+        own = self._machines[trial.arm] if self._machines else self._bench.settings
+        return with_needs(own, scenario.needs)
 
 
 def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:
@@ -80,14 +87,14 @@ def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Ke
     return kernel
 
 
-def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
-    """CPUs and MiB of memory of the largest guest of a study.
+def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:
+    """The guests of a study: its machines with what its scenarios need.
 
     cores: that this machine has for it, None where they need not be real.  Raises SpecError when
-    this machine cannot hold the guest, and for a scenario that does not exist.
+    this machine cannot hold one of them, and for a scenario that does not exist.
     """
     needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
-    guests = [with_needs(point.machine, need) for point in points(study) for need in needs]
+    guests = tuple(with_needs(point.machine, need) for point in points(study) for need in needs)
     cpus = max(guest.cpus for guest in guests)
     memory = max(guest.memory_mib for guest in guests)
     most = slots.memory_mib()
@@ -103,7 +110,7 @@ def largest(study: Study, cores: int | None = None) -> tuple[int, int]:
             place="cpus",
             action="ask for fewer, or measure on a larger machine",
         )
-    return cpus, memory
+    return guests
 
 
 def bench_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> Bench:

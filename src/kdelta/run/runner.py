@@ -51,7 +51,7 @@ class Trials(Protocol):
 
     cancelled: threading.Event
 
-    def slot(self, jobs: int) -> AbstractContextManager[None]:
+    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """Hold what a trial needs of this machine; waits.  Raises Cancelled."""
 
     def ready(self, trial: TrialRecord) -> None:
@@ -96,7 +96,7 @@ class Runner:
                 if trial.round == number and skip:
                     self._skip(trial, skip)
                 elif trial.round == number:
-                    self._one(trial, 1)
+                    self._one(trial)
 
     def _skip(self, trial: TrialRecord, skip: Skip) -> None:
         self._journal.claim(trial.index)
@@ -116,7 +116,7 @@ class Runner:
 
     def _run_group(self, pending: Sequence[TrialRecord], jobs: int) -> None:
         with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
-            waiting = {pool.submit(self._one, trial, jobs) for trial in pending}
+            waiting = {pool.submit(self._one, trial) for trial in pending}
             try:
                 _collect(waiting)
             except BaseException:
@@ -125,8 +125,8 @@ class Runner:
                     future.cancel()
                 raise
 
-    def _one(self, trial: TrialRecord, jobs: int) -> None:
-        with self._trials.slot(jobs):
+    def _one(self, trial: TrialRecord) -> None:
+        with self._trials.slot(trial):
             self._trials.ready(trial)
             self._journal.claim(trial.index)
             tries = 1  # of this process: what a kill cut short was no fault of this machine

@@ -102,7 +102,7 @@ class HostTrials:
         self._per_boot = per_boot
         self._used = set(used)
 
-    def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
+    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:  # noqa: ARG002
         """Trials lease their CPUs themselves."""
         return nullcontext()
 
@@ -205,7 +205,7 @@ class KvmTrials:
         self._machines = machines
         kvm_guest.require(self._emulator, self._settings)
 
-    def slot(self, jobs: int) -> AbstractContextManager[None]:  # noqa: ARG002
+    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:  # noqa: ARG002
         """Trials lease their CPUs themselves."""
         return nullcontext()
 
