@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from kdelta.archive.index import Package
+from kdelta.archive.index import Package, upstream_of
 from kdelta.bisect import releases
 from kdelta.bisect.journal import Point
 from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.errors import SpecError
-from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
@@ -88,7 +87,7 @@ LADDER = [
 
 
 def offer(version: str) -> KernelOffer:
-    upstream = debian.upstream_of(version)
+    upstream = upstream_of(version)
     package = Package(
         name=f"linux-image-{upstream}-cloud-amd64",
         version=version,

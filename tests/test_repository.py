@@ -87,7 +87,12 @@ DOCUMENT_HOSTS = {
 TIME_MODULES = {"kdelta.stats.permutation"}
 
 # An import name differs from the name on PyPI.
-IMPORT_NAME = {"pyelftools": "elftools", "qemu.qmp": "qemu", "tomli-w": "tomli_w"}
+IMPORT_NAME = {
+    "pyelftools": "elftools",
+    "python-debian": "debian",
+    "qemu.qmp": "qemu",
+    "tomli-w": "tomli_w",
+}
 
 
 def tracked(*suffixes: str) -> list[Path]:

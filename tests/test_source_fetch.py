@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import kernel_tree
-from kdelta.archive import sources
-from kdelta.archive.index import Package
-from kdelta.archive.root import Archive
+from kdelta.archive import index, sources
+from kdelta.archive.index import ListFile, Package, SourcePackage
+from kdelta.archive.root import GoneError, SourceArchive
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import fetch
-from kdelta.source.fetch import SourcePackage
 
 STANZA = """\
 Package: linux
@@ -35,7 +34,7 @@ Directory: pool/main/l/linux
 def package(version: str, base: str = "mirror:/") -> SourcePackage:
     upstream = version.rpartition("-")[0]
     text = STANZA.format(version=version, upstream=upstream, zero="0" * 64, digest="1" * 64, size=7)
-    found = fetch._package(text.encode(), base)
+    found = index._source(text.encode(), ListFile(suite="sid", base=base, path=Path()))
     assert found is not None
     return found
 
@@ -51,7 +50,7 @@ def test_a_stanza_names_files_with_signed_digests() -> None:
     "text", ["Package: linux\n", "Package: linux\nVersion: 1\nChecksums-Sha256:\n x\n"]
 )
 def test_a_damaged_stanza_is_left_out(text: str) -> None:
-    assert fetch._package(text.encode(), "mirror:/") is None
+    assert index._source(text.encode(), ListFile(suite="", base="", path=Path())) is None
 
 
 def test_a_release_is_upstream_s_and_a_package_version_debian_s() -> None:
@@ -84,7 +83,7 @@ def test_what_is_no_version_is_refused(text: str, monkeypatch: pytest.MonkeyPatc
 
 def test_only_source_lists_are_asked_for() -> None:
     mirrors = sources.Mirrors(archive=("mirror:/debian",), security=())
-    text = sources.source_stanzas(mirrors, Path("/keyring.gpg"))
+    text = sources.stanzas(mirrors, "Sources", "amd64", Path("/keyring.gpg"))
     assert text.count("Types: deb-src\n") == len(sources.RELEASE_SUITES)
     assert "Targets: Sources\n" in text
     assert "Types: deb\n" not in text
@@ -96,12 +95,14 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     there: dict[str, Path] = {}
 
     @contextlib.contextmanager
-    def fetched(_self: Archive, file: Package, _progress: object = None) -> Iterator[Path]:
-        if file.name not in there or "gone" in file.uri:
-            raise InfraError("the archive lists it but no longer has it")
-        yield there[file.name]
+    def all_fetched(
+        _self: SourceArchive, files: Sequence[Package], _progress: object = None
+    ) -> Iterator[tuple[Path, ...]]:
+        if any(file.name not in there or "gone" in file.uri for file in files):
+            raise GoneError("the archive lists it but no longer has it")
+        yield tuple(there[file.name] for file in files)
 
-    monkeypatch.setattr(Archive, "fetched", fetched)
+    monkeypatch.setattr(SourceArchive, "all_fetched", all_fetched)
     root = kernel_tree.make(tmp_path / "linux-6.17.8")
     (root / "mm/kept.o").write_text("in the tarball, so in the source")
     orig = tmp_path / "linux_6.17.8.orig.tar.xz"
@@ -146,7 +147,7 @@ def test_a_file_that_is_gone_is_looked_for_elsewhere(monkeypatch: pytest.MonkeyP
 
 def test_a_release_that_is_gone_everywhere_says_so(mirror: dict[str, Path]) -> None:
     mirror.clear()
-    with pytest.raises(InfraError, match=r"linux_6\.17\.8\.orig\.tar\.xz but its mirror no longer"):
+    with pytest.raises(InfraError, match=r"the source of 6\.17\.8 but its mirror no longer"):
         fetch.of_release("6.17.8")
 
 

@@ -11,13 +11,14 @@ import contextlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from kdelta import arch, cache, toolchains
+from kdelta.archive import programs
 from kdelta.archive.index import Package
 from kdelta.archive.root import Suite
 from kdelta.errors import InfraError, SpecError
@@ -82,10 +83,12 @@ class FakeArchive:
         return tuple(p for p in self.offered if re.fullmatch(name, p.name))
 
     @contextlib.contextmanager
-    def fetched(self, package: Package, _: object = None) -> Iterator[Path]:
-        """The package's file."""
-        self.taken.append(f"{package.name} {package.version}")
-        yield Path(package.uri)
+    def all_fetched(
+        self, packages: Sequence[Package], _: object = None
+    ) -> Iterator[tuple[Path, ...]]:
+        """The packages' files."""
+        self.taken += [f"{package.name} {package.version}" for package in packages]
+        yield tuple(Path(package.uri) for package in packages)
 
 
 @pytest.fixture
@@ -93,11 +96,12 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeArchive:
     """The archive that toolchains uses, with a patchelf that writes down what it is asked."""
     fake = FakeArchive(tmp_path / "debs")
     monkeypatch.setattr(toolchains, "Archive", lambda *_: fake)
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "patchelf").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/patched\n')
-    (programs / "patchelf").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr(programs, "_own_libc", lambda: "2.36")
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "patchelf").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/patched\n')
+    (bin_folder / "patchelf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:/usr/bin:/bin")
     return fake
 
 
@@ -161,6 +165,22 @@ def test_a_compiler_is_fetched_with_its_libraries_and_runs(
     archive.taken.clear()
     assert toolchains.find("gcc-98") == chain
     assert archive.taken == []
+
+
+def test_this_machine_s_c_library_serves_where_it_is_as_new(
+    archive: FakeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program with an older C library could not load what is compiled here."""
+    monkeypatch.setattr(programs, "_own_libc", lambda: "2.41")
+    gcc98(archive, "98.1-2", "trixie")
+    driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
+    (driver / "usr/libexec/gcc").mkdir(parents=True)
+    shutil.copy("/bin/true", driver / "usr/libexec/gcc/cc1")
+    subprocess.run(["dpkg-deb", "--build", str(driver), archive.offered[0].uri], check=True)
+    toolchains.find("gcc-98")
+    assert "libc6 2.41" not in archive.taken
+    assert "libmpc3 1.3" in archive.taken
+    assert "--set-interpreter" not in (tmp_path / "patched").read_text()
 
 
 def test_the_oldest_release_that_has_it_and_of_that_the_newest(archive: FakeArchive) -> None:

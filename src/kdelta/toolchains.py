@@ -9,16 +9,16 @@ the linker of gcc are this system's.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from debian.debian_support import Version
+
 from kdelta import arch, cache, process
-from kdelta.archive import deb, version
+from kdelta.archive import programs
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
@@ -26,11 +26,7 @@ from kdelta.errors import InfraError, SpecError
 
 _NAME = re.compile(r"(gcc|clang)-([1-9]\d?)")
 _OLDEST = {"gcc": 8, "clang": 11}
-# Whose Depends name the libraries that the compiler proper is linked with.
-_LIBRARY = re.compile(r"(?!.*-dev$)(?:lib[a-z0-9].*|zlib1g)$")
-_MOST_PACKAGES = 200
 _COMMAND_S = 60.0
-_PROGRAM_FOLDERS = ("usr/bin", "usr/lib/gcc", "usr/libexec/gcc", "usr/lib/llvm-*/bin")
 _RECORD = "kdelta-toolchain.version"
 
 
@@ -175,7 +171,7 @@ def _cached(name: str) -> Toolchain | None:
     chains = [_of_prefix(name, (path / _RECORD).read_text(), path) for path in folders]
     if not chains:
         return None
-    return _checked(max(chains, key=lambda chain: version.key(chain.version)))
+    return _checked(max(chains, key=lambda chain: Version(chain.version)))
 
 
 def _of_prefix(name: str, package_version: str, prefix: Path) -> Toolchain:
@@ -222,7 +218,7 @@ def _gnu() -> str:
 def _compilers(archive: Archive) -> tuple[Package, ...]:
     # gcc-13 and later: the compiler is in gcc-13-x86-64-linux-gnu, gcc-13 only names it.
     pattern = rf"(?:gcc|cpp)-\d+(?:-{_gnu()})?|libgcc-\d+-dev|(?:clang|llvm|lld)-\d+"
-    pattern += r"|libclang-common-\d+-dev|patchelf"
+    pattern += r"|libclang-common-\d+-dev"
     return archive.packages("compilers", pattern)
 
 
@@ -236,22 +232,15 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
     """The compiler's own package and the suite whose family the others come from."""
     named = [package for package in _compilers(archive) if _name_of(package.name) == name]
     for suite in (suite.name for suite in archive.suites()):
-        family = _family(suite)
+        family = programs.family(suite)
         near = [package for package in named if set(package.suites) & set(family)]
         if near:
             long = [package for package in near if package.name != name]
-            return max(long or near, key=lambda package: version.key(package.version)), suite
+            return max(long or near, key=lambda package: Version(package.version)), suite
     raise SpecError(
         f"neither this system nor the archive has {name}",
         action="see what can be had with: kdelta toolchain list",
     )
-
-
-def _family(suite: str) -> tuple[str, ...]:
-    """Suites whose packages are built to work with those of `suite`."""
-    base = suite.partition("-")[0]
-    family = (base, f"{base}-security", f"{base}-updates")
-    return family if suite in family else (*family, suite)
 
 
 def _fill(
@@ -270,112 +259,18 @@ def _fill(
     else:
         wanted = [main.name.replace("gcc", "cpp", 1), f"libgcc-{major}-dev"]
         linked = [wanted[0]]
-    near = _newest(_compilers(archive), suite)
+    near = programs.newest(_compilers(archive), suite)
     missing = [package for package in wanted if package not in near]
     if missing:
         raise InfraError(f"the archive's {suite} has {name} but not {', '.join(missing)}")
     own = {package: near[package] for package in wanted} | {main.name: main}
-    libraries = _libraries(archive, suite, [own[package] for package in linked])
-    for package in (*own.values(), *libraries):
-        with archive.fetched(package, progress) as path:
-            deb.unpack(path, folder)
-    _patch(folder, cache.folder("toolchains") / _key(name, main.version), archive, progress)
+    programs.unpack(
+        list(own.values()),
+        folder,
+        final=cache.folder("toolchains") / _key(name, main.version),
+        archive=archive,
+        suite=suite,
+        linked=[own[package] for package in linked],
+        progress=progress,
+    )
     (folder / _RECORD).write_text(main.version)
-
-
-def _newest(packages: Iterable[Package], suite: str) -> dict[str, Package]:
-    best: dict[str, Package] = {}
-    for package in packages:
-        known = best.get(package.name)
-        if set(package.suites) & set(_family(suite)) and (
-            known is None or version.compare(package.version, known.version) > 0
-        ):
-            best[package.name] = package
-    return best
-
-
-def _libraries(archive: Archive, suite: str, roots: list[Package]) -> list[Package]:
-    """The packages of shared libraries that roots depend on, and those that these do."""
-    found: dict[str, Package] = {}
-    wanted = _library_names(roots)
-    while wanted:
-        pattern = "|".join(re.escape(name) for name in sorted(wanted))
-        near = _newest(archive.packages("compiler-libraries", pattern), suite)
-        found |= near
-        if len(found) > _MOST_PACKAGES:
-            raise InfraError(
-                f"a compiler of {suite} depends on more than {_MOST_PACKAGES} packages"
-            )
-        wanted = _library_names(near.values()) - set(found)
-    return list(found.values())
-
-
-def _library_names(packages: Iterable[Package]) -> set[str]:
-    """First alternatives of the Depends of packages, as far as they are shared libraries."""
-    names = set()
-    for package in packages:
-        for part in package.depends.split(","):
-            name = part.split("|")[0].split("(")[0].split(":")[0].strip()
-            if _LIBRARY.match(name):
-                names.add(name)
-    return names
-
-
-# -- patching -----------------------------------------------------------------------------------
-
-
-def _patch(folder: Path, final: Path, archive: Archive, progress: Progress | None) -> None:
-    """Make the programs in `folder`, which will be `final`, use the loader and libraries there."""
-    gnu = arch.native().gnu
-    places = [place for place in (f"usr/lib/{gnu}", f"lib/{gnu}") if (folder / place).is_dir()]
-    loaders = [loader for place in places for loader in (folder / place).glob("ld-linux*.so.*")]
-    if not loaders:
-        raise InfraError("the archive's C library has no loader", place=str(folder))
-    loader = final / loaders[0].relative_to(folder)
-    search = ":".join(str(final / place) for place in places)
-    with _patchelf(archive, progress) as patchelf:
-        for program in _programs(folder):
-            argv = [
-                patchelf, "--set-interpreter", str(loader),
-                "--force-rpath", "--set-rpath", search, str(program),
-            ]  # fmt: skip
-            process.run(argv, timeout=_COMMAND_S)
-
-
-@contextlib.contextmanager
-def _patchelf(archive: Archive, progress: Progress | None) -> Iterator[str]:
-    """patchelf: this system's, else the archive's for as long as the context lasts."""
-    found = process.which("patchelf")
-    if found is not None:
-        yield str(found)
-        return
-    packages = [package for package in _compilers(archive) if package.name == "patchelf"]
-    if not packages:
-        raise InfraError("there is no patchelf", action="apt-get install patchelf")
-    with tempfile.TemporaryDirectory(prefix="kdelta-patchelf-") as scratch:
-        with archive.fetched(packages[0], progress) as path:
-            deb.unpack(path, Path(scratch))
-        yield f"{scratch}/usr/bin/patchelf"
-
-
-def _programs(folder: Path) -> Iterator[Path]:
-    """Regular files of the compiler that name a loader."""
-    for pattern in _PROGRAM_FOLDERS:
-        for place in folder.glob(pattern):
-            for path in sorted(place.rglob("*")):
-                if path.is_file() and not path.is_symlink() and _has_loader(path):
-                    yield path
-
-
-def _has_loader(path: Path) -> bool:
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    with path.open("rb") as stream:
-        if stream.read(4) != b"\x7fELF":
-            return False
-        stream.seek(0)
-        try:
-            return any(part["p_type"] == "PT_INTERP" for part in ELFFile(stream).iter_segments())
-        except ELFError:
-            return False

@@ -3,36 +3,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import lzma
 import re
 import shutil
-import subprocess
 import tarfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kdelta import process
+from debian.arfile import ArError
+from debian.debfile import DebError, DebFile
+
 from kdelta.errors import InfraError
 
 _LIMIT_BYTES = 1 << 30
-_UNPACK_S = 600.0
 
 
-def extract(package: Path, wanted: Mapping[str, Path]) -> set[str]:
+def extract(package: Path, wanted: Mapping[str, Path]) -> None:
     """Copy the regular files named by `wanted` (member path -> target file) out of a package.
 
-    Member paths are relative, without "./".  Returns those found; the others are not in the
-    package.  Raises InfraError when the package is damaged.
+    Member paths are relative, without "./".  What is not in the package is left out.  Raises
+    InfraError when the package is damaged.
     """
-    found: set[str] = set()
-
-    def take(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
-        if path in wanted:
-            _copy(archive, member, wanted[path], package)
-            found.add(path)
-        return len(found) == len(wanted)
-
-    _each_file(package, take)
-    return found
+    left = dict(wanted)
+    with _content(package) as archive:
+        for member in archive:
+            target = left.pop(_path(member), None) if member.isfile() else None
+            if target is not None:
+                _copy(archive, member, target, package)
+            if not left:
+                return
 
 
 def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[str, bytes]:
@@ -42,45 +43,37 @@ def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[s
     has a larger one.
     """
     found: dict[str, bytes] = {}
-
-    def take(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
-        if name.fullmatch(path):
-            stream = archive.extractfile(member)
-            if stream is None or member.size > limit:
-                raise _damaged(package)
-            found[path] = stream.read()
-        return False
-
-    _each_file(package, take)
+    with _content(package) as archive:
+        for member in archive:
+            if member.isfile() and name.fullmatch(_path(member)):
+                stream = archive.extractfile(member)
+                if stream is None or member.size > limit:
+                    raise _damaged(package)
+                found[_path(member)] = stream.read()
     return found
-
-
-def _each_file(
-    package: Path, take: Callable[[tarfile.TarFile, tarfile.TarInfo, str], bool]
-) -> None:
-    """Hand each regular file and its path to `take`, until that returns True."""
-    child = process.start(
-        ["dpkg-deb", "--fsys-tarfile", str(package)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        with tarfile.open(fileobj=child.stdout, mode="r|") as archive:
-            for member in archive:
-                path = member.name.removeprefix("./")
-                if member.isfile() and take(archive, member, path):
-                    return
-        if child.wait(timeout=_UNPACK_S):
-            raise _damaged(package)
-    except (tarfile.TarError, EOFError) as error:
-        raise _damaged(package) from error
-    finally:
-        process.end(child)
 
 
 def unpack(package: Path, target: Path) -> None:
     """Unpack a whole package below `target`.  Raises InfraError when it is damaged."""
-    process.run(["dpkg-deb", "--extract", str(package), str(target)], timeout=_UNPACK_S)
+    with _content(package) as archive:
+        archive.extractall(target, filter="tar")
+
+
+@contextlib.contextmanager
+def _content(package: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with DebFile(str(package)) as found:
+            yield found.data.tgz()
+    except (DebError, ArError, tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise _damaged(package) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _damaged(package) from error  # python-debian's, of a header
+
+
+def _path(member: tarfile.TarInfo) -> str:
+    return member.name.removeprefix("./")
 
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, package: Path) -> None:
@@ -89,8 +82,6 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, packa
         raise _damaged(package)
     with target.open("wb") as out:
         shutil.copyfileobj(stream, out)
-    if target.stat().st_size != member.size:
-        raise _damaged(package)
 
 
 def _damaged(package: Path) -> InfraError:

@@ -6,19 +6,22 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import hashlib
+import itertools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
 from kdelta import cache
+from kdelta.arch import native
 from kdelta.archive import apt, index, sources
 from kdelta.archive.apt import Progress
-from kdelta.archive.index import ListFile, Package
+from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError
 from kdelta.files import sha256_of, write_aside
 
@@ -28,6 +31,8 @@ _UPDATE_S = 1800.0
 _DOWNLOAD_S = 3 * 3600.0
 _FORMAT = 1
 _COLUMNS = 4
+
+Entry = TypeVar("Entry", Package, SourcePackage)
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +44,11 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     lists: tuple[tuple[str, str, str], ...] = ()  # suite, base, path relative to the root
 
 
-class _Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Packages picked from one state of the lists."""
+class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
+    """What was picked from one state of the lists."""
 
     stamp: tuple[tuple[str, int, int], ...]
-    packages: tuple[Package, ...]
+    found: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +59,22 @@ class Suite:
     stale: str = ""
 
 
-class Archive:
-    """The Debian archive for one architecture.
+class AptRoot:
+    """A private apt root: the index of one kind of lists, and files that such indexes name.
 
     etc is where apt's sources are configured, by default what the environment variable
     KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences the user should
     read: what is stale, what could not be reached.
     """
 
-    def __init__(self, arch: str, *, etc: Path | None = None) -> None:
+    lists = "Packages"
+    instead = "name an image with file:PATH"
+
+    def __init__(self, name: str, arch: str, etc: Path | None) -> None:
         self.arch = arch
-        self.root = cache.root() / "apt" / arch
+        self.root = cache.root() / "apt" / name
         self.notes: list[str] = []
+        self._name = name
         self._etc = etc or Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
         self._config = self.root / "apt.conf"
 
@@ -77,7 +86,7 @@ class Archive:
         """
         if not force and self._is_fresh():
             return
-        with self._writing(), self._locked("lists"):
+        with cache.writing(self.root), self._locked("lists"):
             if not force and self._is_fresh():
                 return
             self._prepare()
@@ -91,45 +100,56 @@ class Archive:
             names.setdefault(suite, _expired(self.root / _release_of(path), moment))
         return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
 
-    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
-        """Packages of the index whose name matches the regular expression `name` fully.
-
-        The answer is kept on disk as `selection` until the lists change.
-        """
+    def _selected(
+        self,
+        selection: str,
+        name: str,
+        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
+        kind: type[_Selection[Entry]],
+    ) -> tuple[Entry, ...]:
+        """What `read` picks by name, kept on disk as `selection` until the lists change."""
         state = self._state()
         stamp = self._stamp(state)
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
         with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-            found = msgspec.json.decode(kept.read_bytes(), type=_Selection)
-            if found.stamp == stamp:
-                return found.packages
+            known = msgspec.json.decode(kept.read_bytes(), type=kind)
+            if known.stamp == stamp:
+                return known.found
         lists = [
             ListFile(suite=suite, base=base, path=self.root / path)
             for suite, base, path in state.lists
         ]
-        packages = index.read(lists, re.compile(name.encode()))
+        found = read(lists, re.compile(name.encode()))
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
-            write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, packages=packages)))
-        return packages
+            write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, found=found)))
+        return found
 
     @contextlib.contextmanager
     def fetched(self, package: Package, progress: Progress | None = None) -> Iterator[Path]:
-        """The .deb of a package, verified against the signed index, while the context lasts.
+        """The file of a package, as `all_fetched` has it."""
+        with self.all_fetched((package,), progress) as (path,):
+            yield path
+
+    @contextlib.contextmanager
+    def all_fetched(
+        self, packages: Sequence[Package], progress: Progress | None = None
+    ) -> Iterator[tuple[Path, ...]]:
+        """The files of packages, verified against the signed index, while the context lasts.
 
         A partial download is resumed where the mirror dates its files (Last-Modified), else
         started again.  Two processes asking for one package take turns.
         """
-        with self._writing():
+        with cache.writing(self.root):
             self._prepare()
-        target = self.root / "debs" / package.file_name
-        with self._locked(package.file_name):
-            with self._writing():
-                self._download(package, target, progress)
-            try:
-                yield target
-            finally:
-                target.unlink(missing_ok=True)
+        targets = {self.root / "debs" / package.file_name: package for package in packages}
+        with contextlib.ExitStack() as held:
+            for target in sorted(targets):  # all in one order, so that no two wait for each other
+                held.enter_context(self._locked(target.name))
+                held.callback(target.unlink, missing_ok=True)
+            with cache.writing(self.root):
+                self._download(targets, progress)
+            yield tuple(targets)
 
     # -- the lists ----------------------------------------------------------------------------
 
@@ -161,12 +181,12 @@ class Archive:
     def _update(self, progress: Progress | None) -> None:
         before = self._state()
         mirrors = sources.configured(self._etc)
-        text = sources.stanzas(mirrors, self.arch, sources.keyring())
+        text = sources.stanzas(mirrors, self.lists, self.arch, sources.keyring())
         write_aside(self.root / "sources.d" / "kdelta.sources", text.encode())
         done = apt.run(
             ["apt-get", "-q", "-c", str(self._config), "update"],
             timeout=_UPDATE_S,
-            label="package lists",
+            label=f"{self.lists} lists",
             progress=progress,
             sign_of_life=_REACHED,
         )
@@ -176,8 +196,9 @@ class Archive:
         lists = self._verified_lists() if reached else ()
         if not lists and not before.lists:
             raise InfraError(
-                f"no package mirror could be reached and no package index is cached: {complaint}",
-                action=f"check the network and {self._etc}, or name an image with file:PATH",
+                f"no package mirror could be reached and no index of {self.lists} is cached: "
+                f"{complaint}",
+                action=f"check the network and {self._etc}, or {self.instead}",
             )
         now = time.time()
         state = _State(
@@ -209,7 +230,7 @@ class Archive:
         done = apt.run(
             [
                 "apt-get", "-c", str(self._config), "indextargets", "--format",
-                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", "Created-By: Packages",
+                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", f"Created-By: {self.lists}",
             ],
             timeout=_UPDATE_S,
         )  # fmt: skip
@@ -221,65 +242,97 @@ class Archive:
 
     # -- packages -----------------------------------------------------------------------------
 
-    def _download(self, package: Package, target: Path, progress: Progress | None) -> None:
-        partial = target.with_name(f"{target.name}.partial")
+    def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
         for resume in (True, False):  # the partial file may not have been ours to resume
-            if _take(target, partial, package):
+            left = [row for row in targets.items() if not _take(*row)]
+            if not left:
                 return
             if not resume:
-                partial.unlink(missing_ok=True)
-            self._fetch(package, partial, progress)
-        if not _take(target, partial, package):
-            raise InfraError(
-                f"{package.name} {package.version} arrives damaged: its SHA-256 is not the index's",
-                action="try again later, or refresh the index: kdelta kernels list --refresh",
-            )
+                for target, _ in left:
+                    _partial(target).unlink(missing_ok=True)
+            self._fetch(left, progress)
+        for target, package in targets.items():
+            if not _take(target, package):
+                raise InfraError(
+                    f"{package.name} {package.version} arrives damaged: "
+                    "its SHA-256 is not the index's",
+                    action="try again later, or refresh the index: kdelta kernels list --refresh",
+                )
 
-    def _fetch(self, package: Package, partial: Path, progress: Progress | None) -> None:
-        """Ask apt for a package; a file of the wrong content is left for the caller to judge."""
+    def _fetch(self, wanted: Sequence[tuple[Path, Package]], progress: Progress | None) -> None:
+        """Ask apt for files; one of the wrong content is left for the caller to judge."""
+        words = [
+            (package.uri, str(_partial(target)), f"SHA256:{package.sha256}")
+            for target, package in wanted
+        ]
         done = apt.run(
-            [
-                apt.HELPER, "-c", str(self._config), "download-file",
-                package.uri, str(partial), f"SHA256:{package.sha256}",
-            ],
+            [apt.HELPER, "-c", str(self._config), "download-file", *itertools.chain(*words)],
             timeout=_DOWNLOAD_S,
-            label=package.name,
+            label=wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else ""),
             progress=progress,
-        )  # fmt: skip
+        )
         if done.returncode == 0 or "Hash Sum mismatch" in done.output:
             return
         complaint = next(iter(done.complaints()), f"apt-helper exited with {done.returncode}")
         _raise_if_disk(complaint, self.root)
+        missing = next((package for row in wanted if not _take(*row) for package in row[1:]), None)
+        name = f"{missing.name} {missing.version}" if isinstance(missing, Package) else "a package"
         if re.search(r"\b404\b|File not found", done.output):
-            raise InfraError(
-                f"the archive lists {package.name} {package.version} but no longer has it",
+            raise GoneError(
+                f"the archive lists {name} but no longer has it",
                 action="refresh the index with: kdelta kernels list --refresh",
             )
         raise InfraError(
-            f"{package.name} {package.version} could not be downloaded: {complaint}",
-            action="check the network and run again",
+            f"{name} could not be downloaded: {complaint}", action="check the network and run again"
         )
 
-    # -- disk ---------------------------------------------------------------------------------
+    def _locked(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return cache.locked(f"apt-{self._name}-{name}")
 
-    @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        with cache.locked(f"apt-{self.arch}-{name}"):
-            yield
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        with cache.writing(self.root):
-            yield
+class Archive(AptRoot):
+    """The Debian archive's packages for one architecture."""
+
+    def __init__(self, arch: str, *, etc: Path | None = None) -> None:
+        super().__init__(arch, arch, etc)
+
+    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
+        """Packages of the index whose name matches the regular expression `name` fully.
+
+        The answer is kept on disk as `selection` until the lists change.
+        """
+        return self._selected(selection, name, index.packages, _Selection[Package])
+
+
+class SourceArchive(AptRoot):
+    """The Debian archive's source packages: an index of its own, fetched when it is asked for."""
+
+    lists = "Sources"
+    instead = "name a source with tree:PATH"
+
+    def __init__(self, *, etc: Path | None = None) -> None:
+        super().__init__("source", native().debian, etc)
+
+    def packages(self, selection: str, name: str) -> tuple[SourcePackage, ...]:
+        """Source packages of the index whose name matches fully, kept as those of `Archive`."""
+        return self._selected(selection, name, index.sources, _Selection[SourcePackage])
+
+
+class GoneError(InfraError):
+    """The index lists a file that its mirror no longer has."""
 
 
 _REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)
 
 
-def _take(target: Path, partial: Path, package: Package) -> bool:
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
+def _take(target: Path, package: Package) -> bool:
     """True when `target` is the package, if need be after moving a complete download there."""
-    if _is_package(partial, package):
-        partial.replace(target)
+    if _is_package(_partial(target), package):
+        _partial(target).replace(target)
         return True
     return _is_package(target, package)
 

@@ -90,26 +90,20 @@ def keyring() -> Path:
     )
 
 
-def stanzas(mirrors: Mirrors, arch: str, signed_by: Path) -> str:
+def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
     """A deb822 source list of every suite on these mirrors, for one architecture.
 
-    Suites that a mirror lacks are apt's to skip; only the Packages target is asked for.
+    lists: "Packages" or "Sources", the only target that is asked for.  Suites that a mirror lacks
+    are apt's to skip.
     """
-    return _list(mirrors, "deb", f"Architectures: {arch}\nTargets: Packages\n", signed_by)
-
-
-def source_stanzas(mirrors: Mirrors, signed_by: Path) -> str:
-    """The same for source packages: only the Sources target is asked for."""
-    return _list(mirrors, "deb-src", "Targets: Sources\n", signed_by)
-
-
-def _list(mirrors: Mirrors, kind: str, targets: str, signed_by: Path) -> str:
+    kind = "deb" if lists == "Packages" else "deb-src"
     return "\n".join(
         f"Types: {kind}\n"
         f"URIs: {uri}\n"
         f"Suites: {suite}\n"
         "Components: main\n"
-        f"{targets}"
+        f"Architectures: {arch}\n"
+        f"Targets: {lists}\n"
         f"Signed-By: {signed_by}\n"
         for uris, suites in (
             (mirrors.archive, RELEASE_SUITES),
@@ -143,8 +137,7 @@ def _entries(etc: Path) -> Iterator[_Entry]:
         for line in _text(path).splitlines():
             yield from _one_line(line.partition("#")[0].strip())
     for path in sorted((etc / "sources.list.d").glob("*.sources")):
-        for stanza in re.split(r"\n\s*\n", _text(path)):
-            yield from _deb822(stanza)
+        yield from _deb822(_text(path))
 
 
 def _text(path: Path) -> str:
@@ -167,28 +160,19 @@ def _one_line(line: str) -> Iterator[_Entry]:
     )
 
 
-def _deb822(stanza: str) -> Iterator[_Entry]:
-    fields: dict[str, str] = {}
-    last = ""
-    for line in stanza.splitlines():
-        if line.startswith("#"):
-            continue
-        if line[:1].isspace() and last:
-            fields[last] += " " + line.strip()
-        elif ":" in line:
-            name, _, value = line.partition(":")
-            last = name.strip().lower()
-            fields[last] = value.strip()
-    if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
-        return
-    uris = tuple(uri for uri in fields.get("uris", "").split() if _fetchable(uri))
-    if uris:
-        yield _Entry(
-            uris=uris,
-            suites=tuple(fields.get("suites", "").split()),
-            components=tuple(fields.get("components", "").split()),
-            signed_by=fields.get("signed-by", ""),
-        )
+def _deb822(text: str) -> Iterator[_Entry]:
+    from debian.deb822 import Deb822
+
+    for fields in Deb822.iter_paragraphs(text, use_apt_pkg=False):
+        enabled = fields.get("Enabled", "yes").lower() != "no"
+        uris = tuple(uri for uri in fields.get("URIs", "").split() if _fetchable(uri))
+        if uris and enabled and "deb" in fields.get("Types", "").split():
+            yield _Entry(
+                uris=uris,
+                suites=tuple(fields.get("Suites", "").split()),
+                components=tuple(fields.get("Components", "").split()),
+                signed_by=fields.get("Signed-By", ""),
+            )
 
 
 def _fetchable(uri: str) -> bool:

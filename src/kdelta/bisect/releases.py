@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kdelta.archive import version
+from debian.debian_support import Version
+
+from kdelta.archive.index import upstream_of
 from kdelta.bisect.journal import Point
 from kdelta.errors import SpecError
 from kdelta.kernels import debian
@@ -86,7 +88,7 @@ def tags(good: Point, bad: Point) -> tuple[str, str]:
     Point releases of one series follow each other; those of two series are on branches of their
     own, and the change is on mainline between the releases that these began with.
     """
-    first, second = (debian.upstream_of(package_version(point)) for point in (good, bad))
+    first, second = (upstream_of(package_version(point)) for point in (good, bad))
     if _series(good) != _series(bad):
         first, second = (
             name if "-rc" in name else f"{series[0]}.{series[1]}"
@@ -109,8 +111,8 @@ def weights(points: Sequence[Point]) -> list[float]:
 
 def _order(offer: KernelOffer) -> tuple[object, object]:
     """Upstream version first: a package of an older upstream may have been made later."""
-    upstream = version.split(offer.version)[1]
-    return version.key(upstream), version.key(offer.version)
+    whole = Version(offer.version)
+    return Version(whole.upstream_version or ""), whole
 
 
 def _newest_of_each(offers: Sequence[KernelOffer], without: set[str]) -> list[KernelOffer]:
@@ -134,7 +136,7 @@ def _released(chosen: Sequence[KernelOffer]) -> tuple[Point, ...]:
 
 def _series(point: Point) -> tuple[int, int]:
     """(6, 17) of 6.17.8; (0, 0) when a version has no such form."""
-    match = _NUMBERS.match(debian.upstream_of(package_version(point)))
+    match = _NUMBERS.match(upstream_of(package_version(point)))
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 

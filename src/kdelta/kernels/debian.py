@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from debian.debian_support import Version
+
 from kdelta import cache
-from kdelta.archive import deb, version
+from kdelta.archive import deb
 from kdelta.archive.apt import Progress
-from kdelta.archive.index import Package
+from kdelta.archive.index import Package, upstream_of
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.image import BadImage, inspect
@@ -96,7 +98,7 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
         )
         for (release, _), (_, package) in images.items()
     ]
-    return tuple(sorted(found, key=lambda offer: version.key(offer.version)))
+    return tuple(sorted(found, key=lambda offer: Version(offer.version)))
 
 
 def choose(
@@ -168,13 +170,6 @@ def fetch(
 def is_cached(offer: KernelOffer) -> bool:
     """True when the image of an offer is on this disk."""
     return cache.has("images", offer.package.sha256)
-
-
-def upstream_of(package_version: str) -> str:
-    """ "6.12.107" of "6.12.107-1~deb12u1", "7.3-rc7" of "7.3~rc7-1~exp1"."""
-    upstream = version.split(package_version)[1]
-    head, tilde, candidate = upstream.partition("~")
-    return f"{head}-{candidate}" if tilde and candidate.startswith("rc") else head
 
 
 def _fits(reference: str, offer: KernelOffer) -> bool:

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from kdelta.archive.index import upstream_of
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.kernels import debian
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.sample import ArmRecord, KernelIdentity
@@ -84,7 +84,7 @@ def label(kernel: KernelIdentity) -> str:
     if kernel.name:
         return kernel.name[:_MAX_LABEL]
     if kernel.version:
-        return debian.upstream_of(kernel.version).replace("~", "-")[:_MAX_LABEL]
+        return upstream_of(kernel.version).replace("~", "-")[:_MAX_LABEL]
     if kernel.release:
         return kernel.release[:_MAX_LABEL]
     return kernel.reference[:_MAX_LABEL]
