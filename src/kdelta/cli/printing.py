@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 100
+_GAP = 2
+_NARROWEST = 20  # of the column that is wrapped
 
 
 def print_json(value: Any) -> None:
@@ -40,31 +42,33 @@ def print_table(
     the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
     """
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    cells = [[Text(printable(c)) if isinstance(c, str) else c for c in row] for row in rows]
+    widest = [
+        max(len(head), *(len(row[at]) for row in cells if row), 0) for at, head in enumerate(heads)
+    ]
+    widths = [min(wide, at_most.get(head, wide)) for wide, head in zip(widest, heads, strict=True)]
+    wrapped = heads.index(wrap) if wrap else len(heads) - 1
+    others = sum(widths) - widths[wrapped] + _GAP * (len(heads) - 1)
+    widths[wrapped] = max(width - indent - others, _NARROWEST)
     table = Table(
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, _GAP, 0, 0),
         header_style="bold",
         show_header=any(heads),
     )
-    wrapped = heads.index(wrap) if wrap else len(heads) - 1
-    for at, head in enumerate(heads):
+    for head, most in zip(heads, widths, strict=True):
         justify: JustifyMethod = "right" if head in right else "left"
-        wide = at != wrapped and head not in at_most
-        table.add_column(
-            head, justify=justify, no_wrap=wide, overflow="fold", max_width=at_most.get(head)
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
-    console = Console(highlight=False)
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    needed = Measurement.get(console, console.options.update(width=10 * WIDTH), table).minimum
-    console = Console(highlight=False, width=max(width, needed + indent))
+        table.add_column(head, justify=justify, max_width=most, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console = Console(highlight=False, width=indent + sum(widths) + _GAP * len(heads))
     with console.capture() as capture:
         console.print(Padding(table, (0, 0, 0, indent)))
     for line in capture.get().splitlines():
