@@ -27,7 +27,8 @@ from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats import published_rules, sequential
 from kdelta.stats.permutation import batch_p_values, shift
 from kdelta.stats.series import Boot, Series
-from kdelta.stats.timing import ALPHA, TimeComparison, compare
+from kdelta.stats.timing import ALPHA, compare
+from kdelta.stats.verdict import Comparison
 from simulation import Array, Noise, Sessions, sessions
 
 SEED = 20260513
@@ -263,7 +264,7 @@ def series(arm: str, values: Array, *, first: int) -> Series:
     return Series(arm=arm, metric=METRIC, boots=boots, planned=len(boots))
 
 
-def judge_many(samples: int, boots: int, seed: int) -> tuple[TimeComparison, float]:
+def judge_many(samples: int, boots: int, seed: int) -> tuple[Comparison, float]:
     """Judge `samples` samples in two arms; the verdict, and seconds."""
     generator = np.random.default_rng([seed, 4])
     shape = (boots, samples // (2 * boots))

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kdelta.analysis.evidence import Replicates, State
+from kdelta.analysis.audit import audited
+from kdelta.analysis.counts import Measure, Replicates
+from kdelta.analysis.evidence import State
 from kdelta.analysis.explanation import USER, Presence, base_name, explain
 from kdelta.analysis.findings import Ladder, report
 from kdelta.errors import SpecError
@@ -21,13 +23,13 @@ NEW = result(Trial(per_page=600))
 HUGE = (*STATE[:1], StateField(when="before", name="anon_huge_kb", value="16384", want="0"))
 
 
-def only(record: RunRecord, step_percent: float | None = None) -> Ladder:
+def only(record: RunRecord, step_percent: float | None = None) -> Ladder[Measure]:
     found = report(record, step_percent=step_percent).ladders
     assert len(found) == 1
     return found[0]
 
 
-def verdicts(found: Ladder) -> list[Verdict | None]:
+def verdicts(found: Ladder[Measure]) -> list[Verdict | None]:
     return [rung.comparison.verdict if rung.comparison else None for rung in found.rungs]
 
 
@@ -123,6 +125,21 @@ def test_states_that_hold_but_differ_are_invalid() -> None:
     assert comparison is not None
     assert comparison.verdict is Verdict.INVALID
     assert comparison.reasons == ("page states differ: present_pages before (16384 against 8192)",)
+
+
+def test_trials_of_one_kernel_whose_page_states_differ_are_invalid() -> None:
+    same = replace(STATE[0], want="same")
+    other = replace(same, value="8192")
+    trials = [replace(NEW, state=(fact, *STATE[1:])) for fact in (same, same, other)]
+    record = run({"6.16.1": [replace(OLD, state=(same, *STATE[1:]))] * 3, "6.17.1": trials})
+    rung = only(record).rungs[1]
+    assert rung.state is State.FAILED
+    assert rung.comparison is not None
+    assert rung.comparison.verdict is Verdict.INVALID
+    assert rung.comparison.reasons == (
+        "6.17.1: page states differ: present_pages before (16384 against 8192)",
+    )
+    assert not audited(record).passed, "the audit says the same"
 
 
 def test_the_first_kernel_can_be_invalid_too() -> None:

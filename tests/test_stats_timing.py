@@ -12,8 +12,8 @@ from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats.detectors import Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import summarise
-from kdelta.stats.timing import TimeComparison, compare
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Comparison, Verdict
 from timing_series import EVIDENCE, METRIC, arm, bundle, noisy, points
 
 GUEST = Grade.GUEST_TIME
@@ -24,7 +24,7 @@ def pair(change: float, *, n: int = 9, cv: float = 0.01) -> tuple[Series, Series
     return old, arm("new", noisy(1000 * (1 + change), n, cv=cv, seed=2), first=1)
 
 
-def traps(found: TimeComparison) -> set[Trap]:
+def traps(found: Comparison) -> set[Trap]:
     return {caution.trap for caution in found.cautions}
 
 
@@ -88,6 +88,7 @@ def test_one_wild_boot_neither_hides_nor_makes_a_change() -> None:
         found = compare(old, new, grade=GUEST)
         assert found.verdict is verdict
         assert {Trap.WILD, Trap.OUTLIER} <= traps(found)
+        assert found.new
         assert found.new.maximum == 90_000.0  # shown, not removed
 
 
@@ -182,17 +183,22 @@ def test_state_decides_before_numbers() -> None:
     mixed = compare(replace(old, state=none), replace(new, state=huge), grade=GUEST)
     assert mixed.verdict is Verdict.INVALID
     assert "anon_huge_kb 0 (old) against 16384 (new)" in mixed.reasons[0]
-    equal = compare(
-        replace(old, state=none), replace(new, state=none), grade=GUEST, require_state=True
-    )
+    equal = compare(replace(old, state=none), replace(new, state=none), grade=GUEST)
     assert equal.verdict is Verdict.REGRESSION
+    assert Trap.STATE not in traps(equal)
     unaudited = compare(old, new, grade=GUEST)
     assert unaudited.verdict is Verdict.REGRESSION
     assert Trap.STATE in traps(unaudited)
-    assert compare(old, new, grade=GUEST, require_state=True).verdict is Verdict.INVALID
     unknown = replace(old, state=(("anon_huge_kb", "unknown"),))
-    blind = compare(unknown, replace(new, state=none), grade=GUEST, require_state=True)
-    assert blind.verdict is Verdict.INVALID
+    assert Trap.STATE in traps(compare(unknown, replace(new, state=none), grade=GUEST))
+
+
+def test_who_names_the_obstacles_has_looked_at_facts_and_state() -> None:
+    old, new = pair(0.10)
+    fast = replace(new, facts=(("governor", "performance"),), state=(("anon_huge_kb", "0"),))
+    slow = replace(old, facts=(("governor", "powersave"),), state=(("anon_huge_kb", "4"),))
+    assert compare(slow, fast, grade=GUEST).verdict is Verdict.INVALID
+    assert compare(slow, fast, grade=GUEST, obstacles=()).verdict is Verdict.REGRESSION
 
 
 def test_obstacles_of_the_caller_make_it_invalid() -> None:
@@ -250,7 +256,7 @@ def test_the_boot_counts_and_not_its_samples() -> None:
     series = Series(arm="old", metric=METRIC, boots=boots, planned=3)
     found = compare(series, replace(series, arm="new"), grade=GUEST)
     assert found.verdict is Verdict.UNDECIDED
-    assert found.old.n == 3
+    assert found.replicates == 3
 
 
 def test_published_exact_pair_is_a_regression() -> None:
@@ -326,6 +332,7 @@ def test_published_slowdown_lies_on_the_lattice_of_its_clock() -> None:
 def test_published_crash_and_near_limit_are_flagged() -> None:
     crashed = bundle("mprotect-qemu/mm-unstable-20260520/16cpu", "cycle_ns_per_page")
     found = compare(crashed["6.12.77"], crashed["6.19.9"], grade=GUEST, max_cv=0.1)
+    assert found.old
     assert found.old.of_planned == "8/9"
     assert Trap.FAILED in traps(found)
     eight = bundle("mprotect-qemu/mm-unstable-20260520/8cpu", "cycle_ns_per_page")

@@ -18,8 +18,8 @@ from kdelta.stats.multiplicity import correct, holm
 from kdelta.stats.permutation import shift
 from kdelta.stats.sequential import Look, Stop, decide
 from kdelta.stats.student import two_sided_p
-from kdelta.stats.timing import TimeComparison, compare
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Comparison, Verdict
 from timing_series import arm, bundle, noisy
 
 
@@ -75,7 +75,7 @@ def test_holm_by_hand() -> None:
     assert holm([0.9, 0.8]) == (1.0, 1.0)
 
 
-def comparison(p: float, verdict: Verdict) -> TimeComparison:
+def comparison(p: float, verdict: Verdict) -> Comparison:
     old = arm("old", noisy(1000, 5, cv=0.01, seed=1))
     found = compare(old, arm("new", old.values, first=1), grade=Grade.HOST_TIME)
     return replace(found, p=p, verdict=verdict)

@@ -19,6 +19,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.rendering import columns as page
 from kdelta.rendering import survey
 from kdelta.sample import Outcome, TrialResult
+from kdelta.study import spec
 
 
 def two_scenarios(other: TrialResult | None) -> RunRecord:
@@ -67,6 +68,14 @@ def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str)
     assert (flat.cells[-1].per_operation, flat.cells[-1].note) == (None, note)
     assert quiet(found) == 0
     assert f" {note}\n" in text(found)
+
+
+def test_the_table_has_the_threshold_of_the_study() -> None:
+    record = two_scenarios(records.result(records.trial_of("6.16.12")))
+    lenient = replace(record, study=spec.with_settings(record.study, step_percent=50))
+    assert surveyed(record).step_percent == 1.0
+    assert surveyed(lenient).step_percent == 50.0
+    assert len(surveyed(lenient).changes) < len(surveyed(record).changes)
 
 
 def test_csv_has_a_row_for_each_scenario_and_kernel() -> None:

@@ -85,7 +85,7 @@ class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything beside the kernel that decides an exact count.
 
-    Results whose environments differ (`differences`) must not be compared.
+    Results whose environments differ (`identity`) must not be compared.
     """
 
     accelerator: str  # "tcg"
@@ -98,23 +98,16 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cmdline: str
     mitigations: str  # digest line of /sys/devices/system/cpu/vulnerabilities, as the guest saw it
 
-    def differences(self, other: Environment) -> tuple[str, ...]:
-        """Names of the identity fields in which two environments differ.
+    @property
+    def identity(self) -> dict[str, object]:
+        """What must be equal in trials that are compared, by name.
 
         Mitigations are the kernel's answer to the machine, so kernels of different age
         legitimately report other texts; they are recorded, and not part of the comparison.
         """
-        names = (
-            "accelerator",
-            "qemu_version",
-            "plugin_sha256",
-            "machine",
-            "cpu_model",
-            "cpus",
-            "memory_mib",
-            "cmdline",
-        )
-        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
+        return {
+            name: getattr(self, name) for name in self.__struct_fields__ if name != "mitigations"
+        }
 
 
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from kdelta.host import cpus
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.run.timed import Timing, time_here
 from kdelta.stats.series import Boot, ReplicateUnit, Series
-from kdelta.stats.timing import TimeComparison, compare
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Comparison, Verdict
 
 pytestmark = pytest.mark.boot
 
@@ -54,7 +54,7 @@ def session(folder: Path, names: list[str]) -> list[Series]:
     ]
 
 
-def compared(folder: Path, names: list[str]) -> TimeComparison:
+def compared(folder: Path, names: list[str]) -> Comparison:
     first, *others = session(folder, names)
     control = others[1] if len(others) > 1 else None
     return compare(first, others[0], control=control, grade=Grade.HOST_TIME, alpha=ALPHA)
@@ -85,7 +85,7 @@ def test_a_planted_double_is_found(tmp_path: Path) -> None:
     pytest.fail(f"not found in {SESSIONS} sessions: {seen}")
 
 
-def within(found: TimeComparison, ratio: float) -> bool:
+def within(found: Comparison, ratio: float) -> bool:
     """The set-up of a window takes a little of its time too, which does not grow with the loop."""
     assert found.low is not None
     assert found.high is not None

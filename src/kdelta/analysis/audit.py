@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kdelta.analysis.evidence import points
-from kdelta.analysis.findings import scenarios
+from kdelta.analysis.evidence import parts
 from kdelta.journal.run import RunRecord
 from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord, TrialResult
 
@@ -119,9 +118,8 @@ class Audit:
 def audited(record: RunRecord) -> Audit:
     """Read the machine and the page state of every trial of a stored run."""
     found = tuple(
-        _scenario(part, point, *names)
-        for point, part in points(record)
-        for names in scenarios(part)
+        _scenario(part, point, workload, scenario)
+        for point, part, workload, scenario in parts(record)
     )
     checks = [check for each in found for check in each.machines]
     ran = [check for check in checks if check.outcome in (Outcome.OK, Outcome.INVALID)]

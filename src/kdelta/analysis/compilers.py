@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kdelta.analysis.evidence import ArmEvidence
+from kdelta.analysis.evidence import ArmEvidence, M
 
 
-def warnings(arms: Sequence[ArmEvidence]) -> list[str]:
+def warnings(arms: Sequence[ArmEvidence[M]]) -> list[str]:
     """Say it when neighbours were built by different compilers: a step may be theirs."""
-    known = [(arm.arm.label, name) for arm in arms if (name := _of(arm))]
+    known = [(arm.arm.label, name) for arm in arms if not arm.arm.control and (name := _of(arm))]
     return [
         f"{old} was built by {was}, {new} by {now}: part of the difference may be theirs"
         for (old, was), (new, now) in pairwise(known)
@@ -20,7 +20,7 @@ def warnings(arms: Sequence[ArmEvidence]) -> list[str]:
     ]
 
 
-def _of(arm: ArmEvidence) -> str:
+def _of(arm: ArmEvidence[M]) -> str:
     kernels = (trial.result.kernel for trial in arm.used if trial.result and trial.result.kernel)
     return next((short(kernel.compiler) for kernel in kernels if kernel.compiler), "")
 

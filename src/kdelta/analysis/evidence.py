@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What each arm of a stored run says of one scenario, and whether two arms may be compared."""
+"""What each arm of a stored run says of one scenario, and whether two arms may be compared.
+
+The rules are those of every instrument; how an instrument measures and decides is its Method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from kdelta.journal.run import RunRecord
+from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
+    UNKNOWN,
     ArmRecord,
-    Environment,
     Outcome,
-    PhaseCounts,
+    SkipKind,
     StateField,
     TrialRecord,
     TrialResult,
 )
-from kdelta.stats.exact import Location, LocationKind, representative
-from kdelta.stats.verdict import CountReading
+from kdelta.stats.decomposition import Share
+from kdelta.stats.verdict import Comparison
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
+# Skips of what was planned and not needed: it is neither measured nor missing.
+SUPERFLUOUS = (SkipKind.NOT_NEEDED, SkipKind.STOPPED_EARLY)
 
 
 class State(StrEnum):
@@ -35,75 +42,41 @@ class State(StrEnum):
     ABSENT = "absent"  # no trial came as far as the audit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One phase of one arm, or the sum over its phases (phase TOTAL).
+class Measured(Protocol):
+    """What an instrument measured of one phase of one arm, or of the sum over its phases."""
 
-    value, minimum, maximum, deviation and trials_range are instructions per window (of `operations`
-    operations).  value = user + kernel.  share, windows, minimum, maximum and deviation describe
-    the windows of the one trial (number `trial`) that value comes from; for the sum over phases
-    share is the lowest and deviation the sum, and windows, minimum, maximum and trial are None.
-    trials: those that yielded a value; agree: those that yielded exactly this one; trials_range:
-    the largest minus the smallest of them.
-    """
+    @property
+    def phase(self) -> str:
+        """Its name, or TOTAL."""
 
-    phase: str
-    operation: str
-    operations: int
-    value: int
-    user: int
-    kernel: int
-    kind: LocationKind
-    share: float
-    windows: int | None
-    minimum: int | None
-    maximum: int | None
-    deviation: int
-    trials: int
-    agree: int
-    trials_range: int
-    trial: int | None
-    left_out: int = 0  # windows in which another task ran
+    @property
+    def operation(self) -> str:
+        """What a value is per."""
 
     @property
     def per_operation(self) -> float:
-        """Instructions per operation."""
-        return self.value / self.operations
-
-    @property
-    def reading(self) -> CountReading:
-        """This measure as the verdict rules take it."""
-        return CountReading(
-            value=self.value,
-            operations=self.operations,
-            operation=self.operation,
-            noise=max(self.deviation, self.trials_range),
-        )
+        """The value."""
 
 
-class Replicates(StrEnum):
-    """What the trials of a scenario repeat: the whole boot, or only what came after it."""
-
-    FRESH_BOOTS = "each a fresh boot"
-    CHECKPOINT = "restored from one checkpoint of each kernel"
-    MIXED = "some fresh boots, some restored from a checkpoint"
+M = TypeVar("M", bound=Measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmEvidence:
+class ArmEvidence(Generic[M]):
     """All trials of one arm in one scenario, and what they amount to.
 
-    used: the trials that the measures come from: those that ended ok, or, when there are none,
-    those that ran but are INVALID (then objections is not empty).  phases is empty and total None
-    when no trial yielded counts.  objections: why no comparison with this arm is allowed.
+    trials: those that were planned and not found superfluous.  used: the trials that the measures
+    come from: those that ended ok, or, when there are none, those that ran but are INVALID (then
+    objections is not empty).  phases is empty and total None when no trial yielded a value.
+    objections: why no comparison with this arm is allowed.
     """
 
     arm: ArmRecord
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
     ok: int
-    phases: tuple[Measure, ...]
-    total: Measure | None
+    phases: tuple[M, ...]
+    total: M | None
     state: State
     objections: tuple[str, ...]
 
@@ -112,36 +85,113 @@ class ArmEvidence:
         """True when this arm can be one side of a comparison."""
         return self.total is not None and not self.objections
 
-    def measure(self, phase: str) -> Measure | None:
+    @property
+    def done(self) -> int:
+        """Trials that have ended."""
+        return sum(trial.result is not None for trial in self.trials)
+
+    @property
+    def skipped(self) -> str:
+        """Why all trials that have ended were skipped, "" when one was not."""
+        ended = [trial.result for trial in self.trials if trial.result]
+        if not ended or any(result.outcome is not Outcome.SKIP for result in ended):
+            return ""
+        return ended[0].reason or "it gave no reason"
+
+    def measure(self, phase: str) -> M | None:
         """The measure of a phase (or TOTAL), None when there is none."""
         if phase == TOTAL:
             return self.total
         return next((measure for measure in self.phases if measure.phase == phase), None)
 
 
-def result_of(trial: TrialRecord) -> TrialResult | None:
-    """A trial's result, where stored counts that cannot be counts end as a failure."""
-    result = trial.result
-    if result is None or result.outcome is not Outcome.OK or _countable(result.exact.phases):
-        return result
-    return TrialResult(
-        outcome=Outcome.INFRA_ERROR,
-        reasons=("the stored result has no complete windows",),
-        artifacts=result.artifacts,
-    )
+class Method(Protocol[M]):
+    """How one instrument measures and decides; chosen once for a run."""
+
+    @property
+    def unit(self) -> str:
+        """What a value counts: "instructions"."""
+
+    @property
+    def explains(self) -> bool:
+        """Whether a difference can be explained by functions."""
+
+    @property
+    def baseline(self) -> bool:
+        """Whether every arm is compared with the first one, and not with the one above."""
+
+    @property
+    def step_percent(self) -> float:
+        """A change of up to so much is SAME."""
+
+    @property
+    def alpha(self) -> float | None:
+        """The share of false alarms that is allowed; None: counts repeat."""
+
+    def usable(self, result: TrialResult) -> str:
+        """Why the data of a result cannot be data, "" when they can."""
+
+    def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
+        """What must be equal in trials that are compared, by name; None: it was not recorded."""
+
+    def machine(self, result: TrialResult) -> str:
+        """What it was measured on, in words."""
+
+    def measures(
+        self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
+    ) -> tuple[tuple[M, ...], M | None]:
+        """The phases and their sum, over the used of an arm's trials, which all have the same."""
+
+    def compare(
+        self,
+        old: ArmEvidence[M],
+        new: ArmEvidence[M],
+        phase: str,
+        *,
+        control: ArmEvidence[M] | None,
+        forbidden: Sequence[str],
+    ) -> Comparison:
+        """The verdict on old -> new.  forbidden: why there is none but INVALID."""
+
+    def ratios(self, old: ArmEvidence[M] | None, new: ArmEvidence[M]) -> Mapping[str, float | None]:
+        """new/old by phase, where an instrument has it beside the comparison."""
+
+    def shares(
+        self, good: ArmEvidence[M], bad: ArmEvidence[M], others: Sequence[ArmEvidence[M]]
+    ) -> Sequence[Share]:
+        """What each of the others closes of the gap between two, when there is one."""
+
+    def grade(self, arms: Sequence[ArmEvidence[M]]) -> Grade:
+        """What its verdicts on these arms may claim."""
+
+    def replicates(self, arms: Sequence[ArmEvidence[M]]) -> StrEnum | None:
+        """What the trials repeat, None when there are none."""
+
+    def warnings(
+        self, arms: Sequence[ArmEvidence[M]], verdicts: Sequence[Comparison]
+    ) -> Sequence[str]:
+        """What spoils the values, or could."""
+
+    def published(self, workload: str, arms: Sequence[ArmEvidence[M]]) -> Sequence[str]:
+        """The lines that the workload's own tool would print of the same trials."""
+
+    def limits(self, record: RunRecord) -> Iterator[str]:
+        """What a run of this instrument cannot say."""
 
 
-def gather(record: RunRecord, workload: str, scenario: str) -> tuple[ArmEvidence, ...]:
+def gather(
+    record: RunRecord, workload: str, scenario: str, method: Method[M]
+) -> tuple[ArmEvidence[M], ...]:
     """The evidence of every arm that the run planned for a scenario, in the study's order."""
     found = []
     for arm in record.arms:
-        trials = tuple(
+        trials = [
             trial
             for trial in record.trials
             if (trial.arm, trial.workload, trial.scenario) == (arm.index, workload, scenario)
-        )
+        ]
         if trials:
-            found.append(arm_evidence(arm, trials))
+            found.append(arm_evidence(arm, trials, method))
     return tuple(found)
 
 
@@ -165,53 +215,97 @@ def points(record: RunRecord) -> tuple[tuple[str, RunRecord], ...]:
     )
 
 
-def obstacles(old: ArmEvidence, new: ArmEvidence) -> tuple[str, ...]:
+def scenarios(record: RunRecord) -> tuple[tuple[str, str], ...]:
+    """(workload, scenario) of a run, each once, in the order of its study."""
+    order = {name: at for at, name in enumerate(record.study.scenarios)}
+    found = {(trial.workload, trial.scenario) for trial in record.trials}
+    return tuple(sorted(found, key=lambda n: (order.get(":".join(n), len(order)), n)))
+
+
+def parts(record: RunRecord) -> Iterator[tuple[str, RunRecord, str, str]]:
+    """(point, its part of the run, workload, scenario) of all that the run measured, in order."""
+    for point, part in points(record):
+        for workload, scenario in scenarios(part):
+            yield point, part, workload, scenario
+
+
+def compare_arms(
+    method: Method[M],
+    old: ArmEvidence[M],
+    new: ArmEvidence[M],
+    *,
+    phase: str = TOTAL,
+    control: ArmEvidence[M] | None = None,
+) -> Comparison:
+    """The verdict on old -> new for one phase, or for the sum; control: old, measured again."""
+    reasons = obstacles(method, old, new)
+    if control:
+        reasons += obstacles(method, old, control)
+    return method.compare(old, new, phase, control=control, forbidden=tuple(dict.fromkeys(reasons)))
+
+
+def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:
     """Why two arms must not be compared, one sentence each; empty when they may be."""
     reasons = [
         f"{side.arm.label}: {objection}" for side in (old, new) for objection in side.objections
     ]
     if old.used and new.used:
-        reasons += _environment_differences(old.used[0], new.used[0])
+        reasons += _environment_differences(method, old.used[0], new.used[0])
         if old.state is State.OK and new.state is State.OK:
             reasons += _state_differences(old.used[0], new.used[0])
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
             )
-    return tuple(reasons)
+    return reasons
 
 
-def arm_evidence(arm: ArmRecord, trials: tuple[TrialRecord, ...]) -> ArmEvidence:
+def result_of(trial: TrialRecord, method: Method[M]) -> TrialResult | None:
+    """A trial's result, where stored data that cannot be data end as a failure."""
+    result = trial.result
+    fault = method.usable(result) if result and result.outcome is Outcome.OK else ""
+    if result is None or not fault:
+        return result
+    return TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(fault,), artifacts=result.artifacts)
+
+
+def arm_evidence(
+    arm: ArmRecord, planned: Sequence[TrialRecord], method: Method[M]
+) -> ArmEvidence[M]:
     """What the trials of one arm in one scenario amount to."""
-    ended = [(trial, result) for trial in trials if (result := result_of(trial)) is not None]
+    trials = tuple(
+        replace(trial, result=result_of(trial, method))
+        for trial in planned
+        if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
+    )
+    ended = [(trial, trial.result) for trial in trials if trial.result is not None]
     good = [pair for pair in ended if pair[1].outcome is Outcome.OK]
     invalid = [pair for pair in ended if pair[1].outcome is Outcome.INVALID]
     judged = good or invalid
-    used = tuple(trial for trial, result in judged if _countable(result.exact.phases))
+    used = tuple(trial for trial, result in judged if not method.usable(result))
     state, objections = _state([result for _, result in judged])
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
-    objections += _inner_differences(used)
-    phases = () if _mixed_phases(used) else _phase_measures(used)
+    objections += _environments_apart(used, method)
+    if state is State.OK and (apart := _states_apart(used)):
+        state, objections = State.FAILED, [*objections, *apart]
+    mixed = len({_shape(trial) for trial in used}) > 1
+    if mixed:
+        objections.append("its trials have different phases or operations")
+    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used)
     return ArmEvidence(
         arm=arm,
         trials=trials,
         used=used,
         ok=len(good),
         phases=phases,
-        total=_total(phases, used) if phases else None,
+        total=total,
         state=state,
         objections=tuple(objections),
     )
 
 
-def _countable(phases: Sequence[PhaseCounts]) -> bool:
-    return bool(phases) and all(
-        counts.operations > 0 and len(counts.user) == len(counts.kernel) > 0 for counts in phases
-    )
-
-
-def _names(measures: Sequence[Measure]) -> str:
+def _names(measures: Sequence[Measured]) -> str:
     return ", ".join(measure.phase for measure in measures)
 
 
@@ -223,9 +317,9 @@ def _state(results: Sequence[TrialResult]) -> tuple[State, list[str]]:
     broken = {field: None for result in results for field in result.state if not field.holds}
     if not broken:
         return State.OK, []
-    known = [field for field in broken if field.value != "unknown"]
+    known = [field for field in broken if field.value != UNKNOWN]
     faults = [f"page state does not hold: {_fact(field)}" for field in known]
-    faults += [f"page state is unknown: {_fact(f)}" for f in broken if f.value == "unknown"]
+    faults += [f"page state is unknown: {_fact(f)}" for f in broken if f.value == UNKNOWN]
     return (State.FAILED if known else State.UNKNOWN), faults
 
 
@@ -233,37 +327,31 @@ def _fact(field: StateField) -> str:
     return f"{field.name} {field.when} the windows is {field.value}, wanted {field.want}"
 
 
-def _inner_differences(used: Sequence[TrialRecord]) -> list[str]:
-    """Why the trials of one arm are not trials of one thing."""
-    reasons: dict[str, None] = {}
-    for trial in used:
-        reasons.update(dict.fromkeys(_environment_differences(used[0], trial)))
-    if _mixed_phases(used):
-        reasons["its trials have different phases or operations"] = None
-    return list(reasons)
-
-
 def _shape(trial: TrialRecord) -> tuple[tuple[str, int, str], ...]:
-    phases = trial.result.exact.phases if trial.result else ()
-    return tuple((counts.phase, counts.operations, counts.operation) for counts in phases)
+    data = trial.result.data if trial.result else None
+    return tuple((one.phase, one.operations, one.operation) for one in data.phases) if data else ()
 
 
-def _mixed_phases(used: Sequence[TrialRecord]) -> bool:
-    return len({_shape(trial) for trial in used}) > 1
+def _environments_apart(used: Sequence[TrialRecord], method: Method[M]) -> list[str]:
+    """How the environments of an arm's trials differ from that of the first."""
+    found = [_environment_differences(method, used[0], trial) for trial in used]
+    return list(dict.fromkeys(text for texts in found for text in texts))
 
 
-def environment_of(trial: TrialRecord) -> Environment | None:
-    """The environment a trial ran in, None when it did not run or did not record it."""
-    return trial.result.environment if trial.result else None
+def _states_apart(used: Sequence[TrialRecord]) -> list[str]:
+    """How the page states of an arm's trials differ from that of the first."""
+    found = [_state_differences(used[0], trial) for trial in used]
+    return list(dict.fromkeys(text for texts in found for text in texts))
 
 
-def _environment_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
-    was, now = environment_of(old), environment_of(new)
+def _environment_differences(method: Method[M], old: TrialRecord, new: TrialRecord) -> list[str]:
+    was, now = (method.conditions(each.result) if each.result else None for each in (old, new))
     if was is None or now is None:
         return ["the environment of a trial was not recorded"]
     named = [
-        f"{name} ({getattr(was, name)} against {getattr(now, name)})"
-        for name in was.differences(now)
+        f"{name} ({was.get(name)} against {now.get(name)})"
+        for name in dict.fromkeys([*was, *now])
+        if was.get(name) != now.get(name)
     ]
     return [f"environments differ: {', '.join(named)}"] if named else []
 
@@ -281,79 +369,3 @@ def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
         if was.get(name) != now.get(name)
     ]
     return [f"page states differ: {', '.join(named)}"] if named else []
-
-
-def _phase_measures(used: Sequence[TrialRecord]) -> tuple[Measure, ...]:
-    results = [trial.result for trial in used if trial.result]
-    by_phase = zip(*(result.exact.phases for result in results), strict=True)
-    return tuple(_phase_measure(used, counts) for counts in by_phase)
-
-
-def _windows(counts: PhaseCounts) -> list[int]:
-    return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
-
-
-def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
-    locations = [representative(_windows(counts), counts.switched) for counts in per_trial]
-    across = representative([location.value for location in locations])
-    chosen, counts = locations[across.index], per_trial[across.index]
-    return Measure(
-        phase=counts.phase,
-        operation=counts.operation,
-        operations=counts.operations,
-        value=chosen.value,
-        user=counts.user[chosen.index],
-        kernel=counts.kernel[chosen.index],
-        kind=chosen.kind,
-        share=chosen.share,
-        windows=chosen.n,
-        minimum=chosen.minimum,
-        maximum=chosen.maximum,
-        deviation=chosen.deviation,
-        trial=used[across.index].index,
-        left_out=chosen.left_out,
-        **_agreement(across),
-    )
-
-
-def _agreement(across: Location) -> dict[str, int]:
-    return {
-        "trials": across.n,
-        "agree": round(across.share * across.n),
-        "trials_range": across.maximum - across.minimum,
-    }
-
-
-def _total(phases: Sequence[Measure], used: Sequence[TrialRecord]) -> Measure:
-    units = {(measure.operations, measure.operation) for measure in phases}
-    operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
-    value = sum(measure.value for measure in phases)
-    per_trial = [
-        sum(
-            representative(_windows(counts), counts.switched).value
-            for counts in trial.result.exact.phases
-        )
-        for trial in used
-        if trial.result
-    ]
-    return Measure(
-        phase=TOTAL,
-        operation=operation,
-        operations=operations,
-        value=value,
-        user=sum(measure.user for measure in phases),
-        kernel=sum(measure.kernel for measure in phases),
-        kind=LocationKind.MEDIAN
-        if any(m.kind is LocationKind.MEDIAN for m in phases)
-        else LocationKind.MODE,
-        share=min(measure.share for measure in phases),
-        windows=None,
-        minimum=None,
-        maximum=None,
-        deviation=sum(measure.deviation for measure in phases),
-        trials=len(per_trial),
-        agree=per_trial.count(value),
-        trials_range=max(per_trial) - min(per_trial),
-        trial=None,
-        left_out=sum(measure.left_out for measure in phases),
-    )

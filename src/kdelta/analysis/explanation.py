@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kdelta.analysis.evidence import ArmEvidence, Measure, gather, points
-from kdelta.analysis.findings import compare_arms, scenarios
+from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
+from kdelta.analysis.evidence import compare_arms, points, scenarios
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
@@ -127,12 +127,12 @@ def explain(
     """
     record = find_point(record, point)
     workload, name = find_scenario(record, scenario)
-    arms = gather(record, workload, name)
+    arms = counted(record, workload, name)
     was, now = find_arm(arms, old), find_arm(arms, new)
     part = _find_phase((was, now), phase)
     threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     profiles = profile(was, part), profile(now, part)
-    comparison = compare_arms(was, now, phase=part, step_percent=threshold)
+    comparison = compare_arms(CountMethod(step_percent=threshold), was, now, phase=part)
     faults = tuple(
         f"{arm.arm.label}: {own.fault}"
         for arm, own in zip((was, now), profiles, strict=True)
@@ -150,7 +150,7 @@ def explain(
 def _without_functions(
     record: RunRecord,
     scenario: tuple[str, str],
-    arms: tuple[ArmEvidence, ArmEvidence],
+    arms: tuple[CountEvidence, CountEvidence],
     phase: str,
     comparison: Comparison,
     step_percent: float,
@@ -250,7 +250,7 @@ def _standing_out(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDe
     return tuple(row for row in rows if abs(row.delta) >= _STANDS_OUT * abs(whole))[:_NAMED_AT_MOST]
 
 
-def profile(arm: ArmEvidence, phase: str) -> Profile:
+def profile(arm: CountEvidence, phase: str) -> Profile:
     """The functions behind an arm's measure of a phase, or of all phases for TOTAL."""
     measures = [m for m in arm.phases if phase in (TOTAL, m.phase)]
     faults: list[str] = []
@@ -270,7 +270,7 @@ def profile(arm: ArmEvidence, phase: str) -> Profile:
     return Profile(functions=functions, folded=folded, fault="; ".join(faults))
 
 
-def _stored(arm: ArmEvidence, measure: Measure) -> list[FunctionCount]:
+def _stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:
     """Function counts of the window that the measure's value comes from."""
     trial = next(trial for trial in arm.used if trial.index == measure.trial)
     stored = trial.result.exact.functions if trial.result else ()
@@ -330,7 +330,7 @@ def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
     )
 
 
-def find_arm(arms: Sequence[ArmEvidence], text: str) -> ArmEvidence:
+def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
     """The arm that text names; raises SpecError, listing the arms, unless it is exactly one."""
     for matches in (_is_named, _begins):
         found = [arm for arm in arms if matches(arm, text)]
@@ -343,16 +343,16 @@ def find_arm(arms: Sequence[ArmEvidence], text: str) -> ArmEvidence:
     raise SpecError(printable(cause), action=f"name one of: {printable(labels)}")
 
 
-def _names(arm: ArmEvidence) -> tuple[str, ...]:
+def _names(arm: CountEvidence) -> tuple[str, ...]:
     kernel = arm.arm.kernel
     return (arm.arm.label, kernel.reference, kernel.release, kernel.version)
 
 
-def _is_named(arm: ArmEvidence, text: str) -> bool:
+def _is_named(arm: CountEvidence, text: str) -> bool:
     return bool(text) and text in _names(arm)
 
 
-def _begins(arm: ArmEvidence, text: str) -> bool:
+def _begins(arm: CountEvidence, text: str) -> bool:
     """True for a beginning that does not cut a number: 6.1 begins 6.1.9, and not 6.12."""
     return bool(text) and any(
         name.startswith(text) and not (text[-1].isdigit() and name[len(text)].isdigit())
@@ -361,7 +361,7 @@ def _begins(arm: ArmEvidence, text: str) -> bool:
     )
 
 
-def _find_phase(arms: tuple[ArmEvidence, ArmEvidence], text: str | None) -> str:
+def _find_phase(arms: tuple[CountEvidence, CountEvidence], text: str | None) -> str:
     if text is None or text == TOTAL:
         return TOTAL
     known = dict.fromkeys(measure.phase for arm in arms for measure in arm.phases)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from kdelta.analysis.evidence import ArmEvidence, gather, points
+from kdelta.analysis.counts import CountEvidence, counted
+from kdelta.analysis.evidence import points
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL, FunctionCount
 from kdelta.study.spec import Figure, FigureCount, FigurePer
@@ -52,7 +53,7 @@ def tables(record: RunRecord) -> tuple[FigureTable, ...]:
         return ()
     found = []
     for workload, scenario in sorted({(t.workload, t.scenario) for t in record.trials}):
-        arms = {point: gather(part, workload, scenario) for point, part in points(record)}
+        arms = {point: counted(part, workload, scenario) for point, part in points(record)}
         every = [arm for own in arms.values() for arm in own]
         ran = {figure.name for figure in wanted if any(_matching(figure, arm) for arm in every)}
         for point, own in arms.items():
@@ -66,7 +67,7 @@ def tables(record: RunRecord) -> tuple[FigureTable, ...]:
     return tuple(found)
 
 
-def _row(figure: Figure, arms: Sequence[ArmEvidence], *, ran: bool) -> FigureRow:
+def _row(figure: Figure, arms: Sequence[CountEvidence], *, ran: bool) -> FigureRow:
     """ran: the figure's functions did, under some kernel on some machine of the run."""
     cells = []
     for arm in arms:
@@ -78,7 +79,7 @@ def _row(figure: Figure, arms: Sequence[ArmEvidence], *, ran: bool) -> FigureRow
     return FigureRow(name=figure.name, what=figure.what.strip(), cells=tuple(cells))
 
 
-def _value(figure: Figure, arm: ArmEvidence) -> tuple[float | None, str]:
+def _value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str]:
     """(value, "") or (None, why there is none)."""
     measure = arm.measure(figure.phase or TOTAL)
     if measure is None or not arm.sound:
@@ -95,7 +96,7 @@ def _value(figure: Figure, arm: ArmEvidence) -> tuple[float | None, str]:
     return (count / measure.operations if figure.per is FigurePer.OPERATION else count), ""
 
 
-def _metric(name: str, arm: ArmEvidence) -> float | None:
+def _metric(name: str, arm: CountEvidence) -> float | None:
     """A metric of the trial that the counts come from."""
     trials = {measure.trial for measure in arm.phases}
     told = (
@@ -107,7 +108,7 @@ def _metric(name: str, arm: ArmEvidence) -> float | None:
     return next((metric.value for metric in told if metric.name == name), None)
 
 
-def _stored(figure: Figure, arm: ArmEvidence) -> Iterable[FunctionCount]:
+def _stored(figure: Figure, arm: CountEvidence) -> Iterable[FunctionCount]:
     """The functions of the windows that stand for the figure's phases."""
     for measure in arm.phases:
         if figure.phase in ("", measure.phase):
@@ -116,7 +117,7 @@ def _stored(figure: Figure, arm: ArmEvidence) -> Iterable[FunctionCount]:
             yield from (row for row in stored if row.phase == measure.phase)
 
 
-def _matching(figure: Figure, arm: ArmEvidence) -> list[FunctionCount]:
+def _matching(figure: Figure, arm: CountEvidence) -> list[FunctionCount]:
     """Rows of the named functions; a name stands for the clones that the compiler made, too."""
     return [
         row

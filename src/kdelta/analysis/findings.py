@@ -7,32 +7,25 @@ A pure function of the record: another threshold needs no new measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
+from typing import Any, Generic
 
 from kdelta.analysis import compilers, figures, metrics, variants
-from kdelta.analysis.evidence import (
-    ArmEvidence,
-    Measure,
-    Replicates,
-    State,
-    environment_of,
-    gather,
-    obstacles,
-    points,
-    result_of,
-)
+from kdelta.analysis.evidence import ArmEvidence, M, Method, State, compare_arms, gather, parts
 from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.limits import limits
+from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import MetricTable
 from kdelta.journal.run import RunRecord
-from kdelta.metric import INSNS_PER_OP
-from kdelta.sample import TOTAL, Environment, Outcome
-from kdelta.stats.exact import LocationKind
-from kdelta.stats.verdict import STEP_PERCENT, Comparison, Verdict, compare
-
-LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
+from kdelta.metric import Grade
+from kdelta.sample import Environment, Instrument, Outcome
+from kdelta.stats.decomposition import Share
+from kdelta.stats.multiplicity import correct
+from kdelta.stats.verdict import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +49,26 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Rung(Generic[M]):
     """One kernel of a ladder.
 
-    total and phases are absent (None, empty) when no trial yielded counts.  first and previous
-    name the kernels that it is compared with; previous is the nearest one above with valid counts.
-    comparison is None for the first kernel, while no trial has ended, and for one that was skipped:
-    all that ended found it not to support the scenario.
+    control: it is the first one, measured again.  total and phases are absent (None, empty) when no
+    trial yielded a value.  first and previous name the kernels that it is compared with; previous
+    is the ladder's baseline or, without one, the nearest above with valid values.  skipped: why all
+    trials that ended found the scenario not supported, else "".  comparison is None for the first
+    kernel, while no trial has ended, and where one of the two was skipped.  share: what it closes
+    of the study's gap.
     """
 
     arm: str
+    control: bool
     reference: str
     release: str
     version: str
     build_id: str
     compiler: str
-    total: Measure | None
-    phases: tuple[Measure, ...]
+    total: M | None
+    phases: tuple[M, ...]
     first: str | None
     previous: str | None
     ratios: tuple[Ratios, ...]
@@ -80,9 +76,14 @@ class Rung:
     ok: int
     done: int
     planned: int
-    skipped: bool
+    skipped: str
     comparison: Comparison | None
-    gap_closed: float | None = None
+    share: Share | None = None
+
+    @property
+    def gap_closed(self) -> float | None:
+        """The share without its interval: 0 nothing, 1 all; None: unknown."""
+        return self.share.value if self.share else None
 
     def ratio(self, phase: str) -> Ratios:
         """The ratios of a phase (or TOTAL)."""
@@ -104,20 +105,22 @@ class LadderStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """An environment and the arms whose trials ran in it."""
+    """What trials were measured on, in words, and the arms whose trials these were."""
 
-    environment: Environment
+    told: str
+    environment: Environment | None
     arms: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
+class Ladder(Generic[M]):
     """One scenario over all kernels of a run, in the study's order.
 
     point: of the study's matrix, "" without one.  baseline: the arm that all others are compared
-    with, "" where each is compared with the one above.  goal: the arm whose level the study's gap
-    ends at, "" without a gap.  phases: names, in order of execution.
-    steps: the largest first.  operation: of the totals, None while nothing is known.
+    with, "" where each is compared with the one above.  goal, regressed: the ends of the study's
+    gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
+    operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
+    published: what the workload's own tool would print.
     """
 
     workload: str
@@ -125,26 +128,34 @@ class Ladder:
     point: str
     baseline: str
     goal: str
+    regressed: str
     phases: tuple[str, ...]
     operation: str | None
-    rungs: tuple[Rung, ...]
+    grade: Grade
+    rungs: tuple[Rung[M], ...]
     steps: tuple[LadderStep, ...]
     warnings: tuple[str, ...]
+    doubts: tuple[str, ...]
     failures: tuple[Failure, ...]
     machines: tuple[Machine, ...]
-    replicates: Replicates | None
+    replicates: StrEnum | None
+    published: tuple[str, ...]
     done: int
     planned: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Generic[M]):
     """Everything that a run shows.
 
+    explains: whether a step can be explained by functions.  step_percent: what is SAME.  alpha: the
+    share of false alarms that is allowed, None of counts.
     metrics: what workloads told beside their phases; figures: what the study wants to know of
     functions; limits: what it cannot say, a sentence each.
     """
 
+    instrument: Instrument
+    explains: bool
     run_id: str
     name: str
     title: str
@@ -153,7 +164,8 @@ class Report:
     rounds: int
     kdelta_version: str
     step_percent: float
-    ladders: tuple[Ladder, ...]
+    alpha: float | None
+    ladders: tuple[Ladder[M], ...]
     done: int
     planned: int
     metrics: tuple[MetricTable, ...]
@@ -161,10 +173,12 @@ class Report:
     limits: tuple[str, ...]
 
 
-def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
+def report(record: RunRecord, *, step_percent: float | None = None) -> Report[Any]:
     """Analyse a stored run.  step_percent None: the study's own threshold."""
-    threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
+    method = method_of(record, step_percent=step_percent)
     return Report(
+        instrument=record.instrument,
+        explains=method.explains,
         run_id=record.run_id,
         name=record.name,
         title=record.title,
@@ -172,175 +186,209 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report:
         seed=record.seed,
         rounds=record.rounds,
         kdelta_version=record.kdelta_version,
-        step_percent=threshold,
-        ladders=tuple(
-            _ladder(part, point, names, threshold)
-            for point, part in points(record)
-            for names in scenarios(part)
-        ),
+        step_percent=method.step_percent,
+        alpha=method.alpha,
+        ladders=ladders(record, method),
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
         metrics=metrics.tables(record),
-        figures=figures.tables(record),
-        limits=limits(record),
+        figures=figures.tables(record) if method.explains else (),
+        limits=limits(record, method),
     )
 
 
-def scenarios(record: RunRecord) -> tuple[tuple[str, str], ...]:
-    """(workload, scenario) of a run, each once, in the order of its study."""
-    order = {name: at for at, name in enumerate(record.study.scenarios)}
-    found = {(trial.workload, trial.scenario) for trial in record.trials}
-    return tuple(sorted(found, key=lambda n: (order.get(":".join(n), len(order)), n)))
+def ladders(record: RunRecord, method: Method[M]) -> tuple[Ladder[M], ...]:
+    """A ladder for each scenario at each point of the matrix.
+
+    The verdicts on one pair of arms, over all of them, are one family (Holm's correction).
+    """
+    every = [
+        (point, part, (workload, scenario), gather(part, workload, scenario, method))
+        for point, part, workload, scenario in parts(record)
+    ]
+    rungs = [_rungs(part, arms, method) for _, part, _, arms in every]
+    return tuple(
+        _ladder(part, point, names, arms, own, method)
+        for (point, part, names, arms), own in zip(every, _corrected(rungs), strict=True)
+    )
 
 
-def _ladder(record: RunRecord, point: str, names: tuple[str, str], step_percent: float) -> Ladder:
+def _corrected(every: Sequence[tuple[Rung[M], ...]]) -> list[tuple[Rung[M], ...]]:
+    families: dict[tuple[str, str | None], list[Comparison]] = {}
+    for rung in (rung for rungs in every for rung in rungs):
+        if rung.comparison:
+            families.setdefault((rung.arm, rung.previous), []).append(rung.comparison)
+    decided = {pair: iter(correct(family)) for pair, family in families.items()}
+    return [
+        tuple(
+            replace(rung, comparison=next(decided[rung.arm, rung.previous]))
+            if rung.comparison
+            else rung
+            for rung in rungs
+        )
+        for rungs in every
+    ]
+
+
+def _ladder(
+    record: RunRecord,
+    point: str,
+    names: tuple[str, str],
+    arms: Sequence[ArmEvidence[M]],
+    rungs: tuple[Rung[M], ...],
+    method: Method[M],
+) -> Ladder[M]:
     workload, scenario = names
-    arms = gather(record, workload, scenario)
-    base, goal = variants.baseline(record), variants.goal(record)
-    rungs = _with_gap(record, _rungs(arms, step_percent, base))
+    good, bad = variants.ends(record)
+    base = variants.baseline(record, method)
     with_data = next((arm for arm in arms if arm.total), None)
+    verdicts = [rung.comparison for rung in rungs if rung.comparison]
     return Ladder(
         workload=workload,
         scenario=scenario,
         point=point,
         baseline=base,
-        goal=goal,
+        goal=good,
+        regressed=bad,
         phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
         operation=with_data.total.operation if with_data and with_data.total else None,
+        grade=method.grade(arms),
         rungs=rungs,
-        steps=_steps(arms, rungs, goal),
-        warnings=tuple(_warnings(arms, base)),
+        steps=_steps(arms, rungs, good),
+        warnings=(
+            *method.warnings(arms, verdicts),
+            *(() if base else _uneven_base_warnings(arms)),
+            *_copies(arms),
+            *compilers.warnings(arms),
+        ),
+        doubts=_doubts(arms),
         failures=tuple(_failures(arms)),
-        machines=_machines(arms),
-        replicates=_replicates(arms),
+        machines=_machines(arms, method),
+        replicates=method.replicates(arms),
+        published=tuple(method.published(workload, arms)),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
     )
 
 
-def _with_gap(record: RunRecord, rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
-    """The rungs with what each closes of the study's gap, in a scenario where there is one."""
-    named = variants.gap(record)
-    values = {rung.reference: rung.total.per_operation for rung in rungs if rung.total}
-    if named is None or not all(name in values for name in named):
-        return rungs
-    aim = next(rung.comparison for rung in rungs if rung.reference == named[0])
-    if aim is None or aim.verdict is not Verdict.IMPROVEMENT:
-        return rungs
-    good, bad = values[named[0]], values[named[1]]
-    return tuple(
-        rung
-        if rung.reference in named
-        else replace(rung, gap_closed=variants.closed(good, bad, values.get(rung.reference)))
-        for rung in rungs
-    )
-
-
-def _rungs(arms: Sequence[ArmEvidence], step_percent: float, base: str) -> tuple[Rung, ...]:
-    fixed = next((arm for arm in arms if arm.arm.label == base and arm.sound), None)
+def _rungs(
+    record: RunRecord, arms: Sequence[ArmEvidence[M]], method: Method[M]
+) -> tuple[Rung[M], ...]:
+    base = variants.baseline(record, method)
+    shares = _shares(record, arms, method)
     if base:
-        return tuple(
-            _rung(arm, *((None, None) if arm is fixed else (fixed, fixed)), step_percent)
-            for arm in arms
-        )
+        return tuple(_against(base, arms, shares, method))
     first = previous = None
     rungs = []
     for arm in arms:
-        rungs.append(_rung(arm, first, previous, step_percent))
+        rungs.append(_rung(arm, first, previous, None, shares, method))
         if arm.sound:
             first, previous = first or arm, arm
     return tuple(rungs)
 
 
+def _against(
+    base: str, arms: Sequence[ArmEvidence[M]], shares: Mapping[str, Share], method: Method[M]
+) -> list[Rung[M]]:
+    """Every arm against the baseline.
+
+    The control is the baseline once more; when there is nothing else to compare, it is compared
+    itself: the machine with itself.
+    """
+    fixed = next((arm for arm in arms if arm.arm.label == base), None)
+    control = next((arm for arm in arms if arm.arm.control), None)
+    if control and all(arm in (fixed, control) for arm in arms):
+        control = None
+    return [
+        _rung(arm, None, None, None, shares, method)
+        if arm is fixed
+        else _rung(arm, fixed, None if arm is control else fixed, control, shares, method)
+        for arm in arms
+    ]
+
+
 def _rung(
-    arm: ArmEvidence,
-    first: ArmEvidence | None,
-    previous: ArmEvidence | None,
-    step_percent: float,
-) -> Rung:
-    ended = [result for trial in arm.trials if (result := result_of(trial))]
-    done = len(ended)
-    skipped = done > 0 and all(result.outcome is Outcome.SKIP for result in ended)
+    arm: ArmEvidence[M],
+    first: ArmEvidence[M] | None,
+    previous: ArmEvidence[M] | None,
+    control: ArmEvidence[M] | None,
+    shares: Mapping[str, Share],
+    method: Method[M],
+) -> Rung[M]:
     kernel = arm.arm.kernel
     read_back = next((t.result.kernel for t in arm.used if t.result and t.result.kernel), kernel)
-    measures = (*arm.phases, arm.total) if arm.total else ()
+    to_first, to_previous = method.ratios(first, arm), method.ratios(previous, arm)
+    is_control = arm is control
     return Rung(
         arm=arm.arm.label,
+        control=arm.arm.control,
         reference=kernel.reference,
         release=read_back.release or kernel.release,
         version=kernel.version,
         build_id=read_back.build_id or kernel.build_id,
-        compiler=compilers.short(read_back.compiler),
+        compiler=read_back.compiler,
         total=arm.total,
         phases=arm.phases,
         first=first.arm.label if first else None,
         previous=previous.arm.label if previous else None,
         ratios=tuple(
-            Ratios(
-                phase=measure.phase,
-                first=_ratio(first, arm, measure.phase),
-                previous=_ratio(previous, arm, measure.phase),
-            )
-            for measure in measures
+            Ratios(phase=phase, first=ratio, previous=to_previous[phase])
+            for phase, ratio in to_first.items()
         ),
         state=arm.state,
         ok=arm.ok,
-        done=done,
+        done=arm.done,
         planned=len(arm.trials),
-        skipped=skipped,
-        comparison=_rung_comparison(arm, previous, step_percent) if done and not skipped else None,
+        skipped=arm.skipped,
+        comparison=None if is_control else _comparison(arm, previous, control, method),
+        share=shares.get(arm.arm.label),
     )
 
 
-def _rung_comparison(
-    arm: ArmEvidence, previous: ArmEvidence | None, step_percent: float
+def _comparison(
+    arm: ArmEvidence[M],
+    previous: ArmEvidence[M] | None,
+    control: ArmEvidence[M] | None,
+    method: Method[M],
 ) -> Comparison | None:
-    if previous:
-        return compare_arms(previous, arm, phase=TOTAL, step_percent=step_percent)
-    return None if arm.sound else compare_arms(arm, arm, phase=TOTAL, step_percent=step_percent)
-
-
-def compare_arms(
-    old: ArmEvidence, new: ArmEvidence, *, phase: str, step_percent: float
-) -> Comparison:
-    """The verdict on old -> new for one phase, or for TOTAL."""
-    was, now = old.measure(phase), new.measure(phase)
-    return compare(
-        was.reading if was else None,
-        now.reading if now else None,
-        metric=INSNS_PER_OP,
-        step_percent=step_percent,
-        obstacles=tuple(dict.fromkeys(obstacles(old, new))),
-    )
-
-
-def _ratio(old: ArmEvidence | None, new: ArmEvidence, phase: str) -> float | None:
-    """new/old, None unless the two may be compared."""
-    if old is None:
+    if not arm.done or arm.skipped or (previous and previous.skipped):
         return None
-    comparison = compare_arms(old, new, phase=phase, step_percent=STEP_PERCENT)
-    return comparison.ratio
+    if previous:
+        return compare_arms(method, previous, arm, control=control)
+    return None if arm.sound else compare_arms(method, arm, arm)
 
 
-def _steps(arms: Sequence[ArmEvidence], rungs: Sequence[Rung], goal: str) -> tuple[LadderStep, ...]:
+def _shares(
+    record: RunRecord, arms: Sequence[ArmEvidence[M]], method: Method[M]
+) -> dict[str, Share]:
+    """What each arm but its ends and the control closes of the study's gap."""
+    names = variants.ends(record)
+    own = {arm.arm.label: arm for arm in arms if not arm.arm.control}
+    good, bad = (own.get(name) for name in names)
+    if good is None or bad is None or not (good.total and bad.total):
+        return {}
+    others = [arm for name, arm in own.items() if name not in names and not arm.skipped]
+    return {share.arm: share for share in method.shares(good, bad, others)}
+
+
+def _steps(
+    arms: Sequence[ArmEvidence[M]], rungs: Sequence[Rung[M]], goal: str
+) -> tuple[LadderStep, ...]:
     """The steps to all arms but the goal of a gap, which is told on its own."""
     values = {arm.arm.label: arm.total for arm in arms if arm.sound}
-    steps = []
-    for arm, rung in zip(arms, rungs, strict=True):
-        old = values.get(rung.previous or "")
-        if rung.arm == goal:
-            continue
-        if old and arm.total and rung.comparison and rung.comparison.verdict.is_step:
-            steps.append(
-                LadderStep(
-                    old=rung.previous or "",
-                    new=rung.arm,
-                    old_value=old.per_operation,
-                    new_value=arm.total.per_operation,
-                    operation=arm.total.operation,
-                    comparison=rung.comparison,
-                )
-            )
+    steps = [
+        LadderStep(
+            old=rung.previous or "",
+            new=rung.arm,
+            old_value=old.per_operation,
+            new_value=rung.total.per_operation,
+            operation=rung.total.operation,
+            comparison=rung.comparison,
+        )
+        for rung in rungs
+        if rung.arm != goal and rung.comparison and rung.comparison.verdict.is_step
+        if (old := values.get(rung.previous or "")) and rung.total
+    ]
     return tuple(sorted(steps, key=_size, reverse=True))
 
 
@@ -349,96 +397,49 @@ def _size(step: LadderStep) -> float:
     return abs(math.log(ratio)) if ratio else math.inf
 
 
-def _failures(arms: Sequence[ArmEvidence]) -> list[Failure]:
-    found = []
-    for arm in arms:
-        for trial in arm.trials:
-            result = result_of(trial)
-            if result and result.outcome is not Outcome.OK:
-                found.append(
-                    Failure(
-                        trial=trial.index,
-                        arm=arm.arm.label,
-                        outcome=result.outcome,
-                        reason=result.reason,
-                        console=result.artifacts.get("console", ""),
-                    )
-                )
-    return found
-
-
-def _machines(arms: Sequence[ArmEvidence]) -> tuple[Machine, ...]:
-    """Environments that differ in identity, and who ran in them."""
-    groups: list[tuple[Environment, dict[str, None]]] = []
-    for arm in arms:
-        for trial in arm.used:
-            environment = environment_of(trial)
-            if environment is None:
-                continue
-            labels = next((who for e, who in groups if not e.differences(environment)), None)
-            if labels is None:
-                labels = {}
-                groups.append((environment, labels))
-            labels[arm.arm.label] = None
-    return tuple(Machine(environment=e, arms=tuple(labels)) for e, labels in groups)
-
-
-def _replicates(arms: Sequence[ArmEvidence]) -> Replicates | None:
-    fresh = {trial.result.fresh_boot for arm in arms for trial in arm.used if trial.result}
-    if len(fresh) != 1:
-        return Replicates.MIXED if fresh else None
-    return Replicates.FRESH_BOOTS if fresh.pop() else Replicates.CHECKPOINT
-
-
-def _warnings(arms: Sequence[ArmEvidence], base: str) -> list[str]:
-    """What keeps an exact count from being exact; rides in the result."""
-    measured = [(arm.arm.label, measure) for arm in arms for measure in arm.phases]
-    found = []
-    for phase in dict.fromkeys(measure.phase for _, measure in measured):
-        own = [pair for pair in measured if pair[1].phase == phase]
-        found += _window_warnings(phase, own)
-    totals = [(arm.arm.label, arm.total) for arm in arms if arm.total]
-    apart = [(label, total) for label, total in totals if total.trials_range]
-    if apart:
-        worst = max(total.trials_range / total.value if total.value else 0 for _, total in apart)
-        agreed = ", ".join(f"{label} {total.agree}/{total.trials}" for label, total in apart)
-        found.append(f"trials disagree, by at most {_percent(worst)}; equal to the value: {agreed}")
-    single = [label for label, total in totals if total.trials == 1]
-    if single and len(single) == len(totals):
-        found.append("one trial per kernel: nothing shows that another trial would agree")
-    elif single:
-        found.append(f"one valid trial only, agreement not shown: {', '.join(single)}")
-    if not base:
-        found += _uneven_base_warnings(arms)
-    return found + _copies(arms) + compilers.warnings(arms)
-
-
-def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
-    found = []
-    median = [(label, m) for label, m in measured if m.kind is LocationKind.MEDIAN]
-    low = [
-        (label, m) for label, m in measured if m.kind is LocationKind.MODE and m.share < LOW_SHARE
+def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
+    return [
+        Failure(
+            trial=trial.index,
+            arm=arm.arm.label,
+            outcome=trial.result.outcome,
+            reason=trial.result.reason,
+            console=trial.result.artifacts.get("console", ""),
+        )
+        for arm in arms
+        for trial in arm.trials
+        if trial.result and trial.result.outcome is not Outcome.OK
     ]
-    if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out]:
-        found.append(
-            f"{phase}: windows left out because another task ran in them: {', '.join(left)}"
-        )
-    if median:
-        worst = max(m.deviation / m.value if m.value else 0 for _, m in median)
-        found.append(
-            f"{phase}: counts hardly repeat, so the median window is shown (~); half of the"
-            f" windows lie within {_percent(worst)} of it: {_labels(median)}"
-        )
-    if low:
-        shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
-        found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
-    return found
 
 
-def _uneven_base_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
+def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:
+    """Environments that differ in identity, and who ran in them."""
+    groups: list[tuple[Mapping[str, object], Machine, dict[str, None]]] = []
+    for arm in arms:
+        for result in (trial.result for trial in arm.used if trial.result):
+            own = method.conditions(result)
+            if own is None:
+                continue
+            labels = next((who for known, _, who in groups if known == own), None)
+            if labels is None:
+                told = method.machine(result)
+                machine = Machine(told=told, environment=result.environment, arms=())
+                groups.append((own, machine, labels := {}))
+            labels[arm.arm.label] = None
+    return tuple(replace(machine, arms=tuple(labels)) for _, machine, labels in groups)
+
+
+def _doubts(arms: Sequence[ArmEvidence[M]]) -> tuple[str, ...]:
+    """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
+    results = [trial.result for arm in arms for trial in arm.trials if trial.result]
+    found = [text for result in results if result.facts for text in result.facts.doubts]
+    return tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values())
+
+
+def _uneven_base_warnings(arms: Sequence[ArmEvidence[M]]) -> list[str]:
     """Say it when a kernel is compared with another one than that of the row above."""
     found = []
-    base: ArmEvidence | None = None
+    base: ArmEvidence[M] | None = None
     for above, arm in pairwise(arms):
         base = above if above.sound else base
         if base and base is not above and arm.used:
@@ -449,7 +450,7 @@ def _uneven_base_warnings(arms: Sequence[ArmEvidence]) -> list[str]:
     return found
 
 
-def _copies(arms: Sequence[ArmEvidence]) -> list[str]:
+def _copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
     """Say which kernels were not booted, and why that is no loss."""
     return [
         f"{arm.arm.label} was not booted: {why}"
@@ -458,14 +459,3 @@ def _copies(arms: Sequence[ArmEvidence]) -> list[str]:
             t.result.copied.sentence for t in arm.used if t.result and t.result.copied
         )
     ]
-
-
-def _labels(measured: Sequence[tuple[str, Measure]]) -> str:
-    return ", ".join(label for label, _ in measured)
-
-
-def _percent(fraction: float) -> str:
-    percent = 100 * fraction
-    if 0 < percent < 0.001:
-        return "less than 0.001 %"
-    return f"{percent:.2g} %" if percent < 10 else f"{percent:.0f} %"

@@ -20,8 +20,7 @@ from kdelta.stats.decomposition import Share, gap_closed
 from kdelta.stats.detectors import Caution, Trap
 from kdelta.stats.series import Series
 from kdelta.stats.summary import Summary, summarise
-from kdelta.stats.timing import TimeComparison
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 
 # What is said of values that were not published would only repeat that they were not.
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
@@ -48,7 +47,7 @@ class JudgedPair:
     old: str
     new: str
     control: str | None
-    comparison: TimeComparison
+    comparison: Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,9 +354,7 @@ def _grade(series: Series) -> Grade:
     return Grade.GUEST_TIME if series.fact("requested_memory_mib") else Grade.HOST_TIME
 
 
-def _without_values(
-    case: Case, comparison: TimeComparison, arms: Sequence[Series]
-) -> TimeComparison:
+def _without_values(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Comparison:
     """The verdict where an arm has only a published summary: nothing can be tested."""
     kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
     if comparison.verdict is not Verdict.UNDECIDED:

@@ -5,65 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
+from kdelta.analysis.evidence import Method
 from kdelta.journal.run import RunRecord
-from kdelta.sample import CopyKind, Instrument, Outcome, TrialResult
-
-_STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
-_NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said
+from kdelta.sample import Outcome, TrialResult
 
 
-def limits(record: RunRecord) -> tuple[str, ...]:
+def limits(record: RunRecord, method: Method[Any]) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
-    said = (
-        [*_of_exact(record, results)]
-        if record.instrument is Instrument.EXACT
-        else [*_of_time(results)]
+    return tuple(
+        dict.fromkeys([*method.limits(record), *_of_trials(record), *_of_metrics(results)])
     )
-    return tuple(dict.fromkeys([*said, *_of_trials(record), *_of_metrics(results)]))
-
-
-def _of_exact(record: RunRecord, results: list[TrialResult]) -> Iterator[str]:
-    yield (
-        "Instructions were counted, under emulation. Nothing here says how long they take: cycles,"
-        " caches, TLB and branch prediction do not exist there."
-    )
-    environments = {(e.machine, e.cpu_model) for r in results if (e := r.environment)}
-    for machine, model in sorted(environments):
-        yield f"One kind of machine: {machine}, CPU model {model}, and the paths that it selects."
-    flavours = {(arm.kernel.arch, arm.kernel.flavour) for arm in record.arms}
-    named = ", ".join(sorted(f"{flavour} ({arch})" for arch, flavour in flavours))
-    yield (
-        f"Kernels as they were built: flavour {named}. Another configuration or compiler executes"
-        " another number of instructions."
-    )
-    if any(result.copied and result.copied.kind is CopyKind.SAME_CODE for result in results):
-        yield (
-            "Same code means: equal instructions in every function that was executed or is called"
-            " from there. Contents of data, and what the kernel patches at boot, are not compared."
-        )
-    versions = sorted({e.qemu_version for r in results if (e := r.environment)})
-    if any(_string_share(result) > _NOTABLE for result in results):
-        yield (
-            f"String instructions (clearing and copying pages) count as often as QEMU"
-            f" {', '.join(versions)} steps through them, which is not how hardware executes them."
-        )
-
-
-def _string_share(result: TrialResult) -> float:
-    total = sum(row.insns for row in result.exact.functions)
-    inside = sum(row.insns for row in result.exact.functions if row.function.startswith(_STRINGS))
-    return inside / total if total else 0.0
-
-
-def _of_time(results: list[TrialResult]) -> Iterator[str]:
-    hosts = [facts.host for r in results if (facts := r.facts) and facts.host]
-    machines = sorted({m for host in hosts if (m := host.cpu_model or host.machine)})
-    if machines:
-        yield f"Times are of this machine: {', '.join(machines)}. Another one may answer otherwise."
-    if any(host.virtualisation not in (None, "none") for host in hosts):
-        yield "The machine is itself a guest: what its neighbours do is in the numbers."
 
 
 def _of_trials(record: RunRecord) -> Iterator[str]:

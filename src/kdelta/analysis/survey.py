@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kdelta.analysis.counts import Measure
 from kdelta.analysis.evidence import points
 from kdelta.analysis.explanation import Explanation, explain
 from kdelta.analysis.findings import Ladder, Report, Rung, report
@@ -12,7 +13,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Verdict
 
-STEP_PERCENT = 5.0  # a change of less is not listed: a survey looks for what matters
+STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +53,15 @@ class SurveyStep:
 class Survey:
     """A whole run as a table.  changes: the largest first, each beyond step_percent."""
 
-    report: Report
+    report: Report[Measure]
     step_percent: float
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
 
 
-def surveyed(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey:
-    """Analyse a stored exact run of many scenarios."""
+def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
+    """Analyse a stored exact run of many scenarios; step_percent None: the study's threshold."""
     found = report(record, step_percent=step_percent)
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
@@ -73,7 +74,7 @@ def surveyed(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey
                 step.old,
                 step.new,
                 scenario=f"{ladder.workload}:{ladder.scenario}",
-                step_percent=step_percent,
+                step_percent=found.step_percent,
             ),
         )
         for ladder in found.ladders
@@ -81,7 +82,7 @@ def surveyed(record: RunRecord, *, step_percent: float = STEP_PERCENT) -> Survey
     ]
     return Survey(
         report=found,
-        step_percent=step_percent,
+        step_percent=found.step_percent,
         kernels=kernels,
         rows=tuple(_row(ladder, kernels) for ladder in found.ladders),
         changes=tuple(sorted(changes, key=_size, reverse=True)),
@@ -93,7 +94,7 @@ def _size(change: SurveyStep) -> float:
     return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
-def _row(ladder: Ladder, kernels: tuple[str, ...]) -> SurveyRow:
+def _row(ladder: Ladder[Measure], kernels: tuple[str, ...]) -> SurveyRow:
     rungs = {rung.arm: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     return SurveyRow(
@@ -105,7 +106,7 @@ def _row(ladder: Ladder, kernels: tuple[str, ...]) -> SurveyRow:
     )
 
 
-def _cell(rung: Rung | None) -> SurveyCell:
+def _cell(rung: Rung[Measure] | None) -> SurveyCell:
     if rung is None or not rung.done:
         return SurveyCell(per_operation=None, ratio=None, note="not run")
     if rung.total is None:

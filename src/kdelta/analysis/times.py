@@ -1,260 +1,242 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The analysis stage of the time instrument: a stored run -> what each arm took, and verdicts."""
+"""The time instrument's method: from the samples of trials to one value a boot, and verdicts."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from kdelta.analysis import metrics, variants
 from kdelta.analysis.compat import kernbench
-from kdelta.analysis.evidence import points
-from kdelta.analysis.findings import scenarios
-from kdelta.analysis.limits import limits
-from kdelta.analysis.metrics import MetricTable
-from kdelta.analysis.timed_series import (
-    Rules,
-    phases_of,
-    rules_of,
-    series_of,
-    why_skipped,
-)
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, gather, parts
 from kdelta.foreign.series import Case
 from kdelta.journal.run import RunRecord
-from kdelta.metric import Grade
-from kdelta.sample import (
-    TOTAL,
-    UNKNOWN,
-    ArmRecord,
-    HostFacts,
-    Outcome,
-    Skip,
-    SkipKind,
-    TrialRecord,
-    TrialResult,
-)
-from kdelta.stats import sequential
+from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.sample import TOTAL, UNKNOWN, ArmRecord, HostFacts, Outcome, TrialRecord, TrialResult
 from kdelta.stats.decomposition import Share, decompose
-from kdelta.stats.detectors import MIN_REPLICATES, inspect
-from kdelta.stats.multiplicity import correct
-from kdelta.stats.sequential import Look, Stop
-from kdelta.stats.series import ReplicateUnit, Series
+from kdelta.stats.detectors import inspect
+from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
-from kdelta.stats.timing import TimeComparison, compare
-from kdelta.study.spec import TimeMachine
+from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Comparison
+
+# What must be the same for two arms: the machine, and how it was set.
+_OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
+_SEEN = ("clocksource", "thp", "preempt", "cpus", "memory_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedArm:
-    """One arm: a summary per phase and of their total (ns per operation), last the total.
+class TimeMeasure:
+    """One phase of one arm, or the sum over its phases, in ns per operation: a value a boot."""
 
-    comparison: of its total with the first arm's, None for the first arm and where one of the two
-    was skipped; failures: one sentence each; skipped: why no trial was measured, else "".
-    """
-
-    arm: str
-    control: bool
-    release: str
-    compiler: str
-    phases: tuple[tuple[str, Summary], ...]
-    comparison: TimeComparison | None
-    failures: tuple[str, ...]
-    skipped: str
+    phase: str
+    operation: str
+    series: Series
+    summary: Summary
 
     @property
-    def total(self) -> Summary:
-        """The summary over all phases."""
-        return self.phases[-1][1]
+    def per_operation(self) -> float:
+        """The median over the boots."""
+        return float("nan") if self.summary.median is None else self.summary.median
+
+
+TimeEvidence = ArmEvidence[TimeMeasure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedLadder:
-    """One scenario over the arms of a run, in the study's order; the control comes last.
+class TimeMethod:
+    """See evidence.Method.  guests: it timed KVM guests, and not this host."""
 
-    published: the lines that the workload's own tool would print of the samples, if any.
-    gap: the step that the study wants closed, "6.16 -> 6.17", "" without one; shares: what each
-    other arm closes of it, their intervals holding together at the run's level.
-    """
-
-    workload: str
-    scenario: str
-    point: str  # of the study's matrix, "" without one
-    operation: str
-    replicate: ReplicateUnit
-    grade: Grade
-    arms: tuple[TimedArm, ...]
-    cautions: tuple[str, ...]
-    doubts: tuple[str, ...]
-    machine: str
-    published: tuple[str, ...]
-    gap: str
-    shares: tuple[Share, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedReport:
-    """Everything that a run of the time instrument shows; metrics: what workloads told."""
-
-    run_id: str
-    name: str
-    title: str
-    created: str
-    seed: int
-    rounds: int
-    kdelta_version: str
-    tolerance: float
+    step_percent: float
     alpha: float
-    done: int
-    planned: int
-    ladders: tuple[TimedLadder, ...]
-    metrics: tuple[MetricTable, ...]
-    limits: tuple[str, ...]
+    seed: int
+    guests: bool
+    replicate: ReplicateUnit
+    unit = "nanoseconds"
+    explains = False
+    baseline = True
 
+    def usable(self, result: TrialResult) -> str:
+        """Samples of operations, in each phase."""
+        phases = result.timed.phases
+        whole = all(times.operations > 0 and times.nanoseconds for times in phases)
+        return "" if phases and whole else "the stored result has no samples"
 
-def report(record: RunRecord) -> TimedReport:
-    """Analyse a stored run of the time instrument."""
-    rules = rules_of(record)
-    if rules.sequential:
-        rules = replace(rules, alpha=_level(record, rules))
-    return TimedReport(
-        run_id=record.run_id,
-        name=record.name,
-        title=record.title,
-        created=record.created,
-        seed=record.seed,
-        rounds=record.rounds,
-        kdelta_version=record.kdelta_version,
-        tolerance=rules.tolerance,
-        alpha=rules.alpha,
-        done=sum(trial.result is not None for trial in record.trials),
-        planned=len(record.trials),
-        ladders=_corrected(
-            [
-                _ladder(part, rules, point, *names)
-                for point, part in points(record)
-                for names in scenarios(part)
-            ]
-        ),
-        metrics=metrics.tables(record),
-        limits=limits(record),
-    )
+    def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
+        """The machine and how it was set."""
+        return dict(_compared(result)) if result.facts else None
 
+    def machine(self, result: TrialResult) -> str:
+        """The same in words, as far as a reader needs it."""
+        host, facts = _host(result), result.facts
+        model = (host.cpu_model if host else None) or "unknown CPU"
+        virtual = host.virtualisation if host else None
+        where = f", itself a guest ({virtual})" if virtual not in (None, "none") else ""
+        clock = (facts.seen.clocksource if facts else None) or UNKNOWN
+        return f"{'KVM guest on ' if self.guests else ''}{model}{where}, clock {clock}"
 
-def _corrected(ladders: Sequence[TimedLadder]) -> tuple[TimedLadder, ...]:
-    """Verdicts with Holm's correction over the scenarios of one pair of arms."""
-    judged = list(ladders)
-    for at in range(len(judged[0].arms) if judged else 0):
-        family = [(number, ladder.arms[at].comparison) for number, ladder in enumerate(judged)]
-        known = [(number, each) for number, each in family if each is not None]
-        if len(known) < 2:
-            continue
-        corrected = correct([comparison for _, comparison in known])
-        for (number, _), comparison in zip(known, corrected, strict=True):
-            arms = list(judged[number].arms)
-            arms[at] = replace(arms[at], comparison=comparison)
-            judged[number] = replace(judged[number], arms=tuple(arms))
-    return tuple(judged)
+    def measures(
+        self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
+    ) -> tuple[tuple[TimeMeasure, ...], TimeMeasure | None]:
+        """Each phase and the sum; none when no trial ended ok."""
+        valid = [t.result for t in used if t.result and t.result.outcome is Outcome.OK]
+        if not valid:
+            return (), None
 
-
-def decided(record: RunRecord) -> Skip | None:
-    """Why a run may stop after its last whole round; None when it has to go on.
-
-    A run that wants so many valid trials of each arm stops when it has them.  A sequential one
-    looks after every round, each time at the level that stats.sequential hands out; every
-    comparison of every scenario must have stopped.
-    """
-    rules = rules_of(record)
-    whole = _whole_rounds(record)
-    if rules.want_valid and whole < record.rounds and _fewest_valid(record) >= rules.want_valid:
-        said = f"not needed: every arm has {rules.want_valid} valid trials"
-        return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
-    counts = list(range(MIN_REPLICATES, whole + 1))
-    if not rules.sequential or not counts or whole >= record.rounds:
-        return None
-    steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
-    reasons = []
-    for looks in _looks(record, rules, counts, steps):
-        found = sequential.decide(
-            looks,
-            next_n=whole + 1,
-            budget=record.rounds,
-            alpha=rules.alpha,
-            tolerance=rules.tolerance,
-        )
-        if found.stop is Stop.CONTINUE:
-            return None
-        reasons.append(found.reason)
-    said = "; ".join(dict.fromkeys(reasons))
-    return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
-
-
-def _fewest_valid(record: RunRecord) -> int:
-    """Valid trials of the arm and scenario that has the fewest."""
-    valid = Counter(
-        (trial.arm, trial.workload, trial.scenario)
-        for trial in record.trials
-        if trial.result and trial.result.outcome is Outcome.OK
-    )
-    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
-    return min((valid[key] for key in every), default=0)
-
-
-def _looks(
-    record: RunRecord, rules: Rules, counts: Sequence[int], steps: Sequence[float]
-) -> Iterable[list[Look]]:
-    """Per comparison, its looks; only the last is taken now: the others let the run go on."""
-    earlier = [
-        Look(n=count, level=level, low=0.0, high=math.inf)
-        for count, level in zip(counts[:-1], steps[:-1], strict=True)
-    ]
-    at_level = replace(rules, alpha=steps[-1], sequential=False)
-    parts = [(part, names) for _, part in points(record) for names in scenarios(part)]
-    for part, names in parts:
-        for arm in _ladder(part, at_level, "", *names).arms:
-            found = arm.comparison
-            if found is None:
-                continue
-            known = found.low is not None and found.high is not None
-            low, high = (found.low, found.high) if known else (0.0, math.inf)
-            now = Look(n=counts[-1], level=steps[-1], low=low or 0.0, high=high or math.inf)
-            yield [*earlier, now]
-
-
-def _whole_rounds(record: RunRecord) -> int:
-    """Rounds all of whose trials were measured or skipped, counted from the first."""
-    count = 0
-    for number in range(record.rounds):
-        results = [trial.result for trial in record.trials if trial.round == number]
-        if any(result is None for result in results):
-            break
-        count += 1
-    return count
-
-
-def _level(record: RunRecord, rules: Rules) -> float:
-    """The level of the last look of a sequential run: its verdicts are taken at it."""
-    counts = list(range(MIN_REPLICATES, _whole_rounds(record) + 1))
-    steps = sequential.levels(counts, budget=record.rounds, alpha=rules.alpha)
-    return steps[-1] if steps and steps[-1] > 0 else rules.alpha
-
-
-def cases(record: RunRecord) -> list[Case]:
-    """Every metric of a run, the phases' and their total's, as series per arm."""
-    rules = rules_of(record)
-    found = []
-    parts = [(point, part, *n) for point, part in points(record) for n in scenarios(part)]
-    for point, part, workload, scenario in parts:
-        own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
-        done = [trial.result for trial in own if trial.result and trial.result.timed.phases]
-        names, operation = phases_of(done)
-        for name in (*names, TOTAL):
-            series = tuple(
-                series_of(arm, [t for t in own if t.arm == arm.index], name, rules, operation)
-                for arm in part.arms
+        def measure(phase: str) -> TimeMeasure:
+            operation, _ = per_operation(valid[0], phase)
+            series = self._series(arm, trials, phase, operation)
+            return TimeMeasure(
+                phase=phase, operation=operation, series=series, summary=summarise(series)
             )
+
+        return tuple(measure(one.phase) for one in valid[0].timed.phases), measure(TOTAL)
+
+    def compare(
+        self,
+        old: TimeEvidence,
+        new: TimeEvidence,
+        phase: str,
+        *,
+        control: TimeEvidence | None,
+        forbidden: Sequence[str],
+    ) -> Comparison:
+        """By the values of the boots; control: the old arm once more (A/B/A)."""
+        arms = [arm for arm in (old, new, control) if arm]
+        operations = dict.fromkeys(m.operation for arm in arms if (m := arm.measure(phase)))
+        apart = (
+            [f"operations differ: {' against '.join(operations)}"] if len(operations) > 1 else []
+        )
+        was, now, *again = (
+            self.series(arm, phase, next(iter(operations), ITERATION)) for arm in arms
+        )
+        return compare(
+            was,
+            now,
+            control=again[0] if again else None,
+            grade=self.grade(arms),
+            tolerance=self.step_percent / 100,
+            alpha=self.alpha,
+            seed=self.seed,
+            obstacles=(*forbidden, *apart),
+        )
+
+    def ratios(self, old: TimeEvidence | None, new: TimeEvidence) -> dict[str, float | None]:  # noqa: ARG002
+        """None: a ratio of times is nothing without its interval."""
+        return {}
+
+    def shares(
+        self, good: TimeEvidence, bad: TimeEvidence, others: Sequence[TimeEvidence]
+    ) -> Sequence[Share]:
+        """With intervals that hold together at the run's level."""
+        base, regressed, *rest = (self.series(arm, TOTAL) for arm in (good, bad, *others))
+        return decompose(base, regressed, rest, alpha=self.alpha).shares
+
+    def grade(self, arms: Sequence[TimeEvidence]) -> Grade:
+        """metal-time only where the host says that it is not a virtual machine itself."""
+        if self.guests:
+            return Grade.GUEST_TIME
+        results = [trial.result for arm in arms for trial in arm.used if trial.result]
+        virtual = {host.virtualisation if (host := _host(one)) else None for one in results}
+        return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME
+
+    def replicates(self, arms: Sequence[TimeEvidence]) -> ReplicateUnit:  # noqa: ARG002
+        """As the study wants it."""
+        return self.replicate
+
+    def warnings(self, arms: Sequence[TimeEvidence], verdicts: Sequence[Comparison]) -> list[str]:
+        """What speaks against the values, arm by arm, and then against the comparisons."""
+        found = [
+            caution.sentence
+            for arm in arms
+            if not arm.skipped
+            for caution in inspect(self.series(arm, TOTAL))
+        ]
+        found += [caution.sentence for each in verdicts for caution in each.cautions]
+        return list(dict.fromkeys(found))
+
+    def published(self, workload: str, arms: Sequence[TimeEvidence]) -> tuple[str, ...]:
+        """mmtests' lines of a kernel's build."""
+        trials = {arm.arm.index: arm.trials for arm in arms}
+        return kernbench.lines(workload, [arm.arm for arm in arms], trials)
+
+    def limits(self, record: RunRecord) -> Iterator[str]:
+        """The machine."""
+        results = [trial.result for trial in record.trials if trial.result]
+        hosts = [host for result in results if (host := _host(result))]
+        machines = sorted({m for host in hosts if (m := host.cpu_model or host.machine)})
+        if machines:
+            yield (
+                f"Times are of this machine: {', '.join(machines)}. Another one may answer"
+                " otherwise."
+            )
+        if any(host.virtualisation not in (None, "none") for host in hosts):
+            yield "The machine is itself a guest: what its neighbours do is in the numbers."
+
+    def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
+        """The values of a phase; operation: of an arm that has none."""
+        measure = arm.measure(phase)
+        return measure.series if measure else self._series(arm.arm, arm.trials, phase, operation)
+
+    def _series(
+        self, arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, operation: str
+    ) -> Series:
+        """The values of an arm's trials in one phase (or TOTAL), in ns per operation."""
+        planned = [t for t in trials if not (t.result and t.result.outcome is Outcome.SKIP)]
+        results = [t.result for t in planned if t.result and t.result.timed.phases]
+        return Series(
+            arm=arm.label,
+            metric=Metric(
+                name=f"{phase}_ns_per_{operation}",
+                unit=f"ns/{operation}",
+                better=Better.LOWER,
+                assume=Assume.NOTHING,
+            ),
+            boots=tuple(self._boot(arm, t, t.result, phase) for t in planned if t.result),
+            planned=len(planned),
+            facts=_compared(results[0]) if results else (),
+            state=_state(results),
+            replicate=self.replicate,
+        )
+
+    def _boot(self, arm: ArmRecord, trial: TrialRecord, result: TrialResult, phase: str) -> Boot:
+        values = per_operation(result, phase)[1] if result.outcome is Outcome.OK else ()
+        rounds = self.replicate is ReplicateUnit.PROCESS_ROUND
+        return Boot(
+            label=f"{arm.label} round {trial.round + 1}",
+            position=trial.index,
+            values=values,
+            failure="" if values else result.reason or result.outcome,
+            refilled=trial.attempts > 1,
+            round=trial.round,
+            boot_id=result.facts.boot_id if result.facts else "",
+            run=f"trial {trial.index}" if rounds else "",
+        )
+
+
+def per_operation(result: TrialResult, phase: str) -> tuple[str, tuple[float, ...]]:
+    """What the samples of a phase are per, and they, in ns; none of a phase that there is not.
+
+    Of TOTAL: of each iteration the sum over the phases that add, per operation when all of them
+    have the same, else per iteration.
+    """
+    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
+    units = {(times.operations, times.operation) for times in chosen}
+    operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
+    columns = zip(*(times.nanoseconds for times in chosen), strict=False)
+    return operation, tuple(sum(each) / operations for each in columns)
+
+
+def cases(record: RunRecord, method: TimeMethod) -> list[Case]:
+    """Every metric of a run, the phases' and their total's, as series per arm."""
+    found = []
+    for point, part, workload, scenario in parts(record):
+        arms = gather(part, workload, scenario, method)
+        known = next((arm for arm in arms if arm.total), None)
+        phases = [measure.phase for measure in known.phases] if known else []
+        for phase in (*(phases if len(phases) > 1 else ()), TOTAL):
+            measure = known.measure(phase) if known else None
+            operation = measure.operation if measure else ITERATION
+            series = tuple(method.series(arm, phase, operation) for arm in arms)
             found.append(
                 Case(
                     group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
@@ -266,141 +248,25 @@ def cases(record: RunRecord) -> list[Case]:
     return found
 
 
-def _ladder(
-    record: RunRecord, rules: Rules, point: str, workload: str, scenario: str
-) -> TimedLadder:
-    own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
-    by_arm = {arm.index: [t for t in own if t.arm == arm.index] for arm in record.arms}
-    done = [trial.result for trial in own if trial.result and trial.result.timed.phases]
-    names, operation = phases_of(done)
-    grade = _grade(rules, done)
-    series = {
-        arm.index: series_of(arm, by_arm[arm.index], TOTAL, rules, operation) for arm in record.arms
-    }
-    arms = tuple(
-        _arm(arm, by_arm[arm.index], names, series, record, rules, grade, operation)
-        for arm in record.arms
-    )
-    noticed = [caution.sentence for one in series.values() for caution in inspect(one)]
-    noticed += [
-        caution.sentence for arm in arms if arm.comparison for caution in arm.comparison.cautions
-    ]
-    gap, shares = _gap(record, series, rules)
-    return TimedLadder(
-        workload=workload,
-        scenario=scenario,
-        point=point,
-        operation=operation,
-        replicate=rules.replicate,
-        grade=grade,
-        arms=arms,
-        cautions=tuple(dict.fromkeys(noticed)),
-        doubts=_doubts(done),
-        machine=_machine(rules, done),
-        published=kernbench.lines(workload, record.arms, by_arm),
-        gap=gap,
-        shares=shares,
-    )
+def _compared(result: TrialResult) -> tuple[tuple[str, str], ...]:
+    """What must be the same for two arms, by name; what is not known is equal to nothing known."""
+    facts = result.facts
+    if facts is None:
+        return ()
+    of_host = () if facts.guest else _OF_HOST
+    found = [(name, getattr(facts.host, name, None)) for name in of_host]
+    found += [(name, getattr(facts.seen, name)) for name in _SEEN]
+    return tuple((name, UNKNOWN if value is None else str(value)) for name, value in found)
 
 
-def _gap(
-    record: RunRecord, series: dict[int, Series], rules: Rules
-) -> tuple[str, tuple[Share, ...]]:
-    """The study's gap in words, and what each arm but its two and the control closes of it."""
-    named = variants.gap(record)
-    arms = [arm for arm in record.arms if not arm.control]
-    ends = [arm for name in named or () for arm in arms if arm.kernel.reference == name]
-    if len(ends) != 2:
-        return "", ()
-    good, bad = (series[arm.index] for arm in ends)
-    others = [series[arm.index] for arm in arms if arm not in ends]
-    found = decompose(good, bad, [one for one in others if one.planned], alpha=rules.alpha)
-    return f"{good.arm} -> {bad.arm}", found.shares
-
-
-def _arm(
-    arm: ArmRecord,
-    trials: Sequence[TrialRecord],
-    names: Sequence[str],
-    series: dict[int, Series],
-    record: RunRecord,
-    rules: Rules,
-    grade: Grade,
-    operation: str,
-) -> TimedArm:
-    per_phase = [
-        (name, summarise(series_of(arm, trials, name, rules, operation))) for name in names
-    ]
-    kernel = next((t.result.kernel for t in trials if t.result and t.result.kernel), arm.kernel)
-    return TimedArm(
-        arm=arm.label,
-        control=arm.control,
-        release=kernel.release,
-        compiler=kernel.compiler,
-        phases=(*per_phase, (TOTAL, summarise(series[arm.index]))),
-        comparison=_comparison(arm, series, record, rules, grade),
-        failures=tuple(_failures(trials)),
-        skipped=why_skipped(trials),
-    )
-
-
-def _comparison(
-    arm: ArmRecord, series: dict[int, Series], record: RunRecord, rules: Rules, grade: Grade
-) -> TimeComparison | None:
-    """With the first arm; the control, where there is one, is the first arm once more.
-
-    When there is nothing else to compare, the control is compared: the machine with itself.
-    """
-    first = record.arms[0]
-    control = next((one for one in record.arms if one.control), None)
-    alone = all(one.control or one is first for one in record.arms)
-    if arm is first or (arm.control and not alone):
-        return None
-    if not series[first.index].planned or not series[arm.index].planned:
-        return None  # all of it was skipped
-    return compare(
-        series[first.index],
-        series[arm.index],
-        control=series[control.index] if control and not arm.control else None,
-        grade=grade,
-        tolerance=rules.tolerance,
-        alpha=rules.alpha,
-        seed=record.seed,
-        require_state=True,
-    )
-
-
-def _failures(trials: Iterable[TrialRecord]) -> Iterable[str]:
-    for trial in trials:
-        result = trial.result
-        if result and result.outcome not in (Outcome.OK, Outcome.SKIP):
-            yield f"trial {trial.index}: {result.outcome}: {result.reason}"
-
-
-def _grade(rules: Rules, done: Sequence[TrialResult]) -> Grade:
-    """metal-time only where the host says that it is not a virtual machine itself."""
-    if rules.machine is TimeMachine.KVM:
-        return Grade.GUEST_TIME
-    virtual = {host.virtualisation if (host := _host(result)) else None for result in done}
-    return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME
-
-
-def _doubts(done: Sequence[TrialResult]) -> tuple[str, ...]:
-    """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
-    found = (text for result in done if result.facts for text in result.facts.doubts)
-    alike = {re.sub(r"[0-9.]+", "", text): text for text in found}
-    return tuple(alike.values())
-
-
-def _machine(rules: Rules, done: Sequence[TrialResult]) -> str:
-    if not done:
-        return ""
-    host, facts = _host(done[0]), done[0].facts
-    model = (host.cpu_model if host else None) or "unknown CPU"
-    virtual = host.virtualisation if host else None
-    where = f", itself a guest ({virtual})" if virtual not in (None, "none") else ""
-    clock = (facts.seen.clocksource if facts else None) or UNKNOWN
-    return f"{'KVM guest on ' if rules.machine == 'kvm' else ''}{model}{where}, clock {clock}"
+def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
+    """The audited facts of an arm that bind; one that differs between its trials is unknown."""
+    seen: dict[str, str] = {}
+    for result in results:
+        for field in filter(lambda each: each.binding, result.state):
+            name = f"{field.name} {field.when}"
+            seen[name] = field.value if seen.get(name, field.value) == field.value else UNKNOWN
+    return tuple(seen.items())
 
 
 def _host(result: TrialResult) -> HostFacts | None:

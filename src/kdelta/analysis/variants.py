@@ -5,34 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from kdelta.journal.run import RunRecord
 from kdelta.sample import KernelIdentity
 from kdelta.stats.decomposition import Share
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.verdict import Verdict
 
-
-class _Rung(Protocol):
-    @property
-    def arm(self) -> str: ...
-    @property
-    def comparison(self) -> Comparison | None: ...
-
-
-class _Ladder(Protocol):
-    @property
-    def workload(self) -> str: ...
-    @property
-    def scenario(self) -> str: ...
-    @property
-    def point(self) -> str: ...
-    @property
-    def rungs(self) -> Sequence[_Rung]: ...
-    @property
-    def baseline(self) -> str: ...
-    @property
-    def goal(self) -> str: ...
+if TYPE_CHECKING:
+    from kdelta.analysis.evidence import Method
+    from kdelta.analysis.findings import Ladder
 
 
 def gap(record: RunRecord) -> tuple[str, str] | None:
@@ -41,23 +23,24 @@ def gap(record: RunRecord) -> tuple[str, str] | None:
     return (named[0], named[1]) if named else None
 
 
-def goal(record: RunRecord) -> str:
-    """The arm that is the good kernel of the study's gap, "" without one."""
-    named = gap(record)
-    arms = (arm for arm in record.arms if named and arm.kernel.reference == named[0])
-    return next((arm.label for arm in arms if not arm.control), "")
+def ends(record: RunRecord) -> tuple[str, str]:
+    """The arms that are the good and the regressed kernel of the study's gap, "" without one."""
+    own = {arm.kernel.reference: arm.label for arm in record.arms if not arm.control}
+    good, bad = gap(record) or ("", "")
+    return own.get(good, ""), own.get(bad, "")
 
 
-def baseline(record: RunRecord) -> str:
+def baseline(record: RunRecord, method: Method[Any]) -> str:
     """The arm that all others are compared with: "" for a ladder of releases.
 
-    It is the regressed kernel of the study's gap, or the first of several kernels that are all
-    built from one source.
+    By a method that has one it is the first; else the regressed kernel of the study's gap, or the
+    first of several kernels that are all built from one source.
     """
     arms = [arm for arm in record.arms if not arm.control]
-    named = gap(record)
-    if named:
-        return next((arm.label for arm in arms if arm.kernel.reference == named[1]), "")
+    if method.baseline:
+        return arms[0].label
+    if gap(record):
+        return ends(record)[1]
     if len(arms) > 1 and all(arm.kernel.source for arm in arms):
         return arms[0].label if len({_source(arm.kernel) for arm in arms}) == 1 else ""
     return ""
@@ -87,7 +70,7 @@ def closes(share: Share, step: str) -> str:
     return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
 
 
-def conclusions(ladders: Sequence[_Ladder]) -> Iterator[str]:
+def conclusions(ladders: Sequence[Ladder[Any]]) -> Iterator[str]:
     """For each variant of several scenarios: where its path is shorter, and where longer."""
     changed: dict[str, dict[Verdict, list[str]]] = {}
     for ladder in ladders:

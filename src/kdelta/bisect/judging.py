@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from kdelta.analysis.evidence import ArmEvidence, gather, obstacles
-from kdelta.analysis.findings import compare_arms
+from kdelta.analysis.counts import CountEvidence, CountMethod, counted
+from kdelta.analysis.evidence import compare_arms, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Place, Standing, place
@@ -124,7 +124,7 @@ class PointCounts:
         """step_percent: a change of fewer percent is none."""
         self._journal = journal
         self._phase = journal.state.question.phase
-        self._step_percent = step_percent
+        self._method = CountMethod(step_percent=step_percent)
         self._arms = _arms(record(journal))
         self._points = {point.key: point for point in journal.state.points}
 
@@ -133,7 +133,7 @@ class PointCounts:
         step = self._journal.steps.get(point.key)
         return self._points[step.same_as] if step and step.same_as else point
 
-    def arm(self, point: Point) -> ArmEvidence | None:
+    def arm(self, point: Point) -> CountEvidence | None:
         """What a point says; None: it was not booted."""
         return self._arms.get(self.booted(point).label)
 
@@ -153,7 +153,7 @@ class PointCounts:
     def compare(self, old: Point, new: Point) -> Comparison:
         """The verdict on old -> new, both booted."""
         was, now = (self._arms[self.booted(point).label] for point in (old, new))
-        return compare_arms(was, now, phase=self._phase, step_percent=self._step_percent)
+        return compare_arms(self._method, was, now, phase=self._phase)
 
     def changes(self) -> list[NeighbourChange]:
         """See Findings."""
@@ -170,7 +170,7 @@ class PointCounts:
             return replace(step, mark=Mark.SKIP, why=_fault(arm, self._phase))
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        forbidden = obstacles(self._arms[self.booted(good).label], arm)
+        forbidden = obstacles(self._method, self._arms[self.booted(good).label], arm)
         if forbidden:
             return replace(step, mark=Mark.SKIP, why=forbidden[0])
         ends = self._placed(arm, good, bad)
@@ -184,7 +184,7 @@ class PointCounts:
             why=_told(ends),
         )
 
-    def _placed(self, arm: ArmEvidence, good: Point, bad: Point) -> Place:
+    def _placed(self, arm: CountEvidence, good: Point, bad: Point) -> Place:
         measure = arm.measure(self._phase)
         low, high = self.value(good), self.value(bad)
         if measure is None or low is None or high is None:
@@ -249,14 +249,14 @@ def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> 
     return sorted(set(own))
 
 
-def _arms(run: RunRecord) -> dict[str, ArmEvidence]:
+def _arms(run: RunRecord) -> dict[str, CountEvidence]:
     if not run.trials:
         return {}
     first = run.trials[0]
-    return {arm.arm.label: arm for arm in gather(run, first.workload, first.scenario)}
+    return {arm.arm.label: arm for arm in counted(run, first.workload, first.scenario)}
 
 
-def _fault(arm: ArmEvidence | None, phase: str) -> str:
+def _fault(arm: CountEvidence | None, phase: str) -> str:
     """Why a point says nothing."""
     if arm is None:
         return "it was not measured"

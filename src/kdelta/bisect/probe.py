@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kdelta.analysis.evidence import ArmEvidence, arm_evidence, gather, obstacles
+from kdelta.analysis.counts import CountEvidence, CountMethod, counted
+from kdelta.analysis.evidence import arm_evidence, obstacles
 from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
@@ -36,7 +37,7 @@ class Rule:
     bad: float | None = None
     below: float | None = None
     above: float | None = None
-    like: tuple[ArmEvidence, ...] = ()
+    like: tuple[CountEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def rule_of_run(record: RunRecord, scenario: str, phase: str, good: str, bad: st
     Raises SpecError when the run has no such arms, or they have no such values.
     """
     workload, name = find_scenario(record, scenario)
-    arms = gather(record, workload, name)
+    arms = counted(record, workload, name)
     chosen = (
         find_arm(arms, good) if good else arms[0],
         find_arm(arms, bad) if bad else arms[-1],
@@ -111,7 +112,7 @@ def answer(
         known = ", ".join(each.phase for each in arm.phases)
         raise SpecError(f"{scenario} has no phase {phase}", action=f"its phases: {known}")
     for end in rule.like:
-        if found := obstacles(end, arm):
+        if found := obstacles(CountMethod(), end, arm):
             raise SpecError(
                 f"it must not be compared with {end.arm.label}: {found[0]}",
                 action="measure the ends again on this machine",
@@ -148,12 +149,13 @@ def _decide(value: float, noise: float, rule: Rule) -> tuple[ExitStatus, str]:
     return ExitStatus.BAD, f"nearer to {number(rule.bad)} than to {number(rule.good)}"
 
 
-def _arm(result: TrialResult, kernel: KernelIdentity, scenario: str) -> ArmEvidence:
+def _arm(result: TrialResult, kernel: KernelIdentity, scenario: str) -> CountEvidence:
     workload, _, name = scenario.partition(":")
     trial = TrialRecord(
         index=0, round=0, arm=0, workload=workload, scenario=name, attempts=1, result=result
     )
-    return arm_evidence(ArmRecord(index=0, label=kernel.reference, kernel=kernel), (trial,))
+    arm = ArmRecord(index=0, label=kernel.reference, kernel=kernel)
+    return arm_evidence(arm, (trial,), CountMethod())
 
 
 def _failure(result: TrialResult) -> str:

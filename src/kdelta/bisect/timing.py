@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kdelta.analysis.evidence import ITERATION
+from kdelta.analysis.times import per_operation
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import NeighbourChange, changes_of
 from kdelta.bisect.measuring import Measurer
@@ -205,17 +205,16 @@ class Times:
         trials = list(step.trials)
         if point == self._journal.state.points[0]:
             trials += [block[0] for each in self._journal.state.steps for block in each.blocks]
-        read = (_reading(self._journal.result(trial), self._phase) for trial in trials)
+        read = (reading(self._journal.result(trial), self._phase) for trial in trials)
         return statistics.median([value for value in read if value is not None] or [math.nan])
 
     def unit(self) -> str:
         """See judging.Findings."""
         for step in self._journal.state.steps:
             for trial in step.trials:
-                times = self._journal.result(trial).timed.phases
-                if times:
-                    words = {phase.operation for phase in times if phase.counts_for(self._phase)}
-                    return f"ns per {words.pop() if len(words) == 1 else ITERATION}"
+                result = self._journal.result(trial)
+                if result.timed.phases:
+                    return f"ns per {per_operation(result, self._phase)[0]}"
         return "ns"
 
     def compare(self, old: Point, new: Point) -> Comparison:
@@ -282,27 +281,21 @@ def _comparison(found: Contrast | None, rules: TimingRules) -> Comparison:
 
 def _block(results: list[TrialResult], phase: str) -> Block | None:
     """A block of (good, point, bad) or (good, bad); None: a part of it has no times."""
-    values = [_reading(result, phase) for result in results]
+    values = [reading(result, phase) for result in results]
     known = [value for value in values if value is not None and value > 0]
     if len(known) != len(results):
         return None
     return Block(good=known[0], point=known[1], bad=known[-1])
 
 
-def _reading(result: TrialResult, phase: str) -> float | None:
-    """Nanoseconds per operation of a trial, in one phase or all: of each the median sample."""
-    if result.outcome is not Outcome.OK:
-        return None
-    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
-    if not chosen or not all(times.nanoseconds for times in chosen):
-        return None
-    operations = {times.operations for times in chosen}
-    divisor = operations.pop() if len(operations) == 1 else 1
-    return sum(statistics.median(times.nanoseconds) for times in chosen) / divisor
+def reading(result: TrialResult, phase: str) -> float | None:
+    """Nanoseconds per operation of a trial, in one phase or all: the median sample."""
+    values = per_operation(result, phase)[1] if result.outcome is Outcome.OK else ()
+    return statistics.median(values) if values else None
 
 
 def _failure(result: TrialResult, phase: str) -> str:
     """Why a trial says nothing, "" when it does."""
     if result.outcome is not Outcome.OK:
         return f"{result.outcome}: {result.reason}"
-    return "" if _reading(result, phase) is not None else f"it has no phase {phase}"
+    return "" if reading(result, phase) is not None else f"it has no phase {phase}"

@@ -179,7 +179,7 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
     """The study with the instrument of the command line: times are those of KVM guests."""
     import msgspec
 
-    from kdelta.cli.options import need_time
+    from kdelta.cli.options import need
     from kdelta.sample import Instrument
     from kdelta.study import spec
 
@@ -187,8 +187,7 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
         chosen = Instrument(instrument)
         timing = msgspec.structs.replace(study.time, machine=spec.TimeMachine.KVM)
         study = msgspec.structs.replace(study, instrument=chosen, time=timing)
-    if study.instrument is Instrument.TIME:
-        need_time()
+    need(study.instrument)
     return study
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli.options import need_time
+from kdelta.cli.options import need
 from kdelta.errors import InfraError, KdeltaError
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ def _measure(
 
 
 def _decided(journal: RunJournal) -> Skip | None:
-    from kdelta.analysis import times
+    from kdelta.analysis.stopping import decided
 
-    return times.decided(journal.record())
+    return decided(journal.record())
 
 
 def _trials(
@@ -184,8 +184,7 @@ def _trials(
     from kdelta.study.spec import Replicate
 
     cancelled = threading.Event()
-    if study.instrument is Instrument.TIME:
-        need_time()
+    need(study.instrument)
     if study.instrument is Instrument.EXACT:
         bench = exact.bench_of(study, wanted_qemu, cancelled)
         at_once = jobs or slots.at_once(exact.guests_of(study))

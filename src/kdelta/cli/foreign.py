@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import need_time, runs_directory
+from kdelta.cli.options import need, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.foreign.mapping import Mapping
@@ -168,6 +168,7 @@ def judge(
     from kdelta.analysis import judgement
     from kdelta.foreign import folder
     from kdelta.metric import Grade
+    from kdelta.sample import Instrument
 
     if as_json + as_csv + as_benchfmt > 1:
         raise click.UsageError("--json, --csv and --benchfmt exclude each other")
@@ -176,7 +177,7 @@ def judge(
     if as_benchfmt:
         _print_benchfmt(found)
         return
-    need_time()
+    need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)

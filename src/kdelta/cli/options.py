@@ -5,20 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
 from kdelta.errors import InfraError
 from kdelta.machine import axes
 
+if TYPE_CHECKING:
+    from kdelta.sample import Instrument
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def need_time() -> None:
-    """Raise InfraError when what judges times is not installed (the extra "time")."""
+def need(instrument: Instrument) -> None:
+    """Raise InfraError when what judges its numbers is not installed (the extra "time")."""
     from importlib.util import find_spec
 
+    if instrument == "exact":
+        return
     missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
     if missing:
         raise InfraError(

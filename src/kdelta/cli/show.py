@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from kdelta.cli.options import need_time, runs_directory
+from kdelta.cli.options import need, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
@@ -84,52 +84,45 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.analysis import findings, times
+    from kdelta.analysis.findings import report
     from kdelta.rendering import show as page
-    from kdelta.rendering import times as timed_page
-    from kdelta.sample import Instrument
 
     one_format(as_json=as_json, as_csv=as_csv)
     record = one_record(runs, run)
     if compat or benchfmt:
-        _print_for_others(record, benchfmt=benchfmt)
+        _print_for_others(record, step_percent, benchfmt=benchfmt)
     elif metrics:
         _print_metrics(record, as_json=as_json, as_csv=as_csv)
     elif beside is not None:
         if as_json or as_csv:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
-        _print_beside(record, one_record(runs, beside))
-    elif record.instrument is Instrument.TIME and (as_json or as_csv):
-        timed = times.report(record)
-        print_raw(timed_page.show_json(timed) if as_json else timed_page.show_csv(timed))
-    elif as_json:
-        print_raw(page.show_json(findings.report(record, step_percent=step_percent)))
-    elif as_csv:
-        print_raw(page.show_csv(findings.report(record, step_percent=step_percent)))
+        _print_beside(record, one_record(runs, beside), step_percent)
+    elif as_json or as_csv:
+        found = report(record, step_percent=step_percent)
+        print_raw(page.show_json(found) if as_json else page.show_csv(found))
     else:
         print_report(record, step_percent=step_percent, summary=summary)
 
 
-def _print_for_others(record: RunRecord, *, benchfmt: bool) -> None:
-    from kdelta.analysis import judgement, times
+def _print_for_others(record: RunRecord, step_percent: float | None, *, benchfmt: bool) -> None:
+    from kdelta.analysis import judgement
     from kdelta.analysis.compat import benchfmt as go
     from kdelta.analysis.compat import perfbench
-    from kdelta.errors import SpecError
+    from kdelta.analysis.findings import report
+    from kdelta.analysis.methods import timing_of
+    from kdelta.analysis.times import cases
     from kdelta.rendering import judge
     from kdelta.rendering.columns import Span
-    from kdelta.sample import Instrument
 
-    if record.instrument is not Instrument.TIME:
-        raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
-    own = times.cases(record)
+    own = cases(record, timing_of(record))
     if benchfmt:
         lines = go.lines((case.group, case.metric, case.series) for case in own)
         print_raw("".join(f"{line}\n" for line in lines))
         return
-    report = times.report(record)
-    print_report(record)
-    found = judgement.beside(own, report.ladders[0].grade, tolerance=report.tolerance)
-    print_lines(judge.others(found))
+    found = report(record, step_percent=step_percent)
+    print_report(record, step_percent=step_percent)
+    tolerance = found.step_percent / 100
+    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
     if rows := perfbench.rows(record):
         print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
@@ -147,43 +140,30 @@ def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
         print_lines(metrics.show(found))
 
 
-def _print_beside(one: RunRecord, other: RunRecord) -> None:
-    from kdelta.analysis import findings, times
-    from kdelta.errors import SpecError
+def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
+    from kdelta.analysis.findings import report
     from kdelta.rendering import beside
-    from kdelta.sample import Instrument
 
-    exact, timed = (one, other) if other.instrument is Instrument.TIME else (other, one)
-    if exact.instrument == timed.instrument:
-        raise SpecError(
-            "both runs are of the same instrument", action="give one exact run and one of time"
-        )
-    print_lines(beside.show(findings.report(exact), times.report(timed)))
+    print_lines(beside.show(*(report(each, step_percent=step_percent) for each in (one, other))))
 
 
 def print_report(
     record: RunRecord, *, step_percent: float | None = None, summary: bool | None = None
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
-    from kdelta.sample import Instrument
-
-    if record.instrument is Instrument.TIME:
-        from kdelta.analysis.times import report
-        from kdelta.rendering import times
-
-        print_lines(times.show(report(record)))
-        return
-    from kdelta.analysis import findings
-    from kdelta.analysis.survey import STEP_PERCENT, surveyed
+    from kdelta.analysis.findings import report
+    from kdelta.analysis.methods import method_of
+    from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
     from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
-    if many if summary is None else summary:
-        threshold = STEP_PERCENT if step_percent is None else step_percent
-        print_lines(survey.show(surveyed(record, step_percent=threshold)))
+    if method_of(record, step_percent=step_percent).explains and (
+        many if summary is None else summary
+    ):
+        print_lines(survey.show(surveyed(record, step_percent=step_percent)))
         return
-    print_lines(page.show(findings.report(record, step_percent=step_percent)))
+    print_lines(page.show(report(record, step_percent=step_percent)))
 
 
 @click.command()
@@ -235,11 +215,9 @@ def one_format(*, as_json: bool, as_csv: bool) -> None:
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
     from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.sample import Instrument
 
     record = RunJournal.open(RUNS.find(runs, run)).record()
-    if record.instrument is Instrument.TIME:
-        need_time()
+    need(record.instrument)
     return record
 
 

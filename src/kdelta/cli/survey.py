@@ -52,6 +52,7 @@ def survey(
     An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
     table again.
     """
+    from kdelta.analysis.survey import STEP_PERCENT
     from kdelta.journal.run import RunJournal, unfinished
     from kdelta.study import spec
 
@@ -72,7 +73,7 @@ def survey(
         arch=arch,
         flavour=flavour,
         rounds=rounds,
-        step_percent=5.0,
+        step_percent=STEP_PERCENT,
     )
     known = None if fresh_run else unfinished(runs, study)
     if known:

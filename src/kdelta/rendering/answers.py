@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from kdelta.analysis import explanation, findings
-from kdelta.analysis.metrics import MetricTable
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import explain, figures, metrics, show, times
+from kdelta.rendering import explain, figures, metrics, show
 from kdelta.rendering.columns import plain
-from kdelta.sample import Instrument
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -42,24 +40,16 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
 
 
 def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
-    if record.instrument is Instrument.TIME:
-        from kdelta.analysis.times import report as timed_report
-
-        timed = timed_report(record)
-        yield "show.txt", plain(times.show(timed))
-        yield "show.json", times.show_json(timed)
-        yield "show.csv", times.show_csv(timed)
-        yield from _metrics(timed.metrics)
-        return
     report = findings.report(record, step_percent=step_percent)
     yield "show.txt", plain(show.show(report))
     yield "show.json", show.show_json(report)
     yield "show.csv", show.show_csv(report)
-    yield from _metrics(report.metrics)
+    if report.metrics:  # they are in show.txt and show.json, too
+        yield "metrics.csv", metrics.show_csv(report.metrics)
     if report.figures:
         yield "figures.csv", figures.show_csv(report.figures)
     for ladder in report.ladders:
-        if not ladder.steps:
+        if not ladder.steps or not report.explains:
             continue
         step = ladder.steps[0]
         scenario = f"{ladder.workload}:{ladder.scenario}"
@@ -81,12 +71,6 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         yield f"{name}.txt", plain(explain.show(short))
         yield f"{name}.json", explain.show_json(found)
         yield f"{name}.csv", explain.show_csv(found)
-
-
-def _metrics(told: Sequence[MetricTable]) -> Iterator[tuple[str, str]]:
-    """The figures that workloads told; they are in show.txt and show.json, too."""
-    if told:
-        yield "metrics.csv", metrics.show_csv(told)
 
 
 def _file_name(name: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from kdelta.analysis.counts import Measure
 from kdelta.analysis.findings import Ladder, Report, Rung
-from kdelta.analysis.times import TimedArm, TimedLadder, TimedReport
+from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
 from kdelta.rendering.columns import (
     ABSENT,
@@ -19,7 +21,8 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.times import percent_level
+from kdelta.rendering.times import counted, drift, level, ratio
+from kdelta.sample import Instrument
 from kdelta.stats.verdict import Verdict
 
 
@@ -27,12 +30,19 @@ from kdelta.stats.verdict import Verdict
 class SideBySide:
     """One kernel in both runs; the same release, whatever each run calls it."""
 
-    exact: Rung
-    timed: TimedArm
+    exact: Rung[Measure]
+    timed: Rung[TimeMeasure]
 
 
-def show(exact: Report, timed: TimedReport) -> list[Line]:
+def show(one: Report[Any], other: Report[Any]) -> list[Line]:
     """Both runs' scenarios that have kernels in common.  Raises SpecError when none has."""
+    if one.instrument is other.instrument:
+        raise SpecError(
+            "both runs are of the same instrument", action="give one exact run and one of time"
+        )
+    exact: Report[Measure]
+    timed: Report[TimeMeasure]
+    exact, timed = (one, other) if one.instrument is Instrument.EXACT else (other, one)
     lines: list[Line] = []
     for left in exact.ladders:
         for right in timed.ladders:
@@ -47,20 +57,22 @@ def show(exact: Report, timed: TimedReport) -> list[Line]:
     return lines
 
 
-def _case(ladder: Ladder | TimedLadder) -> tuple[str, str, str]:
+def _case(ladder: Ladder[Any]) -> tuple[str, str, str]:
     return ladder.workload, ladder.scenario, ladder.point
 
 
-def _pairs(left: Ladder, right: TimedLadder) -> list[SideBySide]:
+def _pairs(left: Ladder[Measure], right: Ladder[TimeMeasure]) -> list[SideBySide]:
     """Kernels of both runs, in the order of the timed one; [] without its first, the baseline."""
     exact = {rung.release: rung for rung in left.rungs if rung.total and rung.release}
-    arms = [arm for arm in right.arms if not arm.control]
+    arms = [rung for rung in right.rungs if not rung.control]
     if arms[0].release not in exact:
         return []
     return [SideBySide(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
 
 
-def _section(left: Ladder, right: TimedLadder, pairs: list[SideBySide]) -> Iterator[Line]:
+def _section(
+    left: Ladder[Measure], right: Ladder[TimeMeasure], pairs: list[SideBySide]
+) -> Iterator[Line]:
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
     yield from paragraph(
         f"instructions per {left.operation} (exact-path, never a time) beside nanoseconds per"
@@ -76,7 +88,7 @@ def _section(left: Ladder, right: TimedLadder, pairs: list[SideBySide]) -> Itera
             Column("insns", tuple(Span(_insns(p)) for p in pairs), right=True),
             Column("x insns", tuple(Span(_times(_path_ratio(pairs, p))) for p in pairs)),
             Column("ns", tuple(Span(_ns(p)) for p in pairs), right=True),
-            Column("x time", tuple(Span(_time_ratio(p)) for p in pairs)),
+            Column("x time", tuple(Span(ratio(p.timed.comparison)) for p in pairs)),
             Column("verdict of time", tuple(Span(_verdict(p)) for p in pairs)),
         ]
     )
@@ -90,8 +102,7 @@ def _insns(pair: SideBySide) -> str:
 
 
 def _ns(pair: SideBySide) -> str:
-    median = pair.timed.total.median
-    return ABSENT if median is None else f"{median:.2f}"
+    return f"{pair.timed.total.per_operation:.2f}" if pair.timed.total else ABSENT
 
 
 def _path_ratio(pairs: list[SideBySide], pair: SideBySide) -> float | None:
@@ -105,30 +116,22 @@ def _times(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"x{ratio:.3f}"
 
 
-def _time_ratio(pair: SideBySide) -> str:
-    found = pair.timed.comparison
-    if found is None or found.ratio is None or found.low is None or found.high is None:
-        return ABSENT
-    return f"x{found.ratio:.3f} ({found.low:.3f}-{found.high:.3f})"
-
-
 def _verdict(pair: SideBySide) -> str:
     return pair.timed.comparison.verdict if pair.timed.comparison else ABSENT
 
 
-def _sentence(right: TimedLadder, pairs: list[SideBySide], pair: SideBySide) -> str:
+def _sentence(right: Ladder[TimeMeasure], pairs: list[SideBySide], pair: SideBySide) -> str:
     path = _path_ratio(pairs, pair)
     head = f"{pair.exact.arm} executes {_plain(path)} the instructions of {pairs[0].exact.arm}"
     found = pair.timed.comparison
-    if found is None or found.ratio is None or found.low is None or found.high is None:
+    if found is None or found.ratio is None or found.interval is None:
         return f"{head}; its time was not decided."
     if found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
         return f"{head}; its time is {found.verdict}."
-    drift = f", drift {found.sandwich.drift:+.1%}" if found.sandwich else ""
+    low, high = found.interval
     return (
         f"{head}; it takes {found.ratio:.2f}x the time ({right.grade}),"
-        f" {percent_level(found.alpha)} interval {found.low:.2f}-{found.high:.2f},"
-        f" {right.replicate.counted(min(found.old.n, found.new.n))}{drift}."
+        f" {level(found.alpha)} interval {low:.2f}-{high:.2f}, {counted(found)}{drift(found, 1)}."
     )
 
 

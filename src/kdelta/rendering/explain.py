@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest
 from kdelta.metric import decimals, number
@@ -18,7 +19,7 @@ from kdelta.rendering.columns import (
     short,
     table_lines,
 )
-from kdelta.rendering.formats import Cell, csv_text, json_text
+from kdelta.rendering.formats import COUNTED, Cell, csv_text, json_text, picked
 from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Verdict
 
@@ -177,7 +178,9 @@ def _calls(calls: int | None, explanation: Explanation) -> str:
 
 def show_json(explanation: Explanation) -> str:
     """The explanation as JSON, format 1, every field of Explanation and what it holds."""
-    return json_text("explain", explanation)
+    names = [field.name for field in fields(explanation)]
+    comparison = picked(explanation.comparison, COUNTED)
+    return json_text("explain", picked(explanation, names, comparison=comparison))
 
 
 def show_csv(explanation: Explanation) -> str:

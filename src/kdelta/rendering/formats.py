@@ -16,7 +16,13 @@ from kdelta.printable import printable
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
+COUNTED = ("verdict", "grade", "reasons", "ratio", "difference", "noise")  # of a comparison
 Cell = str | int | float | None
+
+
+def picked(value: object, names: Sequence[str], **own: object) -> dict[str, Any]:
+    """Fields of a value by name, in that order; `own` stands for those that it has not so."""
+    return {name: own[name] if name in own else getattr(value, name) for name in names}
 
 
 def json_text(kind: str, found: object) -> str:

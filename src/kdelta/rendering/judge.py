@@ -381,8 +381,8 @@ def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[Cell]:
         yield from (_of_framework(row, name) for name in _FRAMEWORK)
 
 
-def _figures(summary: Summary) -> Iterator[Cell]:
-    yield from (getattr(summary, name) for name in _SUMMARY)
+def _figures(summary: Summary | None) -> Iterator[Cell]:
+    yield from (getattr(summary, name, None) for name in _SUMMARY)
 
 
 def _of_framework(row: framework.FrameworkRow | None, name: str) -> str:

@@ -18,24 +18,20 @@ _EMULATORS = frozenset({"tcg"})
 _FREE = frozenset({"operations", "boot_id"})
 
 
-def obstacles(arms: Sequence[Series], *, require_state: bool) -> tuple[str, ...]:
+def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
     """Sentences that forbid a comparison of these arms; empty: nothing does."""
     found = [text for arm in arms for text in _of_one(arm)]
     for old, new in combinations(arms, 2):
         found += _of_metrics(old, new) + _of_facts(old, new) + _of_states(old, new)
-    if require_state:
-        found += [text for arm in arms for text in _missing_state(arm)]
     return tuple(dict.fromkeys(found))
 
 
-def cautions(arms: Sequence[Series], *, require_state: bool) -> tuple[Caution, ...]:
+def cautions(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What is not known about state and facts, where that does not forbid the comparison."""
-    found = []
-    if not require_state:
-        texts = [text for arm in arms if arm.state for text in _missing_state(arm)]
-        unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
-        texts += [f"{unseen}: the page state was not audited"] if unseen else []
-        found += [Caution(trap=Trap.STATE, sentence=text) for text in texts]
+    texts = list(filter(None, map(_unknown_state, arms)))
+    unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
+    texts += [f"{unseen}: the page state was not audited"] if unseen else []
+    found = [Caution(trap=Trap.STATE, sentence=text) for text in texts]
     for old, new in combinations(arms, 2):
         for one, other in ((old, new), (new, old)):
             names = sorted(set(dict(one.facts)) - set(dict(other.facts)) - _FREE)
@@ -96,8 +92,6 @@ def _of_states(old: Series, new: Series) -> list[str]:
     ]
 
 
-def _missing_state(arm: Series) -> list[str]:
-    if not arm.state:
-        return [f"{arm.arm}: the page state was not audited"]
+def _unknown_state(arm: Series) -> str:
     names = [name for name, value in arm.state if value == UNKNOWN]
-    return [f"{arm.arm}: page state unknown: {', '.join(names)}"] if names else []
+    return f"{arm.arm}: page state unknown: {', '.join(names)}" if names else ""

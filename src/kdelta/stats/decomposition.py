@@ -52,7 +52,7 @@ class Decomposition:
 
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
     """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
-    forbidden = comparability.obstacles((base, regressed, arm), require_state=False)
+    forbidden = comparability.obstacles((base, regressed, arm))
     if forbidden:
         return Share(arm=arm.arm, value=None, low=None, high=None, reason="; ".join(forbidden))
     few = [each.arm for each in (base, regressed, arm) if not each.valid]

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kdelta.stats.timing import TimeComparison
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -21,25 +20,24 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def correct(family: Sequence[TimeComparison]) -> tuple[TimeComparison, ...]:
+def correct(family: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The same comparisons, judged as one family (all metrics of one pair of arms).
 
     A REGRESSION or IMPROVEMENT that does not survive Holm's correction becomes UNDECIDED; other
-    verdicts stay, since they claim no difference.  Comparisons without a p are not in the family.
+    verdicts stay, since they claim no difference.  Comparisons without a p, those of counts, are
+    not in the family.
     """
     tested = [index for index, each in enumerate(family) if each.p is not None]
     adjusted = dict(zip(tested, holm([family[index].p or 0.0 for index in tested]), strict=True))
     found = []
     for index, each in enumerate(family):
-        if each.verdict.is_step and adjusted.get(index, 1.0) > each.alpha:
+        p = adjusted.get(index, 0.0)
+        if each.verdict.is_step and p > (each.alpha or 0.0):
             text = (
-                f"one of {len(tested)} metrics: p = {each.p:.2g} becomes {adjusted[index]:.2g}"
+                f"one of {len(tested)} metrics: p = {each.p:.2g} becomes {p:.2g}"
                 f" by Holm's correction, above {each.alpha:g}"
-                if index in adjusted
-                else "no p value to correct"
             )
-            reasons = (*each.reasons, text)
-            found.append(replace(each, verdict=Verdict.UNDECIDED, reasons=reasons))
+            found.append(replace(each, verdict=Verdict.UNDECIDED, reasons=(*each.reasons, text)))
         else:
             found.append(each)
     return tuple(found)

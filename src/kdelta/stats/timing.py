@@ -13,56 +13,13 @@ from kdelta.stats import comparability, detectors
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Sandwich, Verdict
 
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
 _DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
 _MANY = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandwich:
-    """Old, new, old again (A/B/A), all from arithmetic means of the replicates.
-
-    drift: (second - first) / first of the two old arms.  midpoint: new over their midpoint.
-    drop_first_midpoint: the same without the first replicate of each arm; None: too few.
-    """
-
-    first: float
-    second: float
-    drift: float
-    midpoint: float
-    drop_first_midpoint: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeComparison:
-    """The verdict on old -> new; ratio is new/old, low..high its interval at 1 - alpha.
-
-    All numbers are None when nothing may be computed.  p: of no difference.  more: replicates
-    an arm that would decide, for UNDECIDED; None: more would not help, or nobody can tell.
-    trend: change over the session, as a ratio.
-    """
-
-    verdict: Verdict
-    grade: Grade
-    reasons: tuple[str, ...]
-    cautions: tuple[Caution, ...]
-    old: Summary
-    new: Summary
-    control: Summary | None
-    alpha: float
-    tolerance: float
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    mean_ratio: float | None = None
-    sandwich: Sandwich | None = None
-    trend: float | None = None
-    more: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,25 +47,24 @@ def compare(
     tolerance: float = TOLERANCE,
     alpha: float = ALPHA,
     seed: int = 0,
-    obstacles: Sequence[str] = (),
-    require_state: bool = False,
+    obstacles: Sequence[str] | None = None,
     max_cv: float | None = None,
-) -> TimeComparison:
+) -> Comparison:
     """Decide between two arms of timings.
 
     control:   the old arm, repeated: then old is what came before it (A/B/A).
     tolerance: a change whose whole interval is within 1/(1+tolerance) .. 1+tolerance is SAME.
     alpha:     how often a verdict REGRESSION or IMPROVEMENT may be wrong on equal arms.
-    obstacles: sentences that say why the arms must not be compared; any makes it INVALID.
-    require_state: an unknown or absent page state is such an obstacle.
+    obstacles: sentences that say why the arms must not be compared; any makes it INVALID.  None:
+               what the facts and the state of the series say of that.
     Raises ValueError for an exact-path grade, or a tolerance or alpha outside 0..1.
     """
     if grade is Grade.EXACT_PATH or not (0 < tolerance < 1 and 0 < alpha < 1):
         raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
     arms = (old, new) if control is None else (old, new, control)
     case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
-    forbidden = (*obstacles, *comparability.obstacles(arms, require_state=require_state))
-    warned = comparability.cautions(arms, require_state=require_state)
+    forbidden = comparability.obstacles(arms) if obstacles is None else tuple(obstacles)
+    warned = comparability.cautions(arms) if obstacles is None else ()
     if forbidden:
         return case.result(Verdict.INVALID, forbidden, warned)
     missing, more = _missing(arms)
@@ -139,11 +95,11 @@ class _Case:
         effect: _Effect | None = None,
         sandwich: Sandwich | None = None,
         more: int | None = None,
-    ) -> TimeComparison:
+    ) -> Comparison:
         old, new, *control = (summarise(arm) for arm in self.arms)
         found = [each for arm in self.arms for each in detectors.inspect(arm, max_cv=self.max_cv)]
         moved = detectors.trend(self.arms)
-        return TimeComparison(
+        return Comparison(
             verdict=verdict,
             grade=self.grade,
             reasons=tuple(reasons),

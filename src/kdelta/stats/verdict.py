@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.metric import Better, Grade, Metric
+from kdelta.stats.detectors import Caution
+from kdelta.stats.summary import Summary
 
 STEP_PERCENT = 1.0
 _NOISE_DIVISOR = 3  # the noise may be at most a third of what is to be decided
@@ -47,18 +49,60 @@ class CountReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The verdict on old -> new; ratio is new/old.
+class Sandwich:
+    """Old, new, old again (A/B/A), all from arithmetic means of the replicates.
 
-    ratio, difference and noise (per operation) are None when nothing may be computed.
+    drift: (second - first) / first of the two old arms.  midpoint: new over their midpoint.
+    drop_first_midpoint: the same without the first replicate of each arm; None: too few.
+    """
+
+    first: float
+    second: float
+    drift: float
+    midpoint: float
+    drop_first_midpoint: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict on old -> new, of either statistic; ratio is new/old.
+
+    Numbers are None when nothing may be computed, and where the statistic has no such number.
+    Of counts: difference and noise, per operation.
+    Of times: low..high, the interval of the ratio at 1 - alpha.  tolerance: what is SAME, a share
+    of 1.  p: of no difference.  more: replicates an arm that would decide, for UNDECIDED.  trend:
+    change over the session, as a ratio.
     """
 
     verdict: Verdict
     grade: Grade
     reasons: tuple[str, ...]
+    cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None
     noise: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    alpha: float | None = None
+    tolerance: float | None = None
+    old: Summary | None = None
+    new: Summary | None = None
+    control: Summary | None = None
+    mean_ratio: float | None = None
+    sandwich: Sandwich | None = None
+    trend: float | None = None
+    more: int | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """low and high, where there are both."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def replicates(self) -> int:
+        """Of the arm that has fewer; 0 of counts."""
+        return min(self.old.n, self.new.n) if self.old and self.new else 0
 
 
 def compare(

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The exact instrument's method: from the windows of trials to counts, and what to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.analysis import variants
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, compare_arms, gather
+from kdelta.journal.run import RunRecord
+from kdelta.metric import INSNS_PER_OP, Grade
+from kdelta.sample import TOTAL, ArmRecord, CopyKind, PhaseCounts, TrialRecord, TrialResult
+from kdelta.stats.decomposition import Share
+from kdelta.stats.exact import Location, LocationKind, representative
+from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
+
+LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
+_STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
+_NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One phase of one arm, or the sum over its phases (phase TOTAL).
+
+    value, minimum, maximum, deviation and trials_range are instructions per window (of `operations`
+    operations).  value = user + kernel.  share, windows, minimum, maximum and deviation describe
+    the windows of the one trial (number `trial`) that value comes from; for the sum over phases
+    share is the lowest and deviation the sum, and windows, minimum, maximum and trial are None.
+    trials: those that yielded a value; agree: those that yielded exactly this one; trials_range:
+    the largest minus the smallest of them.
+    """
+
+    phase: str
+    operation: str
+    operations: int
+    value: int
+    user: int
+    kernel: int
+    kind: LocationKind
+    share: float
+    windows: int | None
+    minimum: int | None
+    maximum: int | None
+    deviation: int
+    trials: int
+    agree: int
+    trials_range: int
+    trial: int | None
+    left_out: int = 0  # windows in which another task ran
+
+    @property
+    def per_operation(self) -> float:
+        """Instructions per operation."""
+        return self.value / self.operations
+
+    @property
+    def reading(self) -> CountReading:
+        """This measure as the verdict rules take it."""
+        return CountReading(
+            value=self.value,
+            operations=self.operations,
+            operation=self.operation,
+            noise=max(self.deviation, self.trials_range),
+        )
+
+
+CountEvidence = ArmEvidence[Measure]
+
+
+class Replicates(StrEnum):
+    """What the trials of a scenario repeat: the whole boot, or only what came after it."""
+
+    FRESH_BOOTS = "each a fresh boot"
+    CHECKPOINT = "restored from one checkpoint of each kernel"
+    MIXED = "some fresh boots, some restored from a checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountMethod:
+    """See evidence.Method."""
+
+    step_percent: float = STEP_PERCENT
+    alpha: None = None
+    unit = "instructions"
+    explains = True
+    baseline = False
+
+    def usable(self, result: TrialResult) -> str:
+        """Windows of operations, each with both of its halves."""
+        phases = result.exact.phases
+        whole = all(c.operations > 0 and len(c.user) == len(c.kernel) > 0 for c in phases)
+        return "" if phases and whole else "the stored result has no complete windows"
+
+    def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
+        """The guest and what emulated it."""
+        return result.environment.identity if result.environment else None
+
+    def machine(self, result: TrialResult) -> str:
+        """The same in words."""
+        env = result.environment
+        if env is None:
+            return ""
+        return (
+            f"QEMU {env.qemu_version}, {env.accelerator}, {env.machine}, cpu {env.cpu_model},"
+            f" {env.cpus} CPU{'s' * (env.cpus != 1)}, {env.memory_mib} MiB"
+        )
+
+    def measures(
+        self,
+        arm: ArmRecord,  # noqa: ARG002
+        trials: Sequence[TrialRecord],  # noqa: ARG002
+        used: Sequence[TrialRecord],
+    ) -> tuple[tuple[Measure, ...], Measure | None]:
+        """Of each phase the window that stands for all, and the sum of these windows."""
+        results = [trial.result for trial in used if trial.result]
+        by_phase = zip(*(result.exact.phases for result in results), strict=True)
+        phases = tuple(_phase_measure(used, counts) for counts in by_phase)
+        return phases, _total(phases, results)
+
+    def compare(
+        self,
+        old: CountEvidence,
+        new: CountEvidence,
+        phase: str,
+        *,
+        control: CountEvidence | None,  # noqa: ARG002
+        forbidden: Sequence[str],
+    ) -> Comparison:
+        """By the readings alone: counts repeat, so no control says more."""
+        was, now = old.measure(phase), new.measure(phase)
+        return compare(
+            was.reading if was else None,
+            now.reading if now else None,
+            metric=INSNS_PER_OP,
+            step_percent=self.step_percent,
+            obstacles=forbidden,
+        )
+
+    def ratios(self, old: CountEvidence | None, new: CountEvidence) -> dict[str, float | None]:
+        """Of each phase and of the sum; None: the two must not be compared."""
+        names = [*(measure.phase for measure in new.phases), TOTAL] if new.total else []
+        return {
+            name: compare_arms(self, old, new, phase=name).ratio if old else None for name in names
+        }
+
+    def shares(
+        self, good: CountEvidence, bad: CountEvidence, others: Sequence[CountEvidence]
+    ) -> tuple[Share, ...]:
+        """Of a gap that is a regression; counts have no interval."""
+        aim = compare_arms(self, bad, good)
+        if aim.verdict is not Verdict.IMPROVEMENT or not good.total or not bad.total:
+            return ()
+        was, now = good.total.per_operation, bad.total.per_operation
+        return tuple(
+            Share(
+                arm=arm.arm.label,
+                value=variants.closed(was, now, arm.total.per_operation if arm.total else None),
+                low=None,
+                high=None,
+                reason="" if arm.total else "it has no counts",
+            )
+            for arm in others
+        )
+
+    def grade(self, arms: Sequence[CountEvidence]) -> Grade:  # noqa: ARG002
+        """Path length, whatever the machine."""
+        return Grade.EXACT_PATH
+
+    def replicates(self, arms: Sequence[CountEvidence]) -> Replicates | None:
+        """Boots, or what comes after one."""
+        fresh = {trial.result.fresh_boot for arm in arms for trial in arm.used if trial.result}
+        if len(fresh) != 1:
+            return Replicates.MIXED if fresh else None
+        return Replicates.FRESH_BOOTS if fresh.pop() else Replicates.CHECKPOINT
+
+    def warnings(
+        self,
+        arms: Sequence[CountEvidence],
+        verdicts: Sequence[Comparison],  # noqa: ARG002
+    ) -> list[str]:
+        """What keeps an exact count from being exact."""
+        measured = [(arm.arm.label, measure) for arm in arms for measure in arm.phases]
+        found = []
+        for phase in dict.fromkeys(measure.phase for _, measure in measured):
+            own = [pair for pair in measured if pair[1].phase == phase]
+            found += _window_warnings(phase, own)
+        totals = [(arm.arm.label, arm.total) for arm in arms if arm.total]
+        apart = [(label, total) for label, total in totals if total.trials_range]
+        if apart:
+            worst = max(
+                total.trials_range / total.value if total.value else 0 for _, total in apart
+            )
+            agreed = ", ".join(f"{label} {total.agree}/{total.trials}" for label, total in apart)
+            found.append(
+                f"trials disagree, by at most {_percent(worst)}; equal to the value: {agreed}"
+            )
+        single = [label for label, total in totals if total.trials == 1]
+        if single and len(single) == len(totals):
+            found.append("one trial per kernel: nothing shows that another trial would agree")
+        elif single:
+            found.append(f"one valid trial only, agreement not shown: {', '.join(single)}")
+        return found
+
+    def published(self, workload: str, arms: Sequence[CountEvidence]) -> tuple[str, ...]:  # noqa: ARG002
+        """No other tool counts."""
+        return ()
+
+    def limits(self, record: RunRecord) -> Iterator[str]:
+        """Emulation, its machine, and the kernels' builds."""
+        results = [trial.result for trial in record.trials if trial.result]
+        yield (
+            "Instructions were counted, under emulation. Nothing here says how long they take:"
+            " cycles, caches, TLB and branch prediction do not exist there."
+        )
+        environments = {(e.machine, e.cpu_model) for r in results if (e := r.environment)}
+        for machine, model in sorted(environments):
+            yield (
+                f"One kind of machine: {machine}, CPU model {model}, and the paths that it selects."
+            )
+        flavours = {(arm.kernel.arch, arm.kernel.flavour) for arm in record.arms}
+        named = ", ".join(sorted(f"{flavour} ({arch})" for arch, flavour in flavours))
+        yield (
+            f"Kernels as they were built: flavour {named}. Another configuration or compiler"
+            " executes another number of instructions."
+        )
+        if any(result.copied and result.copied.kind is CopyKind.SAME_CODE for result in results):
+            yield (
+                "Same code means: equal instructions in every function that was executed or is"
+                " called from there. Contents of data, and what the kernel patches at boot, are not"
+                " compared."
+            )
+        versions = sorted({e.qemu_version for r in results if (e := r.environment)})
+        if any(_string_share(result) > _NOTABLE for result in results):
+            yield (
+                f"String instructions (clearing and copying pages) count as often as QEMU"
+                f" {', '.join(versions)} steps through them, which is not how hardware executes"
+                " them."
+            )
+
+
+def counted(record: RunRecord, workload: str, scenario: str) -> tuple[CountEvidence, ...]:
+    """What every arm of an exact run counted in a scenario."""
+    return gather(record, workload, scenario, CountMethod())
+
+
+def _windows(counts: PhaseCounts) -> list[int]:
+    return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
+
+
+def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
+    locations = [representative(_windows(counts), counts.switched) for counts in per_trial]
+    across = representative([location.value for location in locations])
+    chosen, counts = locations[across.index], per_trial[across.index]
+    return Measure(
+        phase=counts.phase,
+        operation=counts.operation,
+        operations=counts.operations,
+        value=chosen.value,
+        user=counts.user[chosen.index],
+        kernel=counts.kernel[chosen.index],
+        kind=chosen.kind,
+        share=chosen.share,
+        windows=chosen.n,
+        minimum=chosen.minimum,
+        maximum=chosen.maximum,
+        deviation=chosen.deviation,
+        trial=used[across.index].index,
+        left_out=chosen.left_out,
+        **_agreement(across),
+    )
+
+
+def _agreement(across: Location) -> dict[str, int]:
+    return {
+        "trials": across.n,
+        "agree": round(across.share * across.n),
+        "trials_range": across.maximum - across.minimum,
+    }
+
+
+def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure:
+    units = {(measure.operations, measure.operation) for measure in phases}
+    operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
+    value = sum(measure.value for measure in phases)
+    per_trial = [
+        sum(
+            representative(_windows(counts), counts.switched).value
+            for counts in result.exact.phases
+        )
+        for result in results
+    ]
+    return Measure(
+        phase=TOTAL,
+        operation=operation,
+        operations=operations,
+        value=value,
+        user=sum(measure.user for measure in phases),
+        kernel=sum(measure.kernel for measure in phases),
+        kind=(
+            LocationKind.MEDIAN
+            if any(m.kind is LocationKind.MEDIAN for m in phases)
+            else LocationKind.MODE
+        ),
+        share=min(measure.share for measure in phases),
+        windows=None,
+        minimum=None,
+        maximum=None,
+        deviation=sum(measure.deviation for measure in phases),
+        trials=len(per_trial),
+        agree=per_trial.count(value),
+        trials_range=max(per_trial) - min(per_trial),
+        trial=None,
+        left_out=sum(measure.left_out for measure in phases),
+    )
+
+
+def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
+    found = []
+    median = [(label, m) for label, m in measured if m.kind is LocationKind.MEDIAN]
+    low = [
+        (label, m) for label, m in measured if m.kind is LocationKind.MODE and m.share < LOW_SHARE
+    ]
+    if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out]:
+        found.append(
+            f"{phase}: windows left out because another task ran in them: {', '.join(left)}"
+        )
+    if median:
+        worst = max(m.deviation / m.value if m.value else 0 for _, m in median)
+        names = ", ".join(label for label, _ in median)
+        found.append(
+            f"{phase}: counts hardly repeat, so the median window is shown (~); half of the"
+            f" windows lie within {_percent(worst)} of it: {names}"
+        )
+    if low:
+        shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
+        found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
+    return found
+
+
+def _string_share(result: TrialResult) -> float:
+    total = sum(row.insns for row in result.exact.functions)
+    inside = sum(row.insns for row in result.exact.functions if row.function.startswith(_STRINGS))
+    return inside / total if total else 0.0
+
+
+def _percent(fraction: float) -> str:
+    percent = 100 * fraction
+    if 0 < percent < 0.001:
+        return "less than 0.001 %"
+    return f"{percent:.2g} %" if percent < 10 else f"{percent:.0f} %"

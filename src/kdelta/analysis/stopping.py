@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether a run may stop before all that was planned is measured."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kdelta.analysis.findings import ladders
+from kdelta.analysis.looks import levels, whole_rounds
+from kdelta.analysis.methods import timing_of
+from kdelta.journal.run import RunRecord
+from kdelta.sample import Outcome, Skip, SkipKind
+from kdelta.stats import sequential
+from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.sequential import Look, Stop
+
+
+def decided(record: RunRecord) -> Skip | None:
+    """Why a run may stop after its last whole round; None when it has to go on.
+
+    A run that wants so many valid trials of each arm stops when it has them.  A sequential one
+    looks after every round, each time at the level that stats.sequential hands out; every
+    comparison of every scenario must have stopped.
+    """
+    time = record.study.time
+    whole = whole_rounds(record)
+    if whole >= record.rounds:
+        return None
+    if time.want_valid and _fewest_valid(record) >= time.want_valid:
+        said = f"not needed: every arm has {time.want_valid} valid trials"
+        return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
+    steps = levels(record)
+    if not steps:
+        return None
+    reasons = []
+    for looks in _looks(record, steps):
+        found = sequential.decide(
+            looks,
+            next_n=whole + 1,
+            budget=record.rounds,
+            alpha=time.alpha,
+            tolerance=time.tolerance_percent / 100,
+        )
+        if found.stop is Stop.CONTINUE:
+            return None
+        reasons.append(found.reason)
+    said = "; ".join(dict.fromkeys(reasons))
+    return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
+
+
+def _fewest_valid(record: RunRecord) -> int:
+    """Valid trials of the arm and scenario that has the fewest."""
+    valid = Counter(
+        (trial.arm, trial.workload, trial.scenario)
+        for trial in record.trials
+        if trial.result and trial.result.outcome is Outcome.OK
+    )
+    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
+    return min((valid[key] for key in every), default=0)
+
+
+def _looks(record: RunRecord, steps: Sequence[float]) -> Iterator[list[Look]]:
+    """Per comparison, its looks; only the last is taken now: the others let the run go on."""
+    counts = range(MIN_REPLICATES, MIN_REPLICATES + len(steps))
+    earlier = [
+        Look(n=count, level=level, low=0.0, high=math.inf)
+        for count, level in zip(counts[:-1], steps[:-1], strict=True)
+    ]
+    now = timing_of(record, level=steps[-1])
+    for ladder in ladders(record, now):
+        for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
+            low, high = found.interval or (0.0, math.inf)
+            yield [*earlier, Look(n=counts[-1], level=steps[-1], low=low, high=high)]

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How counted ladders look: their cells, columns, words and fields; see show.LadderView."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kdelta.analysis import compilers
+from kdelta.analysis.counts import Measure
+from kdelta.analysis.evidence import ITERATION, State
+from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung
+from kdelta.analysis.variants import conclusions
+from kdelta.metric import number
+from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph
+from kdelta.rendering.formats import COUNTED, Cell, picked
+from kdelta.sample import TOTAL
+from kdelta.stats.exact import LocationKind
+from kdelta.stats.verdict import Verdict
+
+KIND = "show"
+TOTAL_FIRST = True
+KERNELS = True
+TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
+_REPORT = (
+    *("run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent"),
+    *("ladders", "done", "planned", "metrics", "figures", "limits"),
+)
+_LADDER = (
+    *("workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs"),
+    *("steps", "warnings", "failures", "machines", "replicates", "done", "planned"),
+)
+_RUNG = (
+    *("arm", "reference", "release", "version", "build_id", "compiler", "total", "phases"),
+    *("first", "previous", "ratios", "state", "ok", "done", "planned", "skipped", "comparison"),
+    "gap_closed",
+)
+_STEP = ("old", "new", "old_value", "new_value", "operation", "comparison")
+HEAD: tuple[str, ...] = (
+    *("run", "workload", "scenario", "point", "arm", "release", "package", "phase"),
+    *("operation", "operations", "instructions", "instructions_user", "instructions_kernel"),
+    *("per_operation", "location", "share", "windows", "minimum", "maximum", "deviation"),
+    *("trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous"),
+    *("ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons"),
+)
+
+
+def scale(ladders: Sequence[Ladder[Measure]]) -> tuple[float, str]:  # noqa: ARG001
+    """Instructions are shown one by one."""
+    return 1.0, "instructions"
+
+
+def value(measure: Measure | None, unit: float) -> Span:  # noqa: ARG001
+    """Per operation; "~": a median."""
+    if measure is None:
+        return Span(ABSENT)
+    mark = "~" if measure.kind is LocationKind.MEDIAN else ""
+    return Span(mark + number(measure.per_operation))
+
+
+def heading(ladder: Ladder[Measure]) -> str:
+    """What is counted, per what."""
+    if ladder.operation is None:
+        return "nothing measured yet" if not ladder.done else "nothing measured"
+    return (
+        f"instructions retired by the guest, user + kernel, {_unit(ladder)};"
+        " path length, never a time"
+    )
+
+
+def _unit(ladder: Ladder[Measure]) -> str:
+    if ladder.operation != ITERATION:
+        return f"per {ladder.operation}"
+    phases = next(rung.phases for rung in ladder.rungs if rung.phases)
+    units = ", ".join(f"{measure.phase} per {measure.operation}" for measure in phases)
+    return f"total per iteration, {units}"
+
+
+def columns(ladder: Ladder[Measure]) -> list[Column]:
+    """Ratios, how well the counts repeat, and the audit."""
+    rungs = ladder.rungs
+    ratios = [rung.ratio(TOTAL) for rung in rungs]
+    against = [Column("x first", tuple(Span(times(ratio.first)) for ratio in ratios), right=True)]
+    if not ladder.baseline:
+        previous = tuple(Span(times(ratio.previous)) for ratio in ratios)
+        against.append(Column("x prev", previous, right=True))
+    elif _closed(ladder):
+        closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
+        against.append(Column("gap closed", tuple(Span(text) for text in closed), right=True))
+    modes = (f"{rung.total.share:.0%}" if rung.total else ABSENT for rung in rungs)
+    return [
+        *against,
+        Column("mode", tuple(Span(mode) for mode in modes), right=True),
+        Column("state", tuple(_state(rung.state) for rung in rungs)),
+        Column("n", tuple(_trials(rung) for rung in rungs)),
+    ]
+
+
+def _closed(ladder: Ladder[Measure]) -> bool:
+    return any(rung.gap_closed is not None for rung in ladder.rungs)
+
+
+def _state(state: State) -> Span:
+    tones = {State.FAILED: Tone.BAD, State.UNKNOWN: Tone.WARN}
+    return Span(ABSENT if state is State.ABSENT else state, tones.get(state, Tone.PLAIN))
+
+
+def _trials(rung: Rung[Measure]) -> Span:
+    tone = Tone.PLAIN if rung.ok == rung.planned else Tone.WARN
+    return Span(f"{rung.ok}/{rung.planned}", tone)
+
+
+def times(ratio: float | None) -> str:
+    """A ratio: "x2.222"."""
+    if ratio is None:
+        return ABSENT
+    return f"x{ratio:.3f}" if ratio < 10 else f"x{ratio:.4g}"
+
+
+def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: ARG001
+    """What the columns mean."""
+    first = next((rung.first for rung in ladder.rungs if rung.first), None)
+    if first is None:
+        return ""
+    above = f"{ladder.baseline} to this one" if ladder.baseline else "the row above"
+    ratios = f"x first, x prev: new/old against {first} and against the row above;"
+    text = (
+        f"{f'x first: new/old against {first};' if ladder.baseline else ratios}"
+        " mode: share of windows with exactly the shown count, in the phase where it is lowest;"
+        f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from {above},"
+        " grade exact-path"
+    )
+    if _closed(ladder):
+        text += "; gap closed: of the study's gap, by this kernel"
+    if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
+        text += "; ~: median, no exact count"
+    return text
+
+
+def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Line]:
+    """The steps, the largest first, and how to see its functions."""
+    if ladder.operation is None:
+        return
+    yield ()
+    if gap := _gap(ladder):
+        yield from paragraph(gap, Tone.BOLD)
+    if not ladder.steps:
+        yield from paragraph(_no_step(report, ladder), Tone.BOLD)
+        return
+    largest, *others = ladder.steps
+    name = f"The step is between {largest.old} and {largest.new}: "
+    if ladder.baseline:
+        name = f"{largest.old} -> {largest.new}: "
+    yield from paragraph(name + _change(largest) + ".", Tone.BOLD)
+    if others:
+        what = "Others" if ladder.baseline else "Other steps"
+        yield from paragraph(f"{what} above {report.step_percent:g} %:")
+    for step in others:
+        yield from paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
+    scenario = f" --scenario {ladder.scenario}" if len(report.ladders) > 1 else ""
+    scenario += f" --point '{ladder.point}'" if ladder.point else ""
+    yield from paragraph(
+        f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
+    )
+
+
+def findings(report: Report[Measure]) -> Iterator[str]:
+    """A sentence for each of several scenarios; one alone has said it already."""
+    known = [ladder for ladder in report.ladders if ladder.operation is not None]
+    if len(known) < 2:
+        return
+    for ladder in known:
+        name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+        found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
+        found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
+        yield f"{name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
+
+
+def lessons(report: Report[Measure]) -> Iterator[str]:
+    """What several scenarios say together, of variants of one source."""
+    known = [ladder for ladder in report.ladders if ladder.operation is not None]
+    if len(known) > 1:
+        yield from conclusions(known)
+
+
+def _gap(ladder: Ladder[Measure]) -> str:
+    """What there is to close in a scenario of a study with a gap, "" in others."""
+    good = next((rung for rung in ladder.rungs if ladder.goal == rung.arm), None)
+    bad = next((rung for rung in ladder.rungs if ladder.baseline == rung.arm), None)
+    if not good or not bad or not good.total or not bad.total or not good.comparison:
+        return ""
+    was, now = good.total.per_operation, bad.total.per_operation
+    change = f"from {good.arm} to {bad.arm}, {number(was)} -> {number(now)}"
+    change += f" instructions per {bad.total.operation}, {times(now / was)}"
+    if good.comparison.verdict is Verdict.IMPROVEMENT:
+        return f"The gap to close is {change}."
+    return f"There is no gap to close {change}."
+
+
+def _no_step(report: Report[Measure], ladder: Ladder[Measure]) -> str:
+    others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
+    found = [rung.comparison.verdict for rung in others if rung.comparison]
+    same = found.count(Verdict.SAME)
+    if not found:
+        return "No step can be named: there is no pair of kernels to compare."
+    if same == len(found):
+        return (
+            f"No step: no kernel differs from {ladder.baseline or 'the one above'} by more than"
+            f" {report.step_percent:g} %."
+        )
+    open_pairs = ", ".join(
+        f"{found.count(verdict)} {verdict}"
+        for verdict in (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
+        if verdict in found
+    )
+    return (
+        f"No step above {report.step_percent:g} % was found, and not every pair is decided:"
+        f" {open_pairs}."
+    )
+
+
+def _change(step: LadderStep) -> str:
+    values = f"{number(step.old_value)} -> {number(step.new_value)}"
+    ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
+    claim = f"({step.comparison.verdict}, {step.comparison.grade})"
+    return f"{values} instructions per {step.operation}{ratio} {claim}"
+
+
+def data(report: Report[Measure]) -> dict[str, Any]:
+    """The fields of JSON, format 1."""
+    return picked(report, _REPORT, ladders=[_ladder(ladder) for ladder in report.ladders])
+
+
+def _ladder(ladder: Ladder[Measure]) -> dict[str, Any]:
+    return picked(
+        ladder,
+        _LADDER,
+        rungs=[_rung(rung) for rung in ladder.rungs],
+        steps=[picked(s, _STEP, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps],
+        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
+    )
+
+
+def _rung(rung: Rung[Measure]) -> dict[str, Any]:
+    return picked(
+        rung,
+        _RUNG,
+        compiler=compilers.short(rung.compiler),
+        skipped=bool(rung.skipped),
+        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
+    )
+
+
+def rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
+    """One row for each scenario, kernel and phase, the sum of the phases last."""
+    for ladder in report.ladders:
+        for rung in ladder.rungs:
+            for measure in (*rung.phases, rung.total) if rung.total else (None,):
+                yield _row(report, ladder, rung, measure)
+
+
+def _row(
+    report: Report[Measure], ladder: Ladder[Measure], rung: Rung[Measure], measure: Measure | None
+) -> tuple[Cell, ...]:
+    phase = measure.phase if measure else TOTAL
+    ratios = rung.ratio(phase)
+    counts: tuple[Cell, ...] = (None,) * 15
+    if measure:
+        counts = (
+            *(measure.operation, measure.operations, measure.value, measure.user),
+            *(measure.kernel, measure.per_operation, measure.kind, measure.share),
+            *(measure.windows, measure.minimum, measure.maximum, measure.deviation),
+            *(measure.trials, measure.agree, measure.trials_range),
+        )
+    # The verdict is on the sum of the phases, so only that row carries it.
+    verdict = rung.comparison if phase == TOTAL else None
+    return (
+        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
+        *(rung.arm, rung.release, rung.version, phase, *counts),
+        *(rung.first, ratios.first, rung.previous, ratios.previous),
+        *(rung.state, rung.ok, rung.planned),
+        verdict.verdict if verdict else None,
+        verdict.grade if verdict else None,
+        "; ".join(verdict.reasons) if verdict else None,
+    )
