@@ -15,28 +15,13 @@ from pathlib import Path
 import pytest
 
 import check_commits
+import rooms
+from rooms import RUNG_OF, RUNGS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "kdelta"
 
-# A room imports lower rungs and itself, never its own rung.
-RUNGS = (
-    ("errors", "files"),
-    ("arch", "cache", "data", "metric", "printable", "process", "procfs"),
-    ("archive", "build", "machine", "stats"),
-    ("sample", "toolchains"),
-    ("source",),
-    ("kernels", "workload"),
-    ("study", "guest", "attribution", "output"),
-    ("disassembly", "journal", "host"),
-    ("foreign", "guests"),
-    ("run", "analysis", "doctor"),
-    ("bisect", "codegen"),
-    ("rendering",),
-    ("cli",),
-)
-RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}
 
 # What a room that only reads a stored run may not know.
 STARTERS = {
@@ -163,6 +148,13 @@ def test_modules_keep_to_the_import_ladder() -> None:
 )
 def test_ladder_sees_a_planted_fault(module: str, text: str) -> None:
     assert ladder_faults(module, text)
+
+
+def test_the_documents_show_the_rooms_that_there_are() -> None:
+    there = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert RUNG_OF.keys() == there - {"__init__", "__pycache__"}
+    for path, text in rooms.written().items():
+        assert path.read_text() == text, f"{path.name}: run .venv/bin/python tests/rooms.py"
 
 
 def test_ladder_lets_lower_rungs_pass() -> None:

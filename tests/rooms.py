@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The rooms of kdelta and what each knows: what holds the ladder and what the documents show.
+
+.venv/bin/python tests/rooms.py     writes them into the documents
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A room imports lower rungs and itself, never its own rung.
+RUNGS: tuple[dict[str, str], ...] = (
+    {
+        "errors": (
+            "whose fault a failure is: `SpecError` (exit 2), `InfraError` (3), `BootError` and "
+            "`GuestError` (the kernel's)"
+        ),
+        "files": "writing a file whole or not at all; bringing a folder to the disk; digests",
+    },
+    {
+        "arch": "everything that differs by architecture, in one table",
+        "cache": "the cache directory: its kinds in one table, whole entries, locks, eviction",
+        "data": "where the C sources and studies lie, in a checkout or a wheel",
+        "metric": "unit, direction and assumption of a metric",
+        "printable": "text that others wrote, made safe for a terminal, or quoted",
+        "process": (
+            "how another program is started, bounded in time and ended with its group; the only "
+            "user of `subprocess`"
+        ),
+        "procfs": "how a kernel words what it says in /proc and /sys",
+    },
+    {
+        "archive": "the Debian archive: a private apt root, the signed index, packages",
+        "build": "compiling C on this machine when first needed",
+        "machine": (
+            "what a study may ask of a machine, an entry for each axis; what a guest says that it"
+            " got"
+        ),
+        "stats": (
+            "numbers only: which window stands for a trial, when two counts differ; no files, no "
+            "clock"
+        ),
+    },
+    {
+        "sample": "the rows that flow: trial, counts, run",
+        "toolchains": "compilers by name: this system's, or unpacked privately from the archive",
+    },
+    {
+        "source": "a kernel's source as a git tree, variants of it, its configuration, its build",
+    },
+    {
+        "kernels": (
+            "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image; its modules"
+        ),
+        "workload": "what a workload's TOML says",
+    },
+    {
+        "attribution": "the plugin's output; addresses to functions",
+        "guest": "what enters a guest: static programs, the initramfs",
+        "output": "what a workload's program printed, read strictly",
+        "study": "study files (`spec`), the order of trials (`plan`; pure)",
+    },
+    {
+        "disassembly": (
+            "the code of a function, out of an object or an image, in normal form; whether two "
+            "are the same"
+        ),
+        "host": (
+            "this machine: what it is and what spoils its times, who has which of its CPUs and "
+            "memory, programs timed on it, its next boot"
+        ),
+        "journal": (
+            "what a run, a bisection or an import keeps on disk: plain files, each whole or not "
+            "there; a run as one value"
+        ),
+    },
+    {
+        "foreign": "results that others published: their files, read strictly",
+        "guests": (
+            "QEMU and its command line, a running guest, its swap, checkpoints; whether KVM works"
+            " here"
+        ),
+    },
+    {
+        "analysis": (
+            "a run in, findings out: ladders, explanations, audit, survey, judgement of others' "
+            "results; pure"
+        ),
+        "doctor": "what `kdelta doctor` looks at, found out by trying",
+        "run": "one trial of each instrument; which arms need none (`twins`); the loop over trials",
+    },
+    {
+        "bisect": "the release or the commit of a change",
+        "codegen": "one function over variants and compilers, its hot path, what a model predicts",
+    },
+    {
+        "rendering": "one module for each view: text, JSON, CSV, HTML",
+    },
+    {
+        "cli": "options, progress, error sentences, exit codes; the only room that prints or exits",
+    },
+)
+RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}
+
+_BEGIN, _END = "<!-- written by tests/rooms.py -->\n", "<!-- end -->\n"
+
+
+def written() -> dict[Path, str]:
+    """The documents, with the rooms as they are: file -> text."""
+    parts = {ROOT / "docs/architecture.md": _table(), ROOT / "CONTRIBUTING.md": _ladder()}
+    return {path: _replaced(path.read_text(), part) for path, part in parts.items()}
+
+
+def _replaced(text: str, part: str) -> str:
+    return re.sub(
+        f"{_BEGIN}.*?{_END}", lambda _: f"{_BEGIN}\n{part}\n{_END}", text, flags=re.DOTALL
+    )
+
+
+def _table() -> str:
+    rows = ["| rung | room | knows |\n|---|---|---|\n"]
+    for number, rooms in enumerate(RUNGS):
+        for at, (room, knows) in enumerate(rooms.items()):
+            folder = "/" if (ROOT / "src/kdelta" / room).is_dir() else ""
+            rows.append(f"| {'' if at else f'{number} '}| `{room}{folder}` | {knows} |\n")
+    return "".join(rows)
+
+
+def _ladder() -> str:
+    return "".join(
+        f"    {'< ' if number else ''}{', '.join(rooms)}\n" for number, rooms in enumerate(RUNGS)
+    )
+
+
+if __name__ == "__main__":
+    for path, text in written().items():
+        path.write_text(text)
