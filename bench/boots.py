@@ -19,7 +19,7 @@ from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run import trial
+from kdelta.run import counting
 
 _TIMEOUT_S = 300.0
 
@@ -27,7 +27,7 @@ _TIMEOUT_S = 300.0
 def program_of(scenario: str, architecture: arch.Arch) -> tuple[Path, list[str]]:
     """The static program of a scenario, and its arguments in a trial."""
     found, chosen = workload.parse_reference(scenario)
-    arguments = chosen.arguments(iterations=trial.WINDOWS, warmup=trial.WARMUP)
+    arguments = chosen.arguments(iterations=counting.WINDOWS, warmup=counting.WARMUP)
     return guest.program(found.program, architecture), arguments
 
 

@@ -56,7 +56,7 @@ def test_trials_that_are_only_timed_are_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.trial import Bench
+    from kdelta.run.counting import Bench
     from kdelta.sample import Outcome, TrialRecord
 
     timed = next(

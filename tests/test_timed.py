@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta import output, workload
-from kdelta.errors import SpecError
-from kdelta.host import cpus, preflight
+from kdelta.errors import GuestError, SpecError
+from kdelta.host import cpus, native, preflight
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
@@ -56,6 +56,20 @@ def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_pa
     assert set(result.artifacts) == {"command", "workload"}
 
 
+def test_the_machine_is_told_as_it_was_before_the_trial(tmp_path: Path) -> None:
+    result = timed(tmp_path / "trials" / "0000")
+    if result.outcome is Outcome.SKIP:
+        pytest.skip(result.reason)
+    assert result.facts
+    assert result.facts.host
+    assert result.facts.host.release == os.uname().release
+    assert result.facts.host.seen.memory_mib
+    assert 0 <= (result.facts.steal_share or 0) <= 1
+    assert len(result.facts.leased) == 1
+    assert result.facts.workload_exit == 0
+    assert all(isinstance(doubt, str) for doubt in result.facts.doubts)
+
+
 def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,8 +107,8 @@ def test_a_wrong_state_is_invalid_for_everybody(
         first = reading.state[0]
         return (replace(first, value="unknown"), replace(first, value="7"))
 
-    judge = SimpleNamespace(parse_output=output.parse_output, contract_failures=failures)
-    monkeypatch.setattr("kdelta.run.timed.output", judge)
+    judge = SimpleNamespace(**{**vars(output), "contract_failures": failures})
+    monkeypatch.setattr("kdelta.run.trial.output", judge)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert timed(tmp_path / "trials" / "0000").outcome is Outcome.INVALID
 
@@ -131,6 +145,31 @@ def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
     HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
     with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
         HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)
+
+
+@pytest.mark.parametrize("fault", [GuestError("it did not end within 60 s"), None])
+def test_a_boot_whose_trial_failed_is_used_up_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: GuestError | None
+) -> None:
+    """None: the program came to its end, and printed garbage."""
+
+    def run(*_arguments: object, **_settings: object) -> native.NativeRun:
+        if fault:
+            raise fault
+        return native.NativeRun(text="garbage\n", errors="", status=0, argv=())
+
+    monkeypatch.setattr(native, "run", run)
+    monkeypatch.setattr(preflight, "settle", lambda *_: True)
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
+    trials = HostTrials(TIMING, ["host"], per_boot=True, used=[])
+    result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
+    assert result.outcome is Outcome.GUEST_ERROR
+    with pytest.raises(NextBootError):
+        trials.ready(TRIAL)
+    assert result.facts
+    assert result.facts.boot_id, "a later process has to know it, too"
+    assert result.kernel
+    assert result.kernel.release == os.uname().release
 
 
 def test_a_sandwich_opens_with_the_first_arm_and_closes_with_the_control() -> None:

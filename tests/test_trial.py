@@ -1,91 +1,157 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From windows and what a workload printed to a trial's counts; whole trials are in boot/."""
+"""What a program's end and output amount to, whichever instrument measures it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from counts_stream import ARMED, HEADER, KERNEL, window, write
-from kdelta.attribution import insns
-from kdelta.attribution.symbols import Symbols
+from kdelta import workload
 from kdelta.errors import BootError, GuestError
-from kdelta.output import Reading, TimedWindow
-from kdelta.run import trial
-from kdelta.sample import Outcome
-from kdelta.workload import Window
+from kdelta.machine.readback import Lacking
+from kdelta.output import Reading
+from kdelta.run.trial import Ran, blame, framed, judged
+from kdelta.sample import ExactData, KernelIdentity, Outcome, SkipKind, TimeData, TrialResult
 
-TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
-PHASES = (
-    Window(id=0, name="scan", operation="page", operations=100),
-    Window(id=3, name="touch", operation="page", operations=100),
+LOAD, SCENARIO = workload.parse_reference("mincore:no_thp_pte_scan_4m")
+HEAD = f"kdelta-workload 1 {LOAD.name} {SCENARIO.name}\n"
+KERNEL = KernelIdentity(
+    reference="6.17", release="6.17.1", version="", arch="amd64", flavour="", image_sha256=""
 )
 
 
-def reading(samples: dict[str, int]) -> Reading:
-    return Reading(
-        phases=PHASES,
-        state=(),
-        samples=tuple(
-            TimedWindow(phase=name, iteration=at, nanoseconds=1, operations=100)
-            for name, times in samples.items()
-            for at in range(times)
-        ),
-        metrics=(),
-        notes=(),
-        exit_code=0,
-    )
+def printed(*, status: int = 0, **values: str) -> str:
+    """What the program prints when all is as wanted but for these facts."""
+    lines = [
+        f"phase {window.id} {window.name} {window.operation} {window.operations}"
+        for window in SCENARIO.windows
+    ]
+    lines += [
+        f"state {when} {fact.name} {values.get(fact.name, wanted(fact.want))} {fact.want}"
+        for when, facts in (
+            ("before", SCENARIO.contract),
+            ("after", SCENARIO.contract),
+            ("during", SCENARIO.during),
+        )
+        for fact in facts
+    ]
+    lines += [f"sample {w.name} 0 1000 {w.operations}" for w in SCENARIO.windows]
+    lines += [f"note it says {status}"] if status else []
+    return HEAD + "\n".join([*lines, f"end {status}", ""])
 
 
-def counts(tmp_path: Path, records: Sequence[list[int]]) -> insns.Counts:
-    return insns.read(write(tmp_path / "counts", HEADER, *records))
+def wanted(want: str) -> str:
+    return "0" if want in ("same", "free") else want
 
 
-def windows() -> list[list[int]]:
-    """Three of each phase, interleaved; the last of `scan` is larger."""
-    found = []
-    for extra in (0, 0, 9):
-        found.append(window({0x1000: 5, KERNEL: 10, KERNEL + 0x44: 3 + extra}, phase=0))
-        found.append(window({0x2000: 7}, phase=3))
-    return found
+def exact(_reading: Reading) -> tuple[ExactData, tuple[str, ...]]:
+    return ExactData(), ()
 
 
-def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> None:
-    phases, functions = trial._counted(
-        reading({"scan": 3, "touch": 3}), counts(tmp_path, [ARMED, *windows()]), TABLE
-    )
-    scan, touch = phases
-    assert (scan.phase, scan.user, scan.kernel) == ("scan", (5, 5, 5), (13, 13, 22))
-    assert (touch.phase, touch.user, touch.kernel) == ("touch", (7, 7, 7), (0, 0, 0))
-    rows = {(row.phase, row.function): (row.insns, row.calls) for row in functions}
-    assert rows == {
-        ("scan", "first"): (10, 10),
-        ("scan", "[user]"): (5, 0),
-        ("scan", "second"): (3, 0),
-        ("touch", "[user]"): (7, 0),
-    }
+def timed(_reading: Reading) -> tuple[TimeData, tuple[str, ...]]:
+    return TimeData(), ()
 
 
-@pytest.mark.parametrize(
-    ("records", "samples", "cause"),
-    [
-        ([*windows()], 3, "the plugin never saw PID 1's mark"),
-        ([ARMED, *windows(), [3, 1, 0, 0]], 3, "the marks do not fit: a window was opened inside"),
-        ([ARMED, *windows()], 4, "phase scan: 3 windows, 4 iterations"),
-        ([ARMED], 0, "phase scan: 0 windows, 0 iterations"),
-        ([ARMED, *windows()[:-1]], 3, "phase touch: 2 windows, 3 iterations"),
-    ],
-)
-def test_counts_that_do_not_fit_the_printed_samples(
-    records: list[list[int]], samples: int, cause: str, tmp_path: Path
+def judge(ran: Ran, measured: Callable[..., object] = exact) -> TrialResult:
+    return judged(ran, LOAD, SCENARIO, measured)  # type: ignore[arg-type]
+
+
+BINDING = next(fact.name for fact in SCENARIO.contract if fact.want not in ("same", "free"))
+each_instrument = pytest.mark.parametrize("measured", [exact, timed])
+
+
+@each_instrument
+def test_what_is_as_wanted_is_ok(measured: Callable[..., object]) -> None:
+    result = judge(Ran(printed=printed(), status=0), measured)
+    assert (result.outcome, result.reasons, result.skip) == (Outcome.OK, (), None)
+    assert result.data == measured(None)[0]  # type: ignore[index]
+    assert result.state
+
+
+@each_instrument
+@pytest.mark.parametrize("status", [3, 99, 126, 139])
+def test_a_status_that_no_workload_has_is_the_guests_fault(
+    status: int, measured: Callable[..., object]
 ) -> None:
-    printed = reading({"scan": samples, "touch": samples})
-    with pytest.raises(GuestError, match=cause):
-        trial._counted(printed, counts(tmp_path, records), TABLE)
+    with pytest.raises(GuestError, match=f'status {status}: "Killed"'):
+        judge(Ran(printed="some\nKilled\n", status=status), measured)
+
+
+@each_instrument
+def test_a_program_that_says_another_end_than_it_has_is_no_result(
+    measured: Callable[..., object],
+) -> None:
+    with pytest.raises(GuestError, match="says end 0 and ended with 1"):
+        judge(Ran(printed=printed(), status=1), measured)
+
+
+@each_instrument
+def test_what_the_kernel_lacks_is_skipped(measured: Callable[..., object]) -> None:
+    ran = Ran(printed=f"{HEAD}note no mseal() here\nend 77\n", status=77)
+    result = judge(ran, measured)
+    assert result.outcome is Outcome.SKIP
+    assert result.skip
+    assert (result.skip.kind, result.reason) == (SkipKind.UNSUPPORTED, "no mseal() here")
+
+
+@each_instrument
+def test_a_program_that_gives_up_is_the_guests_fault(measured: Callable[..., object]) -> None:
+    ran = Ran(printed=f"{HEAD}note mmap: no memory\nend 1\n", status=1)
+    with pytest.raises(GuestError, match="the workload failed: mmap: no memory"):
+        judge(ran, measured)
+
+
+@each_instrument
+def test_every_reason_is_told_as_one_of_its_own(measured: Callable[..., object]) -> None:
+    ran = Ran(
+        printed=printed(status=1, **{BINDING: "777"}), status=1, wrong=("2 CPUs; asked for 1",)
+    )
+    result = judge(ran, measured)
+    assert result.outcome is Outcome.INVALID
+    assert result.reasons[0] == "2 CPUs; asked for 1"
+    assert any(text.startswith(f"{BINDING} before is 777, not ") for text in result.reasons[1:])
+    assert result.data is not None
+
+
+@each_instrument
+def test_a_contract_that_only_the_program_saw_broken_is_invalid(
+    measured: Callable[..., object],
+) -> None:
+    result = judge(Ran(printed=printed(status=1), status=1), measured)
+    assert (result.outcome, result.reasons) == (Outcome.INVALID, ("it says 1",))
+
+
+def test_what_only_root_may_read_is_skipped_for_others() -> None:
+    text = printed(status=1, **{fact.name: "unknown" for fact in SCENARIO.contract})
+    result = judge(Ran(printed=text, status=1, permitted=False))
+    assert result.skip
+    assert result.skip.kind is SkipKind.NOT_PERMITTED
+    assert judge(Ran(printed=text, status=1)).outcome is Outcome.INVALID
 
 
 def test_blame() -> None:
-    assert trial.blame(BootError("x")) is Outcome.BOOT_ERROR
-    assert trial.blame(GuestError("x")) is Outcome.GUEST_ERROR
+    assert blame(BootError("x")) is Outcome.BOOT_ERROR
+    assert blame(GuestError("x")) is Outcome.GUEST_ERROR
+
+
+def test_a_fault_becomes_a_result_with_the_console(tmp_path: Path) -> None:
+    def faults() -> TrialResult:
+        raise BootError("it panicked", console="Kernel panic")
+
+    result = framed(tmp_path / "trials" / "0003", faults, kernel=KERNEL, fresh_boot=True)
+    assert (result.outcome, result.reasons) == (Outcome.BOOT_ERROR, ("it panicked",))
+    assert (result.kernel, result.fresh_boot) == (KERNEL, True)
+    assert result.artifacts == {"console": "trials/0003/console.log"}
+    assert (tmp_path / "trials/0003/console.log").read_text() == "Kernel panic"
+
+
+def test_what_a_kernel_does_not_have_becomes_a_skip(tmp_path: Path) -> None:
+    def lacks() -> TrialResult:
+        raise Lacking("preempt=full: the kernel does not choose")
+
+    result = framed(tmp_path, lacks, kernel=KERNEL)
+    assert result.skip
+    assert result.skip.kind is SkipKind.UNSUPPORTED
+    assert result.artifacts == {}

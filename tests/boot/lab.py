@@ -21,7 +21,7 @@ from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run.trial import Bench, run_trial
+from kdelta.run.counting import Bench, run_trial
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")

@@ -15,7 +15,7 @@ from boot import lab
 from boot.lab import Machine
 from kdelta import workload
 from kdelta.attribution import symbols
-from kdelta.run.trial import run_trial
+from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.exact import representative
 

@@ -19,7 +19,7 @@ from kdelta import cache, workload
 from kdelta.errors import Cancelled
 from kdelta.guests import checkpoint
 from kdelta.machine.axes import MachineSettings
-from kdelta.run.trial import run_trial
+from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.exact import representative
 

@@ -13,9 +13,9 @@ from boot import lab
 from boot.command import Command, ended, until
 from kdelta import data, workload
 from kdelta.journal.run import RunJournal
+from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner
-from kdelta.run.trial import run_trial
 from kdelta.sample import TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot

@@ -17,7 +17,7 @@ from kdelta.attribution import symbols
 from kdelta.codegen import hot
 from kdelta.disassembly import image, kallsyms, payload
 from kdelta.disassembly.identity import Sameness, compare
-from kdelta.run.trial import run_trial
+from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
 from kdelta.source.build import Build

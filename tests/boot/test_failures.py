@@ -15,7 +15,7 @@ from kdelta import workload
 from kdelta.errors import BootError, GuestFault, InfraError
 from kdelta.guests import checkpoint
 from kdelta.machine.axes import MachineSettings
-from kdelta.run.trial import run_trial
+from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
 
 pytestmark = pytest.mark.boot

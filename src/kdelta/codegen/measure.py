@@ -27,7 +27,7 @@ from kdelta.guests import qemu
 from kdelta.host import slots
 from kdelta.kernels import local
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.trial import Bench, run_trial
+from kdelta.run.counting import Bench, run_trial
 from kdelta.sample import Outcome
 from kdelta.source import build
 from kdelta.source.kconfig import Config

@@ -15,7 +15,6 @@ from typing import IO
 
 from kdelta import process
 from kdelta.errors import Cancelled, GuestError
-from kdelta.host import preflight
 
 _MAX_OUTPUT = 64 << 20
 _MAX_STDERR = 1 << 16
@@ -33,17 +32,13 @@ class NativeRun:
     """What one run of a program showed.
 
     text: its standard output; errors: the beginning of its standard error; status: its exit
-    status, 128 + N after signal N; steal: share of its CPUs' time that a hypervisor took
-    meanwhile, None where it cannot be told; facts: preflight.facts around the run.
+    status, 128 + N after signal N.
     """
 
     text: str
     errors: str
     status: int
     argv: tuple[str, ...]
-    steal: float | None
-    facts_before: dict[str, str]
-    facts_after: dict[str, str]
 
 
 def run(
@@ -60,7 +55,6 @@ def run(
     InfraError when it cannot be started, Cancelled when `cancelled` is set meanwhile.
     """
     argv = command(program, arguments, cpus)
-    before = preflight.facts(cpus=cpus)
     child = process.start(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path("/"), die_with_caller=True
     )
@@ -70,15 +64,11 @@ def run(
         status = child.returncode
     finally:
         process.end(child)
-    after = preflight.facts(cpus=cpus)
     return NativeRun(
         text=reader.stdout.decode(errors="replace"),
         errors=reader.stderr.decode(errors="replace").strip(),
         status=status if status >= 0 else 128 - status,
         argv=tuple(argv),
-        steal=preflight.steal_between(before, after),
-        facts_before=before,
-        facts_after=after,
     )
 
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta import workload
-from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.trial import Bench, not_for, run_trial
+from kdelta.run.counting import Bench, run_trial
+from kdelta.run.trial import kernel_of, not_for
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
@@ -77,14 +78,6 @@ class ExactTrials:
     def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._bench.settings
         return with_needs(own, scenario.needs)
-
-
-def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:
-    """A trial's kernel.  Raises InfraError when it could not be had."""
-    kernel = kernels[trial.arm]
-    if not isinstance(kernel, Kernel):
-        raise InfraError(kernel.cause, place=kernel.place, action=kernel.action)
-    return kernel
 
 
 def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:

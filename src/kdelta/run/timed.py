@@ -3,45 +3,49 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
-from kdelta.errors import GuestError, GuestFault, KdeltaError, SpecError
+from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
 from kdelta.host import cpus, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine import readback
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.machine.readback import Lacking
 from kdelta.run import facts
-from kdelta.run.exact import kernel_of
-from kdelta.run.trial import blame, not_for, skipped, told
+from kdelta.run.trial import (
+    ANSWER_S,
+    Measured,
+    Ran,
+    framed,
+    judged,
+    kernel_of,
+    not_for,
+    read_back,
+    run_in,
+)
 from kdelta.sample import (
-    UNKNOWN,
+    HostFacts,
     Instrument,
     KernelIdentity,
     MachineFacts,
-    Outcome,
     PhaseTimes,
-    SkipKind,
     TimeData,
     TrialRecord,
     TrialResult,
 )
 from kdelta.study.spec import Study
 
-_SKIPPED = 77
-_ANSWER_S = 60.0
 _SETTLE_S = 60.0
 _LEAST_TICKS = 100
+_FINE_CLOCKS = ("tsc", "kvm-clock")  # of a guest: they tell nanoseconds
 
 
 class NextBootError(KdeltaError):
@@ -64,7 +68,7 @@ class NextBootError(KdeltaError):
         self.release = release
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """What all timed trials of a run share."""
 
@@ -136,9 +140,8 @@ class HostTrials:
         with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(_SETTLE_S, self.cancelled)
-            begun = time.monotonic()
             result = time_here(self._timing, load, scenario, leased, folder, reference)
-        result = replace(result, wall_s=round(time.monotonic() - begun, 3))
+        # A guest's fault, too, leaves a boot that is no longer fresh.
         self._used.add(result.facts.boot_id if result.facts else "")
         return result
 
@@ -152,33 +155,25 @@ def time_here(
     reference: str = "host",
 ) -> TrialResult:
     """Time a workload's program on this host, pinned to leased CPUs; artifacts into folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     binary = guest.program(load.program, arch.native())
     arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-    (folder / "command.txt").write_text(
-        process.quote(native.command(binary, arguments, leased)) + "\n"
-    )
-    try:
-        ran = native.run(
+    before = preflight.facts(cpus=leased)
+    host = facts.of_host(before)
+
+    def measure() -> TrialResult:
+        command = native.command(binary, arguments, leased)
+        (folder / "command.txt").write_text(process.quote(command) + "\n")
+        done = native.run(
             binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
         )
-    except GuestFault as fault:
-        return _failed(fault, _host_kernel(reference, preflight.facts()))
-    (folder / "workload.txt").write_text(ran.text)
-    machine = MachineFacts(
-        host=facts.of_host(ran.facts_before),
-        steal_share=ran.steal,
-        leased=tuple(leased),
-        doubts=preflight.objections(ran.facts_before, steal=ran.steal),
-        workload_exit=ran.status,
-    )
-    kernel = _host_kernel(reference, ran.facts_before)
-    tick = preflight.clock_tick_ns(ran.facts_before)
-    try:
-        result = _judged(load, scenario, ran.text, ran.status, tick, permitted=os.geteuid() == 0)
-    except GuestFault as fault:
-        return _failed(fault, kernel)
-    return replace(result, kernel=kernel, facts=machine, artifacts=_artifacts(folder))
+        (folder / "workload.txt").write_text(done.text)
+        machine = facts.since(before, leased)
+        ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
+        result = judged(ran, load, scenario, _timed(load, preflight.clock_tick_ns(before)))
+        return replace(result, facts=replace(machine, workload_exit=done.status))
+
+    kernel = _host_kernel(reference, host)
+    return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=host))
 
 
 class KvmTrials:
@@ -222,21 +217,14 @@ class KvmTrials:
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
         kernel = kernel_of(self._kernels, trial)
-        folder.mkdir(parents=True, exist_ok=True)
-        scenario = workload.load(trial.workload).scenario(trial.scenario)
+        load = workload.load(trial.workload)
+        scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         settings = self._settings_of(trial, scenario)
         with cpus.lease(settings.cpus, self.cancelled) as leased:
-            begun = time.monotonic()
-            try:
-                result = self._in_guest(scenario, settings, kernel, leased, folder)
-            except Lacking as lack:
-                result = skipped(SkipKind.UNSUPPORTED, str(lack), kernel=kernel.identity())
-            except GuestFault as fault:
-                (folder / "console.log").write_text(fault.console)
-                result = replace(_failed(fault, kernel.identity()), artifacts=_artifacts(folder))
-            return replace(result, wall_s=round(time.monotonic() - begun, 3))
+            measure = partial(self._in_guest, load, scenario, settings, kernel, leased, folder)
+            return framed(folder, measure, kernel=kernel.identity(), fresh_boot=True)
 
     def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._settings
@@ -245,13 +233,13 @@ class KvmTrials:
 
     def _in_guest(
         self,
+        load: workload.Workload,
         scenario: workload.Scenario,
         settings: MachineSettings,
         kernel: Kernel,
         leased: Sequence[int],
         folder: Path,
     ) -> TrialResult:
-        load = workload.load(scenario.workload)
         timing = self._timing
         binary = guest.program(load.program, settings.target)
         before = preflight.facts(cpus=leased)
@@ -270,82 +258,44 @@ class KvmTrials:
         ):
             (folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
             machine.wait_ready(timing.timeout_s)
-            swap.turn_on(machine, settings, given, _ANSWER_S)
-            identity = machine.prepared(settings, _ANSWER_S)
+            swap.turn_on(machine, settings, given, ANSWER_S)
             arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-            printed, status = machine.run(binary, arguments, timing.timeout_s)
+            identity, ran = run_in(
+                machine, settings, kernel.release, binary, arguments, timing.timeout_s
+            )
         (folder / "console.log").write_text(machine.console_text)
-        (folder / "workload.txt").write_text(printed)
-        steal = preflight.steal_between(before, preflight.facts(cpus=leased))
-        machine_facts = facts.of_guest(
-            settings,
-            identity,
-            status=status,
-            host=facts.of_host(before),
-            steal=steal,
-            leased=leased,
-            doubts=preflight.objections(before, steal=steal),
-        )
-        tick = 1 if identity.clocksource in ("tsc", "kvm-clock") else None
-        result = _judged(load, scenario, printed, status, tick)
-        wrong = readback.mismatches(settings, kernel.release, identity)
-        if wrong:
-            result = replace(result, outcome=Outcome.INVALID, reasons=tuple(map(told, wrong)))
-        known = replace(kernel.identity(), build_id=identity.build_id, compiler=identity.compiler)
+        (folder / "workload.txt").write_text(ran.printed)
+        own = facts.since(before, leased)
+        tick = 1 if identity.clocksource in _FINE_CLOCKS else None
         return replace(
-            result, kernel=known, facts=machine_facts, fresh_boot=True, artifacts=_artifacts(folder)
-        )
-
-
-def _judged(
-    load: workload.Workload,
-    scenario: workload.Scenario,
-    printed: str,
-    status: int,
-    tick: int | None,
-    *,
-    permitted: bool = True,
-) -> TrialResult:
-    """What a program's output amounts to.  Raises GuestError when it is none.
-
-    tick: of the clock, in ns; permitted: the program was allowed to read all of the page state.
-    """
-    if status >= 126:
-        raise GuestError(f"the workload ended with status {status}")
-    reading = output.parse_output(printed, load, scenario)
-    last = reading.notes[-1] if reading.notes else "it gave no reason"
-    if reading.exit_code == _SKIPPED:
-        return skipped(SkipKind.UNSUPPORTED, last)
-    if reading.exit_code and not reading.samples:
-        raise GuestError(f"the workload failed: {last}")
-    # A fact that this user may not read is unknown, and an unknown state is no state.
-    failed = output.contract_failures(reading)
-    if not permitted and failed and all(field.value == UNKNOWN for field in failed):
-        names = ", ".join(dict.fromkeys(field.name for field in failed))
-        why = f"only root may read the page state that this scenario needs: {names}"
-        return skipped(SkipKind.NOT_PERMITTED, why)
-    reasons = [f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed]
-    adding = {phase.name: phase.adds for phase in load.phases}
-    times = tuple(
-        PhaseTimes(
-            phase=phase.name,
-            operations=phase.operations,
-            operation=phase.operation,
-            nanoseconds=tuple(
-                sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
+            judged(ran, load, scenario, _timed(load, tick)),
+            kernel=read_back(kernel, identity),
+            facts=replace(
+                own, asked=settings, guest=facts.of_guest(identity), workload_exit=ran.status
             ),
-            adds=adding[phase.name],
         )
-        for phase in reading.phases
-    )
-    reasons += _too_short(times, tick)
-    return TrialResult(
-        outcome=Outcome.INVALID if reasons else Outcome.OK,
-        reasons=tuple(map(told, reasons)),
-        data=TimeData(phases=times),
-        state=reading.state,
-        metrics=reading.metrics,
-    )
+
+
+def _timed(load: workload.Workload, tick: int | None) -> Measured:
+    """From what a program printed to its times; tick: of the clock, in ns."""
+    adding = {phase.name: phase.adds for phase in load.phases}
+
+    def measured(reading: output.Reading) -> tuple[TimeData, list[str]]:
+        times = tuple(
+            PhaseTimes(
+                phase=phase.name,
+                operations=phase.operations,
+                operation=phase.operation,
+                nanoseconds=tuple(
+                    sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
+                ),
+                adds=adding[phase.name],
+            )
+            for phase in reading.phases
+        )
+        return TimeData(phases=times), _too_short(times, tick)
+
+    return measured
 
 
 def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
@@ -360,28 +310,14 @@ def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
     ]
 
 
-def _failed(fault: GuestFault, kernel: KernelIdentity) -> TrialResult:
-    return TrialResult(outcome=blame(fault), reasons=(told(fault.sentence()),), kernel=kernel)
-
-
-def _host_kernel(reference: str, facts: Mapping[str, str]) -> KernelIdentity:
-    known = {key: "" if value == preflight.UNKNOWN else value for key, value in facts.items()}
+def _host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
     return KernelIdentity(
         reference=reference,
-        release=known.get("release", ""),
+        release=host.release or "",
         version="",
         arch=arch.native().debian,
         flavour="host",
         image_sha256="",
-        build_id=known.get("build_id", ""),
-        compiler=known.get("compiler", ""),
+        build_id=host.build_id or "",
+        compiler=host.compiler or "",
     )
-
-
-def _artifacts(folder: Path) -> dict[str, str]:
-    kept = ("console.log", "workload.txt", "command.txt")
-    return {
-        path.stem: f"{folder.parent.name}/{folder.name}/{path.name}"
-        for path in sorted(folder.iterdir())
-        if path.name in kept
-    }

@@ -1,318 +1,184 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One trial: one guest runs one scenario under the exact instrument."""
+"""What a trial amounts to, whatever measures it: whose fault it is, and what a program printed."""
 
 from __future__ import annotations
 
-import gzip
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from kdelta import guest, output, process, workload
-from kdelta.attribution import insns, symbols
-from kdelta.errors import GuestError, GuestFault
-from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.emulator import Qemu
-from kdelta.guests.session import Guest, RestoreError
+from kdelta import output
+from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
+from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import readback
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
 from kdelta.machine.readback import Lacking
+from kdelta.output import Reading
 from kdelta.printable import quoted
-from kdelta.run import facts
 from kdelta.sample import (
-    Environment,
+    UNKNOWN,
     ExactData,
-    FunctionCount,
     Instrument,
     KernelIdentity,
+    MachineFacts,
     Outcome,
-    PhaseCounts,
     Skip,
     SkipKind,
+    TimeData,
+    TrialRecord,
     TrialResult,
 )
+from kdelta.workload import Scenario, Workload
 
-_ANSWER_S = 60.0
-# Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
-WINDOWS = 8
-WARMUP = 2
-_SKIPPED = 77
-_CONTRACT = 1
-_STATUSES = (output.EXIT_OK, _CONTRACT, output.EXIT_USAGE, _SKIPPED)
-_MAX_REASON = 400
+ANSWER_S = 60.0  # for what a guest answers at once
+_ARTIFACTS = ("command.txt", "console.log", "counts.bin.gz", "workload.txt")
+_STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
+_LONGEST = 400  # characters of a sentence that a result keeps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
+class Ran:
+    """A workload's program that came to its end.
 
-    emulator: Qemu
-    settings: MachineSettings
-    fresh_boot: bool
-    timeout_s: float
-    cancelled: threading.Event
-
-
-def run_trial(
-    bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
-) -> TrialResult:
-    """Run a scenario's program (C source) on a kernel; artifacts go into folder.
-
-    A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
-    machine is at fault (the caller may try again), Cancelled when the run was ended.
+    wrong: what its machine is and should not be, one phrase each; permitted: it was allowed to
+    read all of the page state.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
-    try:
-        result = _Trial(bench, kernel, scenario, program, folder).result()
-    except Lacking as lack:
-        result = skipped(SkipKind.UNSUPPORTED, str(lack), kernel=kernel.identity())
-    except GuestFault as fault:
-        if fault.console:
-            (folder / "console.log").write_text(fault.console)
-        result = TrialResult(
-            outcome=blame(fault), reasons=(told(fault.sentence()),), kernel=kernel.identity()
-        )
-    finally:
-        (folder / "counts.bin").unlink(missing_ok=True)
-    return replace(
-        result,
-        fresh_boot=bench.fresh_boot,
-        wall_s=round(time.monotonic() - begun, 3),
-        artifacts={
-            path.stem.partition(".")[0]: f"{folder.parent.name}/{folder.name}/{path.name}"
-            for path in sorted(folder.iterdir())
-            if path.name in ("console.log", "workload.txt", "counts.bin.gz", "command.txt")
-        },
-    )
 
-
-class _DamagedError(Exception):
-    """The checkpoint that was restored is not what was saved."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """A guest that ran the workload to its end."""
-
-    identity: GuestIdentity
     printed: str
     status: int
-    symbols: symbols.Symbols
+    wrong: tuple[str, ...] = ()
+    permitted: bool = True
 
 
-class _Trial:
-    def __init__(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-    ) -> None:
-        self._bench = bench
-        self._kernel = kernel
-        self._scenario = scenario
-        self._workload = workload.load(scenario.workload)
-        self._binary = guest.program(program, bench.settings.target)
-        self._folder = folder
-
-    def result(self) -> TrialResult:
-        """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
-        point = self._checkpoint()
-        try:
-            ran = self._run(point)
-        except (_DamagedError, RestoreError):
-            checkpoint.discard(point)
-            point = self._checkpoint()
-            ran = self._run(point)
-        (self._folder / "workload.txt").write_text(ran.printed)
-        counts = self._counts()
-        if ran.identity.build_id != point.build_id:
-            raise GuestError(
-                f"the guest's build id is {ran.identity.build_id}, not {point.build_id}"
-            )
-        return self._judged(ran, counts)
-
-    def _checkpoint(self) -> checkpoint.Checkpoint:
-        return checkpoint.take_or_find(
-            self._bench.emulator,
-            self._bench.settings,
-            self._kernel.image,
-            timeout=self._bench.timeout_s,
-            cancelled=self._bench.cancelled,
-        )
-
-    def _run(self, point: checkpoint.Checkpoint) -> _Ran:
-        """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            return self._run_with(point, given)
-
-    def _run_with(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _Ran:
-        bench = self._bench
-        restored = not bench.fresh_boot
-        launch = qemu.Launch(
-            image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.target),
-            modules=given.modules,
-            disk=given.disk,
-            counting=qemu.CountingFiles(
-                output=self._folder / "counts.bin",
-                events=insns.events_file(
-                    point.build_id, lambda: self._symbols(point), bench.settings.target
-                ),
-            ),
-            program=self._binary,
-            restore=point.state if restored else None,
-            serial=restored and point.serial,
-        )
-        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            # QEMU restores the guest meanwhile.
-            (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
-            table = self._symbols(point)
-            if restored and not checkpoint.intact(point):
-                raise _DamagedError
-            if bench.fresh_boot:
-                machine.wait_ready(bench.timeout_s)
-            swap.turn_on(machine, bench.settings, given, _ANSWER_S)
-            if given.modules:
-                table = table.with_modules(machine.module_symbols(_ANSWER_S))
-            identity = machine.prepared(bench.settings, _ANSWER_S)
-            arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-            printed, status = machine.run(self._binary, arguments, bench.timeout_s)
-        (self._folder / "console.log").write_text(machine.console_text)
-        return _Ran(identity=identity, printed=printed, status=status, symbols=table)
-
-    def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
-        return symbols.load(point.build_id, lambda: self._kallsyms(point))
-
-    def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
-        """The symbols, when the cache lost what the making of the checkpoint left there."""
-        bench = self._bench
-        launch = qemu.Launch(
-            image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.target),
-            restore=point.state,
-            serial=point.serial,
-        )
-        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            return machine.kallsyms(bench.timeout_s)
-
-    def _counts(self) -> insns.Counts:
-        """What the plugin wrote; kept compressed."""
-        raw = self._folder / "counts.bin"
-        counts = insns.read(raw)
-        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
-        (self._folder / "counts.bin.gz").write_bytes(kept)
-        raw.unlink()
-        return counts
-
-    def _judged(self, ran: _Ran, counts: insns.Counts) -> TrialResult:
-        identity, printed, status = ran.identity, ran.printed, ran.status
-        if status not in _STATUSES:
-            last = printed.strip().splitlines()[-1:] or ["it printed nothing"]
-            said = quoted(last[0], 200)
-            raise GuestError(f"the workload ended with status {status}: {said}")
-        reading = output.parse_output(printed, self._workload, self._scenario)
-        if reading.exit_code != status:
-            raise GuestError(f"the workload says end {reading.exit_code} and ended with {status}")
-        known = replace(
-            self._kernel.identity(), build_id=identity.build_id, compiler=identity.compiler
-        )
-        empty = TrialResult(
-            outcome=Outcome.OK,
-            kernel=known,
-            environment=self._environment(identity),
-            facts=facts.of_guest(self._bench.settings, identity, status=status),
-        )
-        if reading.exit_code == _SKIPPED:
-            skip = Skip(kind=SkipKind.UNSUPPORTED, sentence=_last(reading.notes))
-            return replace(empty, outcome=Outcome.SKIP, skip=skip)
-        if reading.exit_code and not reading.samples:
-            raise GuestError(f"the workload failed: {_last(reading.notes)}")
-        phases, functions = _counted(reading, counts, ran.symbols)
-        wrong = readback.mismatches(self._bench.settings, self._kernel.release, identity)
-        failed = output.contract_failures(reading)
-        reasons = [*wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
-        if reading.exit_code == _CONTRACT and not reasons:
-            reasons = [_last(reading.notes)]
-        return replace(
-            empty,
-            outcome=Outcome.INVALID if reasons else Outcome.OK,
-            reasons=tuple(map(told, reasons)),
-            data=ExactData(phases=phases, functions=functions),
-            state=reading.state,
-            metrics=reading.metrics,
-        )
-
-    def _environment(self, identity: GuestIdentity) -> Environment:
-        settings = self._bench.settings
-        return Environment(
-            accelerator="tcg",
-            qemu_version=self._bench.emulator.version,
-            plugin_sha256=qemu.plugin_digest(),
-            machine=settings.target.machine,
-            cpu_model=settings.cpu_model,
-            cpus=identity.cpus,
-            memory_mib=settings.memory_mib,
-            cmdline=identity.cmdline,
-            mitigations="; ".join(identity.mitigations),
-        )
+Measured = Callable[[Reading], tuple[ExactData | TimeData, Sequence[str]]]
 
 
-def _counted(
-    reading: output.Reading, counts: insns.Counts, table: symbols.Symbols
-) -> tuple[tuple[PhaseCounts, ...], tuple[FunctionCount, ...]]:
-    """Counts per phase, and the functions of the window that stands for each phase."""
-    if not counts.armed:
-        raise GuestError("the plugin never saw PID 1's mark")
-    if counts.errors:
-        raise GuestError(f"the marks do not fit: {counts.errors[0]}")
-    phases: list[PhaseCounts] = []
-    functions: list[FunctionCount] = []
-    for phase in reading.phases:
-        windows = [window for window in counts.windows if window.phase == phase.id]
-        timed = sum(sample.phase == phase.name for sample in reading.samples)
-        if not windows or len(windows) != timed:
-            raise GuestError(f"phase {phase.name}: {len(windows)} windows, {timed} iterations")
-        phases.append(
-            PhaseCounts(
-                phase=phase.name,
-                operations=phase.operations,
-                operation=phase.operation,
-                user=tuple(window.user for window in windows),
-                kernel=tuple(window.kernel for window in windows),
-                switched=tuple(window.switched for window in windows),
-            )
-        )
-        chosen = insns.typical(windows)
-        functions += insns.by_function(chosen, table, phase.name)
-    return tuple(phases), tuple(functions)
+def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:
+    """A trial's kernel.  Raises InfraError when it could not be had."""
+    kernel = kernels[trial.arm]
+    if not isinstance(kernel, Kernel):
+        raise InfraError(kernel.cause, place=kernel.place, action=kernel.action)
+    return kernel
 
 
-def told(sentence: str) -> str:
-    """A sentence as long as a result keeps it."""
-    return sentence[:_MAX_REASON]
-
-
-def skipped(kind: SkipKind, sentence: str, *, kernel: KernelIdentity | None = None) -> TrialResult:
-    """The result of a trial that was not measured."""
-    skip = Skip(kind=kind, sentence=told(sentence))
-    return TrialResult(outcome=Outcome.SKIP, skip=skip, kernel=kernel)
-
-
-def not_for(instrument: Instrument, scenario: workload.Scenario) -> TrialResult | None:
+def not_for(instrument: Instrument, scenario: Scenario) -> TrialResult | None:
     """The result of a trial whose scenario the instrument does not measure, else None."""
     if instrument in scenario.instruments:
         return None
     how = "timed" if instrument is Instrument.EXACT else "counted"
-    return skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
+    return _skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
+
+
+def framed(
+    folder: Path,
+    measure: Callable[[], TrialResult],
+    *,
+    kernel: KernelIdentity,
+    facts: MachineFacts | None = None,
+    fresh_boot: bool = False,
+) -> TrialResult:
+    """Measure a trial whose artifacts go into folder; a fault of the guest becomes its result.
+
+    kernel, facts: of a result that does not say them itself.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    try:
+        result = measure()
+    except Lacking as lack:
+        result = _skipped(SkipKind.UNSUPPORTED, str(lack))
+    except GuestFault as fault:
+        if fault.console:
+            (folder / "console.log").write_text(fault.console)
+        result = TrialResult(outcome=blame(fault), reasons=(told(fault.sentence()),))
+    return replace(
+        result,
+        kernel=result.kernel or kernel,
+        facts=result.facts or facts,
+        fresh_boot=fresh_boot,
+        wall_s=round(time.monotonic() - begun, 3),
+        artifacts={
+            name.partition(".")[0]: f"{folder.parent.name}/{folder.name}/{name}"
+            for name in _ARTIFACTS
+            if (folder / name).is_file()
+        },
+    )
+
+
+def run_in(
+    machine: Guest,
+    settings: MachineSettings,
+    release: str,
+    binary: Path,
+    arguments: Sequence[str],
+    timeout_s: float,
+) -> tuple[GuestIdentity, Ran]:
+    """Run a program in a guest that waits for orders; what that guest is, and what came of it.
+
+    release: what the kernel is called.  Raises Lacking, GuestFault.
+    """
+    identity = machine.prepared(settings, ANSWER_S)
+    printed, status = machine.run(binary, arguments, timeout_s)
+    wrong = tuple(readback.mismatches(settings, release, identity))
+    return identity, Ran(printed=printed, status=status, wrong=wrong)
+
+
+def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:
+    """A kernel with what its booted guest says of it."""
+    known = kernel.identity()
+    return replace(known, build_id=identity.build_id, compiler=identity.compiler)
+
+
+def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> TrialResult:
+    """What a program's output amounts to.  Raises GuestError when it is none.
+
+    measured: from the output to the data, and what makes that invalid.
+    """
+    reading = _read(ran, load, scenario)
+    last = reading.notes[-1] if reading.notes else "it gave no reason"
+    if reading.exit_code == output.EXIT_SKIP:
+        return _skipped(SkipKind.UNSUPPORTED, last)
+    if reading.exit_code and not reading.samples:
+        raise GuestError(f"the workload failed: {last}")
+    # A fact that this user may not read is unknown, and an unknown state is no state.
+    failed = output.contract_failures(reading)
+    if not ran.permitted and failed and all(field.value == UNKNOWN for field in failed):
+        names = ", ".join(dict.fromkeys(field.name for field in failed))
+        why = f"only root may read the page state that this scenario needs: {names}"
+        return _skipped(SkipKind.NOT_PERMITTED, why)
+    data, invalid = measured(reading)
+    reasons = [*ran.wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
+    reasons += invalid
+    if reading.exit_code == output.EXIT_STATE and not reasons:
+        reasons = [last]
+    return TrialResult(
+        outcome=Outcome.INVALID if reasons else Outcome.OK,
+        reasons=tuple(map(told, reasons)),
+        data=data,
+        state=reading.state,
+        metrics=reading.metrics,
+    )
+
+
+def _read(ran: Ran, load: Workload, scenario: Scenario) -> Reading:
+    """The output, when the program ended as its protocol says."""
+    if ran.status not in _STATUSES:
+        last = ran.printed.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise GuestError(f"the workload ended with status {ran.status}: {quoted(last[0], 200)}")
+    reading = output.parse_output(ran.printed, load, scenario)
+    if reading.exit_code != ran.status:
+        raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
+    return reading
+
+
+def told(sentence: str) -> str:
+    """A sentence as long as a result keeps it."""
+    return sentence[:_LONGEST]
 
 
 def blame(fault: GuestFault) -> Outcome:
@@ -320,5 +186,5 @@ def blame(fault: GuestFault) -> Outcome:
     return Outcome.GUEST_ERROR if isinstance(fault, GuestError) else Outcome.BOOT_ERROR
 
 
-def _last(notes: Sequence[str]) -> str:
-    return notes[-1] if notes else "it gave no reason"
+def _skipped(kind: SkipKind, sentence: str) -> TrialResult:
+    return TrialResult(outcome=Outcome.SKIP, skip=Skip(kind=kind, sentence=told(sentence)))

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One trial of the exact instrument: one guest runs one scenario, and is counted."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kdelta import guest, output, process, workload
+from kdelta.attribution import insns, symbols
+from kdelta.errors import GuestError
+from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests.emulator import Qemu
+from kdelta.guests.session import Guest, RestoreError
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity
+from kdelta.run import facts
+from kdelta.run.trial import ANSWER_S, Ran, framed, judged, read_back, run_in
+from kdelta.sample import (
+    Environment,
+    ExactData,
+    FunctionCount,
+    MachineFacts,
+    PhaseCounts,
+    TrialResult,
+)
+
+# Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
+WINDOWS = 8
+WARMUP = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
+
+    emulator: Qemu
+    settings: MachineSettings
+    fresh_boot: bool
+    timeout_s: float
+    cancelled: threading.Event
+
+
+def run_trial(
+    bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
+) -> TrialResult:
+    """Run a scenario's program (C source) on a kernel; artifacts go into folder.
+
+    A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
+    machine is at fault (the caller may try again), Cancelled when the run was ended.
+    """
+    trial = _GuestTrial(bench, kernel, scenario, program, folder)
+    try:
+        return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
+    finally:
+        (folder / "counts.bin").unlink(missing_ok=True)
+
+
+_GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
+
+
+class _DamagedError(Exception):
+    """The checkpoint that was restored is not what was saved."""
+
+
+class _GuestTrial:
+    def __init__(
+        self,
+        bench: Bench,
+        kernel: Kernel,
+        scenario: workload.Scenario,
+        program: Path,
+        folder: Path,
+    ) -> None:
+        self._bench = bench
+        self._kernel = kernel
+        self._scenario = scenario
+        self._workload = workload.load(scenario.workload)
+        self._binary = guest.program(program, bench.settings.target)
+        self._folder = folder
+
+    def result(self) -> TrialResult:
+        """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
+        point = self._checkpoint()
+        try:
+            identity, ran, table = self._run(point)
+        except (_DamagedError, RestoreError):
+            checkpoint.discard(point)
+            point = self._checkpoint()
+            identity, ran, table = self._run(point)
+        (self._folder / "workload.txt").write_text(ran.printed)
+        counts = self._counts()
+        if identity.build_id != point.build_id:
+            raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
+        return replace(
+            judged(ran, self._workload, self._scenario, partial(_counted, counts, table)),
+            kernel=read_back(self._kernel, identity),
+            environment=self._environment(identity),
+            facts=MachineFacts(
+                asked=self._bench.settings,
+                guest=facts.of_guest(identity),
+                workload_exit=ran.status,
+            ),
+        )
+
+    def _checkpoint(self) -> checkpoint.Checkpoint:
+        return checkpoint.take_or_find(
+            self._bench.emulator,
+            self._bench.settings,
+            self._kernel.image,
+            timeout=self._bench.timeout_s,
+            cancelled=self._bench.cancelled,
+        )
+
+    def _run(self, point: checkpoint.Checkpoint) -> _GuestRan:
+        """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
+        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
+            return self._run_with(point, given)
+
+    def _run_with(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
+        bench = self._bench
+        launch = self._launch(point, given)
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            # QEMU restores the guest meanwhile.
+            (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
+            table = self._symbols(point)
+            if launch.restore and not checkpoint.intact(point):
+                raise _DamagedError
+            if bench.fresh_boot:
+                machine.wait_ready(bench.timeout_s)
+            swap.turn_on(machine, bench.settings, given, ANSWER_S)
+            if given.modules:
+                table = table.with_modules(machine.module_symbols(ANSWER_S))
+            arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
+            identity, ran = run_in(
+                machine,
+                bench.settings,
+                self._kernel.release,
+                self._binary,
+                arguments,
+                bench.timeout_s,
+            )
+        (self._folder / "console.log").write_text(machine.console_text)
+        return identity, ran, table
+
+    def _launch(self, point: checkpoint.Checkpoint, given: swap.Backing) -> qemu.Launch:
+        """How the guest that is counted is started."""
+        target, restored = self._bench.settings.target, not self._bench.fresh_boot
+        events = insns.events_file(point.build_id, lambda: self._symbols(point), target)
+        return qemu.Launch(
+            image=self._kernel.image,
+            initramfs=guest.initramfs(target),
+            modules=given.modules,
+            disk=given.disk,
+            counting=qemu.CountingFiles(output=self._folder / "counts.bin", events=events),
+            program=self._binary,
+            restore=point.state if restored else None,
+            serial=restored and point.serial,
+        )
+
+    def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
+        return symbols.load(point.build_id, lambda: self._kallsyms(point))
+
+    def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
+        """The symbols, when the cache lost what the making of the checkpoint left there."""
+        bench = self._bench
+        launch = qemu.Launch(
+            image=self._kernel.image,
+            initramfs=guest.initramfs(bench.settings.target),
+            restore=point.state,
+            serial=point.serial,
+        )
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            return machine.kallsyms(bench.timeout_s)
+
+    def _counts(self) -> insns.Counts:
+        """What the plugin wrote; kept compressed."""
+        raw = self._folder / "counts.bin"
+        counts = insns.read(raw)
+        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
+        (self._folder / "counts.bin.gz").write_bytes(kept)
+        raw.unlink()
+        return counts
+
+    def _environment(self, identity: GuestIdentity) -> Environment:
+        settings = self._bench.settings
+        return Environment(
+            accelerator="tcg",
+            qemu_version=self._bench.emulator.version,
+            plugin_sha256=qemu.plugin_digest(),
+            machine=settings.target.machine,
+            cpu_model=settings.cpu_model,
+            cpus=identity.cpus,
+            memory_mib=settings.memory_mib,
+            cmdline=identity.cmdline,
+            mitigations="; ".join(identity.mitigations),
+        )
+
+
+def _counted(
+    counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
+) -> tuple[ExactData, tuple[str, ...]]:
+    """Counts per phase, and the functions of the window that stands for each phase."""
+    if not counts.armed:
+        raise GuestError("the plugin never saw PID 1's mark")
+    if counts.errors:
+        raise GuestError(f"the marks do not fit: {counts.errors[0]}")
+    phases: list[PhaseCounts] = []
+    functions: list[FunctionCount] = []
+    for phase in reading.phases:
+        windows = [window for window in counts.windows if window.phase == phase.id]
+        timed = sum(sample.phase == phase.name for sample in reading.samples)
+        if not windows or len(windows) != timed:
+            raise GuestError(f"phase {phase.name}: {len(windows)} windows, {timed} iterations")
+        phases.append(
+            PhaseCounts(
+                phase=phase.name,
+                operations=phase.operations,
+                operation=phase.operation,
+                user=tuple(window.user for window in windows),
+                kernel=tuple(window.kernel for window in windows),
+                switched=tuple(window.switched for window in windows),
+            )
+        )
+        functions += insns.by_function(insns.typical(windows), table, phase.name)
+    return ExactData(phases=tuple(phases), functions=tuple(functions)), ()

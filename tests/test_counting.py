@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From windows and what a workload printed to a trial's counts; whole trials are in boot/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from counts_stream import ARMED, HEADER, KERNEL, window, write
+from kdelta.attribution import insns
+from kdelta.attribution.symbols import Symbols
+from kdelta.errors import GuestError
+from kdelta.output import Reading, TimedWindow
+from kdelta.run import counting
+from kdelta.workload import Window
+
+TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
+PHASES = (
+    Window(id=0, name="scan", operation="page", operations=100),
+    Window(id=3, name="touch", operation="page", operations=100),
+)
+
+
+def reading(samples: dict[str, int]) -> Reading:
+    return Reading(
+        phases=PHASES,
+        state=(),
+        samples=tuple(
+            TimedWindow(phase=name, iteration=at, nanoseconds=1, operations=100)
+            for name, times in samples.items()
+            for at in range(times)
+        ),
+        metrics=(),
+        notes=(),
+        exit_code=0,
+    )
+
+
+def counts(tmp_path: Path, records: Sequence[list[int]]) -> insns.Counts:
+    return insns.read(write(tmp_path / "counts", HEADER, *records))
+
+
+def windows() -> list[list[int]]:
+    """Three of each phase, interleaved; the last of `scan` is larger."""
+    found = []
+    for extra in (0, 0, 9):
+        found.append(window({0x1000: 5, KERNEL: 10, KERNEL + 0x44: 3 + extra}, phase=0))
+        found.append(window({0x2000: 7}, phase=3))
+    return found
+
+
+def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> None:
+    data, invalid = counting._counted(
+        counts(tmp_path, [ARMED, *windows()]), TABLE, reading({"scan": 3, "touch": 3})
+    )
+    assert not invalid
+    scan, touch = data.phases
+    assert (scan.phase, scan.user, scan.kernel) == ("scan", (5, 5, 5), (13, 13, 22))
+    assert (touch.phase, touch.user, touch.kernel) == ("touch", (7, 7, 7), (0, 0, 0))
+    rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
+    assert rows == {
+        ("scan", "first"): (10, 10),
+        ("scan", "[user]"): (5, 0),
+        ("scan", "second"): (3, 0),
+        ("touch", "[user]"): (7, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "samples", "cause"),
+    [
+        ([*windows()], 3, "the plugin never saw PID 1's mark"),
+        ([ARMED, *windows(), [3, 1, 0, 0]], 3, "the marks do not fit: a window was opened inside"),
+        ([ARMED, *windows()], 4, "phase scan: 3 windows, 4 iterations"),
+        ([ARMED], 0, "phase scan: 0 windows, 0 iterations"),
+        ([ARMED, *windows()[:-1]], 3, "phase touch: 2 windows, 3 iterations"),
+    ],
+)
+def test_counts_that_do_not_fit_the_printed_samples(
+    records: list[list[int]], samples: int, cause: str, tmp_path: Path
+) -> None:
+    printed = reading({"scan": samples, "touch": samples})
+    with pytest.raises(GuestError, match=cause):
+        counting._counted(counts(tmp_path, records), TABLE, printed)
