@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import json_option, runs_directory
 
 EXIT_FAILED = 1
 
@@ -15,7 +15,7 @@ EXIT_FAILED = 1
 @click.command()
 @click.argument("run")
 @click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@json_option
 @click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
 @runs_directory
 def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:

@@ -13,7 +13,7 @@ import click
 from kdelta.cli import bisect_tree
 from kdelta.cli.bisect_tree import CommitSource
 from kdelta.cli.bisecting import TOP, BisectChoice
-from kdelta.cli.options import machine_options, qemu_option, runs_directory
+from kdelta.cli.options import json_option, machine_options, qemu_option, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one.")
 @click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@json_option
 @qemu_option
 @runs_directory
 def bisect(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 @click.option("--log", "show_log", is_flag=True, help="Print what make said.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def build(*, references: tuple[str, ...], show_log: bool, as_json: bool) -> None:
     """Build kernels from source, or say where they are built already.
 

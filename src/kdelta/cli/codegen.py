@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli.download import reporting
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import json_option, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
@@ -41,7 +41,7 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
 @click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
+@json_option
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),

@@ -9,6 +9,7 @@ import click
 from rich.text import Text
 
 from kdelta import cache
+from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json, print_table
 from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
@@ -27,7 +28,7 @@ _STYLES = {
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--online", is_flag=True, help="Also ask the Debian mirror whether it answers.")
 @click.pass_context
 def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import need, runs_directory
+from kdelta.cli.options import csv_option, json_option, need, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.foreign.mapping import Mapping
@@ -145,8 +145,8 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1).")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
+@json_option
+@csv_option
 @click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
 @runs_directory
 def judge(

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from kdelta.cli.download import reporting
+from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
@@ -31,8 +32,6 @@ _flavour = click.option(
     show_default=True,
     help="Debian's configuration of the kernel.",
 )
-_refresh = click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -48,8 +47,8 @@ def kernels() -> None:
 @_arch
 @_flavour
 @click.option("--series", metavar="X.Y", help="Only this series.")
-@_json
-@_refresh
+@json_option
+@refresh_option
 def list_command(
     *, arch: str, flavour: str, series: str | None, as_json: bool, refresh: bool
 ) -> None:
@@ -79,7 +78,7 @@ def list_command(
 @click.argument("references", nargs=-1, required=True, metavar="REF...")
 @_arch
 @_flavour
-@_refresh
+@refresh_option
 def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool) -> None:
     """Fetch kernels into the cache; an interrupted download resumes."""
     with reporting() as progress:
@@ -94,7 +93,7 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool
 @click.argument("ref", metavar="REF")
 @_arch
 @_flavour
-@_json
+@json_option
 def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:

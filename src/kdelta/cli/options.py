@@ -60,3 +60,8 @@ runs_directory = click.option(
     show_default=True,
     help="Directory of the runs.",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
+refresh_option = click.option(
+    "--refresh", is_flag=True, help="Ask the mirror for a new index first."
+)

@@ -8,6 +8,7 @@ import click
 from kdelta import arch
 from kdelta.archive.root import Archive
 from kdelta.cli.download import reporting
+from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
 from kdelta.guests import qemu_archive
 
@@ -20,8 +21,8 @@ def qemu() -> None:
 
 
 @qemu.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+@json_option
+@refresh_option
 def list_command(*, as_json: bool, refresh: bool) -> None:
     """List the QEMU versions of each suite, newest last, and which are fetched."""
     archive = Archive(arch.native().debian)
@@ -65,7 +66,7 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
     show_default=True,
     help="Architecture of the guests.",
 )
-@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+@refresh_option
 def fetch(*, wanted: str | None, guest: str, refresh: bool) -> None:
     """Fetch the QEMU of a suite or version and print where it is.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from kdelta.cli.options import need, runs_directory
+from kdelta.cli.options import csv_option, json_option, need, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
@@ -33,8 +33,8 @@ def _percentage(_context: click.Context, _option: click.Parameter, value: float 
 def _run_options(command: _F) -> _F:
     """Options that every command reading a stored run has."""
     for option in (
-        click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180)."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON (format 1)."),
+        csv_option,
+        json_option,
         click.option(
             "--step-percent",
             type=float,

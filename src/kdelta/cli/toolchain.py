@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli.download import reporting
+from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def toolchain() -> None:
 
 
 @toolchain.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+@json_option
+@refresh_option
 def list_command(*, as_json: bool, refresh: bool) -> None:
     """List the compilers that can be had, and which are here."""
     from kdelta import toolchains
@@ -55,7 +56,7 @@ def _origin(offer: CompilerOffer) -> str:
 
 @toolchain.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+@refresh_option
 def fetch(*, names: tuple[str, ...], refresh: bool) -> None:
     """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
     from kdelta import toolchains
