@@ -50,7 +50,7 @@ class Feature(StrEnum):
     THP = "thp"
 
 
-class Metric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class WorkloadMetric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A figure beside the time of the phases.
 
     unit: one word, "1" for none; family: the program tells several, NAME.suffix each.
@@ -116,7 +116,7 @@ class Scenario:
     contract: tuple[Fact, ...]
     during: tuple[Fact, ...] = ()
     needs: Needs = NO_NEEDS
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[WorkloadMetric, ...] = ()
     instruments: tuple[Instrument, ...] = INSTRUMENTS
     survey: bool = False
 
@@ -185,7 +185,7 @@ class _WorkloadToml(Struct, forbid_unknown_fields=True):
     scenarios: Annotated[dict[_Name, dict[str, object]], Meta(min_length=1, max_length=64)]
     contract: dict[_Name, _Want] = {}
     during: dict[_Name, _Want] = {}
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[WorkloadMetric, ...] = ()
     instruments: _Instruments = INSTRUMENTS
     gates: tuple[_Name, ...] = ()
 
