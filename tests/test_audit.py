@@ -12,11 +12,11 @@ import ladder_records as records
 from kdelta.analysis.audit import Answer, Audit, audited
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import audit
 from kdelta.rendering import columns as page
 from kdelta.sample import (
     MachineFacts,
-    MachineSeen,
     Outcome,
     StateField,
     TrialResult,

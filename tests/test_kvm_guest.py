@@ -159,7 +159,7 @@ def test_guest_boots_and_runs_a_program(
         identity = machine.identity(20)
         printed, status = machine.run(program, ["this", "that"], 20)
     assert (printed.strip(), status) == ("this and that", 7)
-    assert identity.clocksource == "tsc"
+    assert identity.seen.clocksource == "tsc"
     assert mismatches(settings(), "6.18.15", identity) == ()
 
 

@@ -27,11 +27,11 @@ POOL = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 def test_an_answer_is_read() -> None:
     identity = parse_identity(IDENTITY.splitlines())
     assert identity.release == RELEASE
-    assert identity.thp == "madvise"
+    assert identity.seen.thp == "madvise"
     assert identity.thp_shmem == "never"
-    assert identity.preempt == "lazy"
-    assert (identity.cpus, identity.memory_mib, identity.nodes) == (1, 983, 1)
-    assert identity.mitigations == ("spectre_v2 Mitigation: Retpolines; STIBP: disabled",)
+    assert identity.seen.preempt == "lazy"
+    assert (identity.seen.cpus, identity.seen.memory_mib, identity.seen.nodes) == (1, 983, 1)
+    assert identity.seen.mitigations == ("spectre_v2 Mitigation: Retpolines; STIBP: disabled",)
     assert identity.compiler == "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
 
 
@@ -52,7 +52,11 @@ def test_what_was_got_as_asked_is_no_mismatch() -> None:
     ],
 )
 def test_each_mismatch_is_named(change: dict[str, str | int], phrase: str) -> None:
-    identity = replace(parse_identity(IDENTITY.splitlines()), **change)  # type: ignore[arg-type]
+    identity = parse_identity(IDENTITY.splitlines())
+    said = {name: value for name, value in change.items() if name not in ("release", "machine")}
+    own = {name: value for name, value in change.items() if name not in said}
+    seen = structs.replace(identity.seen, **said)
+    identity = replace(identity, seen=seen, **own)  # type: ignore[arg-type]
     (found,) = mismatches(SETTINGS, RELEASE, identity)
     assert phrase in found
 
@@ -161,5 +165,6 @@ def test_an_axis_that_was_not_got_is_a_mismatch(asked: dict[str, Any], phrase: s
     identity = parse_identity(IDENTITY.splitlines())
     settings = structs.replace(SETTINGS, **asked)
     files = {path: "always [madvise] never" for path, _ in settings.files}
-    identity = replace(identity, cmdline=settings.full_cmdline, files=files)
+    seen = structs.replace(identity.seen, cmdline=settings.full_cmdline)
+    identity = replace(identity, seen=seen, files=files)
     assert phrase in "; ".join(mismatches(settings, RELEASE, identity))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import platform
 import threading
@@ -12,9 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kdelta import procfs
-from kdelta.host import preflight
+from kdelta.host import facts, preflight
+from kdelta.machine.identity import MachineSeen
+from kdelta.sample import HostFacts
 
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -72,25 +74,32 @@ def machine(root: Path, **changes: str | None) -> Path:
     return root
 
 
-def changed(root: Path, changes: dict[str, str | None]) -> dict[str, str]:
-    return preflight.facts(machine(root, **changes))
+def changed(root: Path, changes: dict[str, str | None]) -> HostFacts:
+    return facts.read(machine(root, **changes))
 
 
 def test_everything_is_read_back(tmp_path: Path) -> None:
-    found = preflight.facts(machine(tmp_path))
-    assert found["machine"] == platform.machine()
-    text = "meltdown: Not affected; spectre_v2: Mitigation: Retpolines"
+    found = facts.read(machine(tmp_path))
+    assert found.machine == platform.machine()
+    assert found.seen == MachineSeen(
+        cpus=4,
+        memory_mib=16000,
+        nodes=1,
+        cmdline="root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full",
+        thp="madvise",
+        preempt="full",
+        clocksource="tsc",
+        mitigations=("meltdown: Not affected", "spectre_v2: Mitigation: Retpolines"),
+    )
     wanted = {
         "release": "6.18.15+deb13-amd64",
         "build": "#1 SMP PREEMPT_DYNAMIC Debian 6.18.15-1 (2026-01-01)",
         "version": VERSION.strip(),
         "compiler": "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0",
-        "build_id": "unknown",
+        "build_id": None,
         "boot_id": "7d63b9b8-dc72-4907-ab2f-200c21b25cb2",
-        "cmdline": "root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full",
         "cpu_model": "Some CPU @ 2.30GHz",
         "microcode": "0x2b",
-        "cpus": "4",
         "governor": "performance",
         "epp": "performance",
         "turbo": "off",
@@ -98,36 +107,29 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
         "isolcpus": "2-3",
         "nohz_full": "none",
         "rcu_nocbs": "2-3",
-        "preempt": "full",
         "preempt_source": "debugfs",
-        "clocksource": "tsc",
-        "memory_mib": "16000",
-        "nodes": "1",
         "numa_balancing": "0",
-        "thp": "madvise",
         "thp_shmem": "never",
         "thp_defrag": "madvise",
         "ksm": "0",
-        "swap_total_kib": "1048576",
-        "swap_used_kib": "0",
-        "mitigations": text,
-        "mitigations_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "load": "0.20",
-        "steal_ticks": "40",
-        "total_ticks": "1000",  # without the guest column, which user time holds already
-        "context_switches": "777",
+        "swap_total_kib": 1048576,
+        "swap_used_kib": 0,
+        "load": 0.2,
+        "steal_ticks": 40,
+        "total_ticks": 1000,  # without the guest column, which user time holds already
+        "context_switches": 777,
         "virtualisation": "none",
-        "failed_units": "unknown",
+        "failed_units": None,
     }
-    assert {key: found[key] for key in wanted} == wanted
+    assert {key: getattr(found, key) for key in wanted} == wanted
     assert preflight.objections(found) == ()
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    found = preflight.facts(tmp_path)
-    own = {"machine", "clock_resolution_ns", "clock_step_ns"}
-    assert {found[key] for key in found.keys() - own} == {"unknown"}
-    assert all(isinstance(value, str) for value in found.values())
+    found = facts.read(tmp_path)
+    own = {"machine", "clock_resolution_ns", "clock_step_ns", "seen"}
+    assert {getattr(found, key) for key in set(HostFacts.__struct_fields__) - own} == {None}
+    assert found.seen == MachineSeen()
     assert preflight.objections(found) == ()  # nothing is held against what nobody knows
 
 
@@ -135,7 +137,7 @@ def test_bare_metal_without_a_governor_is_objected_to(tmp_path: Path) -> None:
     root = machine(tmp_path)
     for path in root.glob(f"{CPU}/cpu*/cpufreq/*"):
         path.unlink()
-    (objection,) = preflight.objections(preflight.facts(root))
+    (objection,) = preflight.objections(facts.read(root))
     assert "governor cannot be read" in objection
 
 
@@ -143,44 +145,43 @@ def test_garbage_and_binary_files_do_no_harm(tmp_path: Path) -> None:
     machine(tmp_path)
     for name in GOOD:
         (tmp_path / name).write_bytes(b"\xff\x00garbage" * 1000)
-    found = preflight.facts(tmp_path)
-    assert found["cpus"] == "unknown"
-    assert found["steal_ticks"] == "unknown"
-    assert found["swap_used_kib"] == "unknown"
+    found = facts.read(tmp_path)
+    assert found.seen.cpus is None
+    assert found.steal_ticks is None
+    assert found.swap_used_kib is None
     preflight.objections(found)
 
 
 def test_ticks_of_chosen_cpus(tmp_path: Path) -> None:
-    found = preflight.facts(machine(tmp_path), cpus=(1,))
-    assert (found["steal_ticks"], found["total_ticks"]) == ("30", "500")
+    found = facts.read(machine(tmp_path), cpus=(1,))
+    assert (found.steal_ticks, found.total_ticks) == (30, 500)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "share"),
     [
-        (("10", "1000"), ("11", "2000"), 0.001),
-        (("10", "1000"), ("10", "2000"), 0.0),
-        (("10", "1000"), ("10", "1000"), None),  # no time has passed
-        (("unknown", "1000"), ("11", "2000"), None),
-        (("10", "1000"), ("9", "2000"), None),  # counters of two boots
+        ((10, 1000), (11, 2000), 0.001),
+        ((10, 1000), (10, 2000), 0.0),
+        ((10, 1000), (10, 1000), None),  # no time has passed
+        ((None, 1000), (11, 2000), None),
+        ((10, 1000), (9, 2000), None),  # counters of two boots
     ],
 )
 def test_steal_between(
-    before: tuple[str, str], after: tuple[str, str], share: float | None
+    before: tuple[int | None, int], after: tuple[int, int], share: float | None
 ) -> None:
-    names = ("steal_ticks", "total_ticks")
-    one, two = (dict(zip(names, pair, strict=True)) for pair in (before, after))
+    one, two = (HostFacts(steal_ticks=pair[0], total_ticks=pair[1]) for pair in (before, after))
     assert preflight.steal_between(one, two) == share
 
 
 def test_turbo_of_other_drivers(tmp_path: Path) -> None:
     none = machine(tmp_path)
     (none / CPU / "intel_pstate/no_turbo").unlink()
-    assert preflight.facts(none)["turbo"] == "unknown"
+    assert facts.read(none).turbo is None
     (none / CPU / "cpufreq").mkdir()
     for value, turbo in (("1", "on"), ("0", "off")):
         (none / CPU / "cpufreq/boost").write_text(value)
-        assert preflight.facts(none)["turbo"] == turbo
+        assert facts.read(none).turbo == turbo
 
 
 DEBUG = "sys/kernel/debug/sched/preempt"
@@ -195,17 +196,17 @@ NO_WISH = {"proc/cmdline": "quiet\n"}
         (NO_WISH, "# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT=y\n", ("full", "config")),
         ({"proc/sys/kernel/version": "#1 SMP PREEMPT_RT x"}, "", ("rt", "build")),
         ({"proc/sys/kernel/version": "#1 SMP PREEMPT x"}, "", ("full", "build")),
-        (NO_WISH, "", ("unknown", "unknown")),
+        (NO_WISH, "", (None, None)),
     ],
 )
 def test_preemption_without_debugfs(
-    tmp_path: Path, changes: dict[str, str], config: str, answer: tuple[str, str]
+    tmp_path: Path, changes: dict[str, str], config: str, answer: tuple[str | None, str | None]
 ) -> None:
     root = machine(tmp_path, **changes)
     (root / DEBUG).unlink()
     (root / "proc/config.gz").write_bytes(gzip.compress(config.encode()))
-    found = preflight.facts(root)
-    assert (found["preempt"], found["preempt_source"]) == answer
+    found = facts.read(root)
+    assert (found.seen.preempt, found.preempt_source) == answer
 
 
 def test_preemption_by_the_configuration_in_boot(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def test_preemption_by_the_configuration_in_boot(tmp_path: Path) -> None:
     (root / DEBUG).unlink()
     (root / "boot").mkdir()
     (root / "boot/config-6.18.15+deb13-amd64").write_text("CONFIG_PREEMPT_VOLUNTARY=y\n")
-    assert preflight.facts(root)["preempt"] == "voluntary"
+    assert facts.read(root).seen.preempt == "voluntary"
 
 
 def test_build_id_among_other_notes(tmp_path: Path) -> None:
@@ -229,9 +230,9 @@ def test_build_id_among_other_notes(tmp_path: Path) -> None:
     (root / "sys/kernel").mkdir(exist_ok=True, parents=True)
     notes = root / "sys/kernel/notes"
     notes.write_bytes(note(257, b"xyz", b"Linux\0") + note(3, bytes(range(20))))
-    assert preflight.facts(root)["build_id"] == bytes(range(20)).hex()
+    assert facts.read(root).build_id == bytes(range(20)).hex()
     notes.write_bytes(b"\xff" * 30)
-    assert preflight.facts(root)["build_id"] == "unknown"
+    assert facts.read(root).build_id is None
 
 
 ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
@@ -239,9 +240,9 @@ ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0
 
 def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
     found = changed(tmp_path, {"proc/cpuinfo": ARM, CLOCK: "arch_sys_counter"})
-    assert found["cpu_model"] == "implementer 0x41 part 0xd0c"
-    assert found["microcode"] == "unknown"
-    assert found["virtualisation"] == "unknown"  # only x86 has a flag that tells
+    assert found.cpu_model == "implementer 0x41 part 0xd0c"
+    assert found.microcode is None
+    assert found.virtualisation is None  # only x86 has a flag that tells
     assert preflight.objections(found) == ()
 
 
@@ -273,7 +274,7 @@ def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
     ],
 )
 def test_objections_say_what_is_wrong(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    found = preflight.objections(preflight.facts(machine(tmp_path, **changes)))
+    found = preflight.objections(facts.read(machine(tmp_path, **changes)))
     assert len(found) == 1
     assert words in found[0]
 
@@ -281,35 +282,38 @@ def test_objections_say_what_is_wrong(tmp_path: Path, changes: dict[str, str], w
 def test_objections_carry_the_command_for_this_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = changed(tmp_path, {CLOCK: "hpet"}) | {"machine": "x86_64"}
+    found = replace(changed(tmp_path, {CLOCK: "hpet"}), machine="x86_64")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert f"echo tsc | sudo tee /{CLOCK}" in preflight.objections(facts)[0]
+    assert f"echo tsc | sudo tee /{CLOCK}" in preflight.objections(found)[0]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert f"echo tsc > /{CLOCK}" in preflight.objections(facts)[0]
+    assert f"echo tsc > /{CLOCK}" in preflight.objections(found)[0]
 
 
 def test_steal_clock_and_units_are_objected_to(tmp_path: Path) -> None:
-    facts = preflight.facts(machine(tmp_path))
-    assert preflight.objections(facts, steal=0.001) == ()
-    assert "took 0.25% of the CPUs' time" in preflight.objections(facts, steal=0.0025)[0]
-    facts["failed_units"] = "a.service,b.service"
-    facts["clock_resolution_ns"] = "4000000"
-    first, second = preflight.objections(facts)
+    found = facts.read(machine(tmp_path))
+    assert preflight.objections(found, steal=0.001) == ()
+    assert "took 0.25% of the CPUs' time" in preflight.objections(found, steal=0.0025)[0]
+    worse = replace(found, failed_units="a.service,b.service", clock_resolution_ns=4_000_000)
+    first, second = preflight.objections(worse)
     assert "the clock steps by 4 ms" in first
     assert "a.service,b.service" in second
 
 
 def test_this_machine_answers_in_words() -> None:
-    found = preflight.facts()
-    assert found["release"] == platform.release()
-    assert found["machine"] == platform.machine()
-    assert int(found["cpus"]) >= len(os.sched_getaffinity(0))
-    assert int(found["total_ticks"]) > 0
-    assert 0 < int(found["clock_step_ns"]) < 20_000_000
+    found = facts.read()
+    assert found.release == platform.release()
+    assert found.machine == platform.machine()
+    assert found.seen.cpus
+    assert found.seen.cpus >= len(os.sched_getaffinity(0))
+    assert found.total_ticks
+    assert found.clock_step_ns
+    assert 0 < found.clock_step_ns < 20_000_000
+    assert found.clock_resolution_ns
     tick = preflight.clock_tick_ns(found)
     assert tick is not None
-    assert tick >= int(found["clock_resolution_ns"])
-    assert all(value and value.isprintable() for value in found.values())
+    assert tick >= found.clock_resolution_ns
+    words = [getattr(found, name) for name in HostFacts.__struct_fields__]
+    assert all(word.isprintable() for word in words if isinstance(word, str))
     assert all(": " in line for line in preflight.objections(found))
 
 
@@ -324,20 +328,20 @@ def test_failed_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "bin"
     line = "x.service loaded failed failed A thing"
     tool(folder, "systemctl", f'echo "{line}"; echo "y.mount loaded failed failed B"', monkeypatch)
-    assert preflight.failed_units() == "x.service,y.mount"
+    assert facts.failed_units() == "x.service,y.mount"
     tool(folder, "systemctl", "true", monkeypatch)
-    assert preflight.failed_units() == "none"
+    assert facts.failed_units() == "none"
     tool(folder, "systemctl", "exit 1", monkeypatch)
-    assert preflight.failed_units() == "unknown"
+    assert facts.failed_units() is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert preflight.failed_units() == "unknown"
+    assert facts.failed_units() is None
 
 
 def test_hypervisor_as_systemd_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path / "bin", "systemd-detect-virt", 'test "$1" = --vm && echo microsoft', monkeypatch)
-    assert preflight.facts()["virtualisation"] == "microsoft"
+    assert facts.read().virtualisation == "microsoft"
     tool(tmp_path / "bin", "systemd-detect-virt", "echo none; exit 1", monkeypatch)
-    assert preflight.facts()["virtualisation"] == "none"
+    assert facts.read().virtualisation == "none"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_orders_and_answers(tmp_path: Path) -> None:
         assert not guest.speaks_serial
         assert guest.identity(10).release == "6.17.13+deb13-cloud-amd64"
         assert guest.run(program, ["--protocol", "x"], 10) == ("took 300004, --protocol x\n", 5)
-        assert guest.identity(10).cpus == 1
+        assert guest.identity(10).seen.cpus == 1
 
 
 def test_no_symbols_is_the_guests_fault(tmp_path: Path) -> None:

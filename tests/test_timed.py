@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kdelta import output, workload
 from kdelta.errors import GuestError, SpecError
-from kdelta.host import cpus, native, preflight
+from kdelta.host import cpus, facts, native, preflight
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
@@ -50,9 +50,9 @@ def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_pa
     assert not result.exact.phases
     assert not result.exact.functions
     assert result.facts
-    assert result.facts.boot_id == preflight.facts()["boot_id"]
+    assert result.facts.boot_id == facts.read().boot_id
     assert result.kernel is not None
-    assert result.kernel.release == preflight.facts()["release"]
+    assert result.kernel.release == facts.read().release
     assert set(result.artifacts) == {"command", "workload"}
 
 
@@ -124,8 +124,8 @@ def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
 
 
 def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
-    monkeypatch.setattr(preflight, "facts", lambda **_: running)
+    running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
+    monkeypatch.setattr(facts, "read", lambda **_: running)
     monkeypatch.setattr("kdelta.host.reboot.installed", lambda: ("6.17.2-amd64",))
     monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
@@ -139,8 +139,8 @@ def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatc
 def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    running = {**preflight.facts(), "release": "6.18.1-amd64", "boot_id": "b1"}
-    monkeypatch.setattr(preflight, "facts", lambda **_: running)
+    running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
+    monkeypatch.setattr(facts, "read", lambda **_: running)
     monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
     with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):

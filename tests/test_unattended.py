@@ -11,10 +11,10 @@ import pytest
 
 from kdelta.cli.main import main
 from kdelta.errors import InfraError
-from kdelta.host import preflight, reboot
+from kdelta.host import facts, reboot
 from kdelta.journal.run import RunJournal
 from kdelta.run.timed import HostTrials
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import HostFacts, Outcome, TrialRecord, TrialResult
 
 STUDY = """\
 name = "two-kernels"
@@ -40,8 +40,8 @@ class Machine:
     boots: list[str] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
 
-    def facts(self, **_: object) -> dict[str, str]:
-        return {"release": self.release, "boot_id": f"boot-{len(self.boots)}"}
+    def facts(self, **_: object) -> HostFacts:
+        return HostFacts(release=self.release, boot_id=f"boot-{len(self.boots)}")
 
     def install(self, _command: Sequence[str], *, expected: str) -> None:
         self.unit = expected
@@ -58,7 +58,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     one = Machine()
     monkeypatch.delenv(reboot.EXPECTED, raising=False)
-    monkeypatch.setattr(preflight, "facts", one.facts)
+    monkeypatch.setattr(facts, "read", one.facts)
     monkeypatch.setattr(reboot, "installed", lambda: ("6.1", "6.12"))
     monkeypatch.setattr(reboot, "next_boot_commands", lambda _: ("reboot",))
     monkeypatch.setattr(reboot, "install_resume", one.install)

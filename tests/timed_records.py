@@ -8,13 +8,13 @@ import random
 from msgspec.structs import replace
 
 from kdelta.journal.run import RunRecord
+from kdelta.machine.identity import MachineSeen
 from kdelta.run import arms
 from kdelta.sample import (
     Environment,
     HostFacts,
     KernelIdentity,
     MachineFacts,
-    MachineSeen,
     Outcome,
     PhaseTimes,
     StateField,

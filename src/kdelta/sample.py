@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import MachineSeen
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
@@ -198,20 +199,6 @@ class MetricValue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     better: Better
     value: float | None
     absent: str = ""
-
-
-class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a running kernel says of its machine.  None: it cannot tell; "": there is none."""
-
-    cpus: int | None = None
-    memory_mib: int | None = None
-    nodes: int | None = None
-    cmdline: str | None = None
-    thp: str | None = None
-    preempt: str | None = None
-    swap: str | None = None
-    clocksource: str | None = None
-    mitigations: tuple[str, ...] = ()
 
 
 class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

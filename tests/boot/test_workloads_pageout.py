@@ -16,9 +16,10 @@ from kdelta.guests import swap
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import MachineSeen
 from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
-from kdelta.sample import MachineSeen, Outcome, TrialRecord, TrialResult
+from kdelta.sample import Outcome, TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot
 
@@ -177,7 +178,7 @@ def test_a_guest_survives_what_it_cannot_have(machine: Machine, tmp_path: Path) 
             swap.turn_on(booted, zram, swap.Backing(modules=(damaged,)), lab.TIMEOUT_S)
         assert booted.swap_on("/dev/null", lab.TIMEOUT_S)
         assert booted.swap_on("/dev/../etc", lab.TIMEOUT_S)
-        assert booted.identity(lab.TIMEOUT_S).swap == ""
+        assert booted.identity(lab.TIMEOUT_S).seen.swap == ""
 
 
 def test_two_kernels_with_other_pages_are_not_compared(tmp_path: Path) -> None:

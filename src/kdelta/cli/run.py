@@ -94,7 +94,7 @@ def resume(
 
 def _go_on(journal: RunJournal) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-    from kdelta.host import preflight, reboot
+    from kdelta.host import facts, reboot
     from kdelta.run.timed import NextBootError
 
     if not execution.on_host(journal.study):
@@ -102,7 +102,7 @@ def _go_on(journal: RunJournal) -> None:
     try:
         ended = sum(trial.result is not None for trial in journal.record().trials)
         reboot.check_progress(journal.folder / "boots.json", ended)
-        reboot.check_arrived(preflight.facts())
+        reboot.check_arrived(facts.read().release or "")
         execution.execute(journal, "", None)
     except NextBootError as needed:
         program = str(Path(sys.argv[0]).absolute())

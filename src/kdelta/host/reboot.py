@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,14 +38,14 @@ _KEPT = ("HOME", "PATH", "KDELTA_QEMU", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XD
 # ---- which kernel is which arm -------------------------------------------------------------
 
 
-def match(reference: str, running: Mapping[str, str]) -> bool:
-    """True when a reference means the running kernel (preflight.facts).
+def match(reference: str, running: str) -> bool:
+    """True when a reference means the running release.
 
     "host": whichever runs; "host:RELEASE": that uname -r, or the beginning of it up to a
     boundary, so that host:6.18.4 is 6.18.4-amd64 and not 6.18.44-amd64.
     """
     wanted = _wanted(reference)
-    return not wanted or _begins(running.get("release", ""), wanted)
+    return not wanted or _begins(running, wanted)
 
 
 def resolve(reference: str, known: Sequence[str]) -> str:
@@ -175,16 +175,15 @@ def check_progress(file: Path, ended: int) -> None:
         )
 
 
-def check_arrived(running: Mapping[str, str]) -> None:
+def check_arrived(running: str) -> None:
     """Raise InfraError when the machine came up with another kernel than it was sent to.
 
     Without this a boot loader that falls back would reboot forever.
     """
     wanted = os.environ.get(EXPECTED, "")
-    release = running.get("release", "")
-    if wanted and release != wanted:
+    if wanted and running != wanted:
         raise InfraError(
-            f"the machine was to boot {wanted} and came up with {release}",
+            f"the machine was to boot {wanted} and came up with {running}",
             action="boot it by hand, then: kdelta resume",
         )
 

@@ -116,13 +116,14 @@ def _vmlinux(data: Data) -> ImageFacts:
         kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, table + at * entry)
         end = max(end, offset + size)
         if kind == _PT_NOTE and offset + size <= len(data):
-            build_id = build_id or _build_id(bytes(data[offset : offset + size]))
+            build_id = build_id or build_id_in(bytes(data[offset : offset + size]))
     if len(data) < end:
         raise BadImage(f"it is truncated: {len(data)} of {end} bytes")
     return replace(_by_banner(data, "vmlinux", arch), build_id=build_id)
 
 
-def _build_id(notes: bytes) -> str:
+def build_id_in(notes: bytes) -> str:
+    """The GNU build id among ELF notes (elf(5)), "" when there is none."""
     at = 0
     while at + 12 <= len(notes):
         name_size, size, kind = struct.unpack_from("<III", notes, at)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.arch import Arch, of
-from kdelta.machine.identity import GuestIdentity
+from kdelta.machine.identity import GuestIdentity, MachineSeen
 
 _MAX_VALUES = 16  # of a key of [matrix]
 _LEAST_MEMORY = 0.8  # of what was asked for: the kernel keeps the rest for itself
@@ -56,7 +56,7 @@ class Axis:
     qemu: Callable[[MachineSettings], list[str]] | None = None
     parameter: str = ""
     files: Callable[[Any], Iterable[tuple[str, str]]] | None = None
-    seen: Callable[[GuestIdentity], int | str] | None = None
+    seen: Callable[[MachineSeen], int | str | None] | None = None
     fits: Callable[[Any, Any], bool] = operator.eq
     lacks: Callable[[Any, GuestIdentity], str] | None = None
 
@@ -100,9 +100,10 @@ def _lacks_preemption(asked: str, identity: GuestIdentity) -> str:
     return ""
 
 
-def _swap(identity: GuestIdentity) -> str:
+def _swap(said: MachineSeen) -> str:
     kinds = {device: kind for kind, device in SWAP_DEVICES.items()}
-    return kinds.get(identity.swap.partition(" ")[0], identity.swap or "none")
+    told = said.swap or "none"
+    return kinds.get(told.partition(" ")[0], told)
 
 
 class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -119,7 +120,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="virtual CPUs",
             qemu=lambda machine: ["-smp", str(machine.cpus)],
-            seen=lambda identity: identity.cpus,
+            seen=lambda said: said.cpus,
         ),
     ] = 1
     memory_mib: Annotated[
@@ -128,7 +129,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="memory in MiB; with less than 1024, THP is off in the guest",
             qemu=lambda machine: ["-m", str(machine.memory_mib)],
-            seen=lambda identity: identity.memory_mib,
+            seen=lambda said: said.memory_mib,
             fits=_most_of_it,
         ),
     ] = 1024
@@ -153,7 +154,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="NUMA nodes of equal memory; CPUs are dealt to them in turn",
             qemu=_nodes,
-            seen=lambda identity: identity.nodes,
+            seen=lambda said: said.nodes,
         ),
     ] = 1
     thp: Annotated[
@@ -161,7 +162,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="mode of transparent huge pages",
             files=_thp,
-            seen=lambda identity: identity.thp,
+            seen=lambda said: said.thp,
             fits=_own_or_equal,
         ),
     ] = ""
@@ -178,7 +179,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="preemption model",
             parameter="preempt",
-            seen=lambda identity: identity.preempt,
+            seen=lambda said: said.preempt,
             fits=_own_or_equal,
             lacks=_lacks_preemption,
         ),

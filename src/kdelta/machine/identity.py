@@ -7,30 +7,40 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kdelta.errors import GuestError
 from kdelta.procfs import chosen, compiler_in
 
 _MAX_LINE = 4096
-_WORDS = (
-    "port",
-    "release",
-    "machine",
-    "build",
-    "version",
-    "build-id",
-    "cmdline",
-    "thp",
-    "thp-shmem",
-    "preempt",
-    "clocksource",
-    "swap",
+# What a guest has to say of itself, and what of it are numbers.
+_SAID = (
+    *("port", "release", "machine", "build", "version", "build-id", "cmdline", "thp", "thp-shmem"),
+    *("preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes"),
 )
 _NUMBERS = ("cpus", "memory-mib", "nodes")
 
 
+class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a running kernel says of its machine.  None: it cannot tell; "": there is none.
+
+    swap: "/dev/zram0 262140", device and KiB of each; mitigations: "spectre_v2 Mitigation: ...".
+    """
+
+    cpus: int | None = None
+    memory_mib: int | None = None
+    nodes: int | None = None
+    cmdline: str | None = None
+    thp: str | None = None
+    preempt: str | None = None
+    swap: str | None = None
+    clocksource: str | None = None
+    mitigations: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestIdentity:
-    """What the guest sees of itself.  Empty string: the guest cannot tell."""
+    """What a guest says of itself.  Empty string: it cannot tell."""
 
     port: str  # what carries orders: "virtio" or "serial"
     release: str
@@ -38,17 +48,9 @@ class GuestIdentity:
     build: str
     version: str
     build_id: str
-    cmdline: str
-    cpus: int
-    memory_mib: int
-    nodes: int
-    thp: str
     thp_shmem: str
-    preempt: str
     preempt_models: tuple[str, ...]  # those that the kernel can be told to have
-    swap: str  # "/dev/zram0 262140": device and KiB of each
-    clocksource: str
-    mitigations: tuple[str, ...]  # "spectre_v2 Mitigation: Retpolines ..."
+    seen: MachineSeen
     files: Mapping[str, str] = field(default_factory=dict)  # what was set in it, read back
 
     @property
@@ -67,11 +69,11 @@ def parse_identity(lines: Iterable[str]) -> GuestIdentity:
             raise GuestError(f"the guest says garbage of itself: {line[:60]!r}")
         if key == "mitigation" and len(mitigations) < 256:
             mitigations.append(value)
-        elif key in _WORDS or key in _NUMBERS:
+        elif key in _SAID:
             words[key] = value.strip()
         else:
             raise GuestError(f"the guest says something unknown of itself: {line[:60]!r}")
-    missing = [key for key in (*_WORDS, *_NUMBERS) if key not in words]
+    missing = [key for key in _SAID if key not in words]
     bad = [key for key in _NUMBERS if not words.get(key, "").isdecimal()]
     if missing or bad:
         raise GuestError(f"the guest does not say its {(missing or bad)[0]}")
@@ -82,15 +84,17 @@ def parse_identity(lines: Iterable[str]) -> GuestIdentity:
         build=words["build"],
         version=words["version"],
         build_id=words["build-id"],
-        cmdline=words["cmdline"],
-        cpus=int(words["cpus"]),
-        memory_mib=int(words["memory-mib"]),
-        nodes=int(words["nodes"]),
-        thp=chosen(words["thp"]),
         thp_shmem=chosen(words["thp-shmem"]),
-        preempt=chosen(words["preempt"]),
         preempt_models=tuple(re.findall(r"\w+", words["preempt"])),
-        swap=words["swap"],
-        clocksource=words["clocksource"],
-        mitigations=tuple(mitigations),
+        seen=MachineSeen(
+            cpus=int(words["cpus"]),
+            memory_mib=int(words["memory-mib"]),
+            nodes=int(words["nodes"]),
+            cmdline=words["cmdline"],
+            thp=chosen(words["thp"]) or None,
+            preempt=chosen(words["preempt"]) or None,
+            swap=words["swap"],
+            clocksource=words["clocksource"] or None,
+            mitigations=tuple(mitigations),
+        ),
     )

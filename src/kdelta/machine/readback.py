@@ -37,8 +37,10 @@ def mismatches(machine: MachineSettings, release: str, identity: GuestIdentity) 
         found.append(f"kernel release is {identity.release}, the image says {release}")
     if identity.machine != machine.target.uname:
         found.append(f"machine is {identity.machine}, asked for {machine.target.uname}")
-    if identity.cmdline != machine.full_cmdline:
-        found.append(f"command line is {identity.cmdline!r}, asked for {machine.full_cmdline!r}")
+    if identity.seen.cmdline != machine.full_cmdline:
+        found.append(
+            f"command line is {identity.seen.cmdline!r}, asked for {machine.full_cmdline!r}"
+        )
     return (*found, *_axes(machine, identity))
 
 
@@ -46,7 +48,7 @@ def _axes(machine: MachineSettings, identity: GuestIdentity) -> Iterator[str]:
     for name, axis in AXES.items():
         asked = getattr(machine, name)
         if axis.seen:
-            if not axis.fits(asked, seen := axis.seen(identity)):
+            if not axis.fits(asked, seen := axis.seen(identity.seen)):
                 yield f"{name} is {seen or 'unknown'}, asked for {asked or axis.own}"
         elif asked and axis.files:
             for path, text in axis.files(asked):

@@ -20,7 +20,6 @@ from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run import facts
 from kdelta.run.trial import ANSWER_S, Ran, framed, judged, read_back, run_in
 from kdelta.sample import (
     Environment,
@@ -104,7 +103,7 @@ class _GuestTrial:
             environment=self._environment(identity),
             facts=MachineFacts(
                 asked=self._bench.settings,
-                guest=facts.of_guest(identity),
+                guest=identity.seen,
                 workload_exit=ran.status,
             ),
         )
@@ -196,10 +195,10 @@ class _GuestTrial:
             plugin_sha256=qemu.plugin_digest(),
             machine=settings.target.machine,
             cpu_model=settings.cpu_model,
-            cpus=identity.cpus,
+            cpus=identity.seen.cpus or 0,
             memory_mib=settings.memory_mib,
-            cmdline=identity.cmdline,
-            mitigations="; ".join(identity.mitigations),
+            cmdline=identity.seen.cmdline or "",
+            mitigations="; ".join(identity.seen.mitigations),
         )
 
 

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
-from kdelta.host import cpus, native, preflight, reboot
+from kdelta.host import cpus, facts, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import facts
 from kdelta.run.trial import (
     ANSWER_S,
     Measured,
@@ -112,13 +111,12 @@ class HostTrials:
 
     def ready(self, trial: TrialRecord) -> None:
         """Raise NextBootError when the arm is another kernel, or this boot had its trial."""
-        running = preflight.facts()
-        reference = self._references[trial.arm]
-        fits = reboot.match(reference, running)
-        if fits and not (self._per_boot and running["boot_id"] in self._used):
+        running = facts.read()
+        reference, own = self._references[trial.arm], running.release or ""
+        fits = reboot.match(reference, own)
+        if fits and not (self._per_boot and running.boot_id in self._used):
             return
-        known = (running["release"], *reboot.installed())
-        release = running["release"] if fits else reboot.resolve(reference, known)
+        release = own if fits else reboot.resolve(reference, (own, *reboot.installed()))
         raise NextBootError(release)
 
     def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
@@ -157,8 +155,7 @@ def time_here(
     """Time a workload's program on this host, pinned to leased CPUs; artifacts into folder."""
     binary = guest.program(load.program, arch.native())
     arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-    before = preflight.facts(cpus=leased)
-    host = facts.of_host(before)
+    before = facts.read(cpus=leased)
 
     def measure() -> TrialResult:
         command = native.command(binary, arguments, leased)
@@ -167,13 +164,13 @@ def time_here(
             binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
         )
         (folder / "workload.txt").write_text(done.text)
-        machine = facts.since(before, leased)
+        machine = preflight.since(before, leased)
         ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
         result = judged(ran, load, scenario, _timed(load, preflight.clock_tick_ns(before)))
         return replace(result, facts=replace(machine, workload_exit=done.status))
 
-    kernel = _host_kernel(reference, host)
-    return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=host))
+    kernel = _host_kernel(reference, before)
+    return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
 
 
 class KvmTrials:
@@ -242,7 +239,7 @@ class KvmTrials:
     ) -> TrialResult:
         timing = self._timing
         binary = guest.program(load.program, settings.target)
-        before = preflight.facts(cpus=leased)
+        before = facts.read(cpus=leased)
         with (
             swap.backing(settings, kernel, folder) as given,
             kvm_guest.KvmGuest(
@@ -265,14 +262,12 @@ class KvmTrials:
             )
         (folder / "console.log").write_text(machine.console_text)
         (folder / "workload.txt").write_text(ran.printed)
-        own = facts.since(before, leased)
-        tick = 1 if identity.clocksource in _FINE_CLOCKS else None
+        own = preflight.since(before, leased)
+        tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
         return replace(
             judged(ran, load, scenario, _timed(load, tick)),
             kernel=read_back(kernel, identity),
-            facts=replace(
-                own, asked=settings, guest=facts.of_guest(identity), workload_exit=ran.status
-            ),
+            facts=replace(own, asked=settings, guest=identity.seen, workload_exit=ran.status),
         )
 
 

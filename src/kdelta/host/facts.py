@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What this machine is at this moment, for the record.
+
+Everything is read back, nothing is assumed: what cannot be read is None, what can be read and is
+empty is "none".
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import platform
+import re
+import time
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from kdelta import process
+from kdelta.errors import InfraError
+from kdelta.kernels import image
+from kdelta.machine.identity import MachineSeen
+from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
+from kdelta.sample import HostFacts
+
+NONE = "none"
+
+_MAX_BYTES = 1 << 20
+_TOOL_S = 10.0
+_CPUS = "sys/devices/system/cpu"
+_CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_THP = "sys/kernel/mm/transparent_hugepage"
+_CLOCK_READS = 2000
+_CLOCK_S = 0.05
+_CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
+_STEAL = 7  # user nice system idle iowait irq softirq steal: proc(5)
+_COUNTED = 8  # guest time, behind steal, is within user time already
+_IDLE = (3, 4)
+_PREEMPT_OPTION = re.compile(
+    r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY|RT)=y|^CONFIG_(PREEMPT)=y", re.M
+)
+_PREEMPT_BUILD = re.compile(r"\bPREEMPT(?:_(RT|LAZY|DYNAMIC))?\b")
+_ARM_CPU = re.compile(r"^CPU (implementer|part)\s*: (\w+)", re.M)
+
+
+def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
+    """What this machine is.
+
+    root: where /proc and /sys are; programs are asked only about the real root.  cpus: those whose
+    time is in steal_ticks and total_ticks (all of them when empty).
+    """
+    preempt, source = _preempt(root)
+    return HostFacts(
+        seen=_seen(root, preempt),
+        preempt_source=source,
+        **_kernel(root),
+        **_processor(root),
+        **_isolation(root),
+        **_clock(),
+        **_memory(root),
+        **_activity(root, cpus),
+        **_system(root),
+    )
+
+
+def idle_ticks(root: Path) -> tuple[int, int]:
+    """Ticks in which this machine's CPUs were idle, and all of them."""
+    ticks = next(_ticks(_text(root / "proc/stat"), ()), (0,) * _COUNTED)
+    return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
+
+
+# ---- reading -------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> str | None:
+    """A small file's text without the blanks around it, None when it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_MAX_BYTES).decode(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _text(path: Path) -> str:
+    return _read(path) or ""
+
+
+def _word(path: Path) -> str | None:
+    """A sysfs value on one line: None when unreadable, "none" when empty."""
+    text = _read(path)
+    if text is None:
+        return None
+    line = " ".join(text.split())
+    return NONE if line in ("", "(null)") else line
+
+
+def _choice(path: Path) -> str | None:
+    word = _word(path)
+    return word and chosen(word)
+
+
+def _each_cpu(root: Path, name: str) -> str | None:
+    """The distinct values of a per-CPU file, with commas."""
+    values = {_word(path) or "unknown" for path in root.glob(f"{_CPUS}/cpu[0-9]*/{name}")}
+    return ",".join(sorted(values)) or None
+
+
+def _field(text: str, name: str) -> str:
+    """The first value of "name : value" lines, as in /proc/cpuinfo."""
+    match = re.search(rf"^{re.escape(name)}\s*: *(.*)$", text, re.M)
+    return match[1].strip() if match else ""
+
+
+# ---- groups of facts -----------------------------------------------------------------------
+
+
+def _seen(root: Path, preempt: str | None) -> MachineSeen:
+    """What a guest would tell of itself, too."""
+    memory = meminfo(root).get("MemTotal")
+    vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
+    return MachineSeen(
+        cpus=len(cpu_list(_text(root / _CPUS / "online"))) or None,
+        memory_mib=None if memory is None else memory >> 10,
+        nodes=len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
+        cmdline=_word(root / "proc/cmdline"),
+        thp=_choice(root / _THP / "enabled"),
+        preempt=preempt,
+        clocksource=_word(root / _CLOCK),
+        mitigations=tuple(f"{path.name}: {_word(path) or 'unknown'}" for path in vulnerabilities),
+    )
+
+
+def _kernel(root: Path) -> dict[str, Any]:
+    version = _word(root / "proc/version")
+    return {
+        "release": _word(root / "proc/sys/kernel/osrelease"),
+        "build": _word(root / "proc/sys/kernel/version"),
+        "version": version,
+        "compiler": compiler_in(version or "") or None,
+        "build_id": _build_id(root),
+        "boot_id": _word(root / "proc/sys/kernel/random/boot_id"),
+    }
+
+
+def _build_id(root: Path) -> str | None:
+    try:
+        return image.build_id_in((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
+    except OSError:
+        return None
+
+
+def _processor(root: Path) -> dict[str, Any]:
+    info = _text(root / "proc/cpuinfo")
+    cpufreq = root / _CPUS / "cpufreq"
+    return {
+        "machine": platform.machine(),
+        "cpu_model": _cpu_model(info),
+        "microcode": _field(info, "microcode") or None,
+        "governor": _each_cpu(root, "cpufreq/scaling_governor"),
+        "epp": _each_cpu(root, "cpufreq/energy_performance_preference"),
+        "turbo": _turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
+        "smt": _word(root / _CPUS / "smt/control"),
+    }
+
+
+def _cpu_model(info: str) -> str | None:
+    name = _field(info, "model name") or _field(info, "uarch")
+    return name or " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2]) or None
+
+
+def _turbo(no_turbo: Path, boost: Path) -> str | None:
+    forbidden, allowed = _word(no_turbo), _word(boost)
+    if forbidden in ("0", "1"):
+        return "off" if forbidden == "1" else "on"
+    return {"0": "off", "1": "on"}.get(allowed or "")
+
+
+def _isolation(root: Path) -> dict[str, Any]:
+    isolated, nohz_full = _word(root / _CPUS / "isolated"), _word(root / _CPUS / "nohz_full")
+    return {
+        "isolcpus": isolated,
+        # The file is there only in kernels that have the feature.
+        "nohz_full": nohz_full or (isolated and NONE),
+        "rcu_nocbs": _parameter(root, "rcu_nocbs"),
+    }
+
+
+def _parameter(root: Path, name: str) -> str | None:
+    """The last value of a kernel parameter; "none" when it was not given."""
+    line = _read(root / "proc/cmdline")
+    if line is None:
+        return None
+    values = [word.partition("=")[2] for word in line.split() if word.partition("=")[0] == name]
+    return values[-1] or "on" if values else NONE
+
+
+def _preempt(root: Path) -> tuple[str | None, str | None]:
+    """How the kernel preempts itself, and what told: the scheduler itself is the best witness."""
+    told = _choice(root / "sys/kernel/debug/sched/preempt")
+    if told not in (None, NONE):
+        return told, "debugfs"
+    build = _PREEMPT_BUILD.search(_text(root / "proc/sys/kernel/version"))
+    if build and build[1] != "DYNAMIC":
+        return (build[1] or "full").lower(), "build"
+    asked = _parameter(root, "preempt")
+    if asked not in (None, NONE):
+        return asked, "cmdline"
+    option = _PREEMPT_OPTION.search(_configuration(root))
+    if option:
+        return (option[1] or "full").lower(), "config"
+    return None, None
+
+
+def _configuration(root: Path) -> str:
+    try:
+        with gzip.open(root / "proc/config.gz") as stream:
+            return stream.read(_MAX_BYTES).decode(errors="replace")
+    except (OSError, EOFError, zlib.error):
+        release = _text(root / "proc/sys/kernel/osrelease").replace("/", "")
+        return _text(root / "boot" / f"config-{release}")
+
+
+def _clock() -> dict[str, Any]:
+    return {
+        "clock_resolution_ns": round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
+        "clock_step_ns": _clock_step(),
+    }
+
+
+def _clock_step() -> int | None:
+    """The smallest step that the clock is seen to take, in ns: an upper bound of its tick."""
+    deadline = time.monotonic() + _CLOCK_S
+    smallest = 0
+    while not smallest and time.monotonic() < deadline:
+        seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
+        smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
+    return smallest or None
+
+
+def _memory(root: Path) -> dict[str, Any]:
+    fields = meminfo(root)
+    total, free = fields.get("SwapTotal"), fields.get("SwapFree")
+    return {
+        "numa_balancing": _word(root / "proc/sys/kernel/numa_balancing"),
+        "thp_shmem": _choice(root / _THP / "shmem_enabled"),
+        "thp_defrag": _choice(root / _THP / "defrag"),
+        "ksm": _word(root / "sys/kernel/mm/ksm/run"),
+        "swap_total_kib": total,
+        "swap_used_kib": None if total is None or free is None else total - free,
+    }
+
+
+def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
+    text = _text(root / "proc/stat")
+    ticks = list(_ticks(text, cpus))
+    switches = re.search(r"^ctxt (\d+)$", text, re.M)
+    load = re.match(r"\d+\.\d+ ", _text(root / "proc/loadavg"))
+    return {
+        "load": float(load[0]) if load else None,
+        "steal_ticks": sum(row[_STEAL] for row in ticks) if ticks else None,
+        "total_ticks": sum(sum(row[:_COUNTED]) for row in ticks) if ticks else None,
+        "context_switches": int(switches[1]) if switches else None,
+    }
+
+
+def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
+    """The counters of /proc/stat (proc(5)): the sum's line, or those of some CPUs."""
+    wanted = {str(cpu) for cpu in cpus} or {""}
+    for number, counters in _CPU_LINE.findall(text):
+        if number in wanted:
+            yield tuple(map(int, counters.split()))
+
+
+def _system(root: Path) -> dict[str, Any]:
+    real = root == Path("/")
+    return {
+        "virtualisation": (real and _detected()) or _virtualisation(root),
+        "failed_units": failed_units() if real else None,
+    }
+
+
+def _detected() -> str:
+    """What systemd knows of the hypervisor ("none" on bare metal); "" when it cannot be asked."""
+    if process.which("systemd-detect-virt") is None:
+        return ""
+    try:
+        done = process.run(["systemd-detect-virt", "--vm"], timeout=_TOOL_S, check=False)
+    except InfraError:
+        return ""
+    word = done.stdout.strip()
+    return word if re.fullmatch(r"[a-z0-9-]{1,32}", word) else ""
+
+
+def _virtualisation(root: Path) -> str | None:
+    kind = _word(root / "sys/hypervisor/type")
+    if kind not in (None, NONE):
+        return kind
+    flags = _field(_text(root / "proc/cpuinfo"), "flags").split()
+    if not flags:
+        return None  # only x86 has a flag that tells
+    return "hypervisor" if "hypervisor" in flags else NONE
+
+
+def failed_units() -> str | None:
+    """Names of systemd's failed units with commas; "none", or None without systemd."""
+    if process.which("systemctl") is None:
+        return None
+    argv = ["systemctl", "--failed", "--plain", "--no-legend", "--no-pager"]
+    try:
+        done = process.run(argv, timeout=_TOOL_S, check=False)
+    except InfraError:
+        return None
+    if done.returncode:
+        return None
+    names = [line.split()[0] for line in done.stdout.splitlines() if line.split()]
+    return ",".join(names)[:500] or NONE
