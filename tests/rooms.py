@@ -24,6 +24,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "arch": "everything that differs by architecture, in one table",
         "cache": "the cache directory: its kinds in one table, whole entries, locks, eviction",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
+        "elf": "ELF files and notes; the only user of pyelftools' reader",
         "metric": "unit, direction and assumption of a metric",
         "printable": "text that others wrote, made safe for a terminal, or quoted",
         "process": (
@@ -33,7 +34,10 @@ RUNGS: tuple[dict[str, str], ...] = (
         "procfs": "how a kernel words what it says in /proc and /sys",
     },
     {
-        "archive": "the Debian archive: a private apt root, the signed index, packages",
+        "archive": (
+            "the Debian archive: private apt roots, the signed indexes, packages, programs "
+            "unpacked so that they run here"
+        ),
         "build": "compiling C on this machine when first needed",
         "machine": (
             "what a study may ask of a machine, an entry for each axis; what a guest says that it"
@@ -53,7 +57,8 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "kernels": (
-            "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image; its modules"
+            "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image; what an "
+            "image says and holds; its modules"
         ),
         "workload": "what a workload's TOML says",
     },

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import kernel_image
-from kdelta.disassembly import image, kallsyms, payload
+from kdelta.disassembly import image, kallsyms
 from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import payload
 
 CALLEE = bytes.fromhex("c3")
 

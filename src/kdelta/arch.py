@@ -22,6 +22,7 @@ class Arch:
     debian: str  # "amd64": the name used in studies, kernels and results
     uname: str  # uname -m
     gnu: str  # prefix of its tool chain
+    elf: str  # its machine in ELF headers
     qemu: str  # its QEMU program
     qemu_package: str  # the Debian package that has it
     machine: str  # QEMU machine type
@@ -41,6 +42,7 @@ ARCHES = {
             debian="amd64",
             uname="x86_64",
             gnu="x86_64-linux-gnu",
+            elf="EM_X86_64",
             qemu="qemu-system-x86_64",
             qemu_package="qemu-system-x86",
             machine="q35",
@@ -61,6 +63,7 @@ ARCHES = {
             debian="arm64",
             uname="aarch64",
             gnu="aarch64-linux-gnu",
+            elf="EM_AARCH64",
             qemu="qemu-system-aarch64",
             qemu_package="qemu-system-arm",
             machine="virt",
@@ -86,6 +89,7 @@ ARCHES = {
             debian="riscv64",
             uname="riscv64",
             gnu="riscv64-linux-gnu",
+            elf="EM_RISCV",
             qemu="qemu-system-riscv64",
             qemu_package="qemu-system-misc",
             machine="virt",
@@ -108,6 +112,11 @@ def of(debian: str) -> Arch:
     except KeyError:
         known = ", ".join(ARCHES)
         raise SpecError(f"unknown architecture {debian!r}", action=f"known: {known}") from None
+
+
+def of_elf(machine: str) -> Arch | None:
+    """The architecture of ELF files for a machine ("EM_X86_64"), if it is a known one."""
+    return next((arch for arch in ARCHES.values() if arch.elf == machine), None)
 
 
 def native() -> Arch:

@@ -15,8 +15,9 @@ from boot.lab import Machine
 from kdelta import data, workload
 from kdelta.attribution import symbols
 from kdelta.codegen import hot
-from kdelta.disassembly import image, kallsyms, payload
+from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.identity import Sameness, compare
+from kdelta.kernels import payload
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from debian.debian_support import Version
 
-from kdelta import arch, process
+from kdelta import arch, elf, process
 from kdelta.archive import deb
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
@@ -142,11 +142,6 @@ def _programs(folder: Path) -> Iterator[Path]:
 
 
 def _has_loader(path: Path) -> bool:
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    with path.open("rb") as stream:
-        try:
-            return any(part["p_type"] == "PT_INTERP" for part in ELFFile(stream).iter_segments())
-        except ELFError:
-            return False
+    with path.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
+        return any(part["p_type"] == "PT_INTERP" for part in file.iter_segments())
+    return False

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
-from kdelta.disassembly import kallsyms, objdump, payload
+from kdelta.disassembly import kallsyms, objdump
 from kdelta.disassembly.code import Code, Function, disassemble, named, stable
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
+from kdelta.kernels import payload
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63

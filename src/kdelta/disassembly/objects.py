@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kdelta import arch
+from kdelta import arch, elf
 from kdelta.disassembly.code import Code, Function, Relocation, disassemble, stable
 from kdelta.disassembly.objdump import MAX_BYTES
 from kdelta.errors import InfraError, SpecError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 _MAX_OBJECT = 256 << 20
-_ARCH = {"EM_X86_64": "amd64", "EM_AARCH64": "arm64"}
 # Relative to the end of their field, which x86 counts from the next instruction.
 _RELATIVE = {"R_X86_64_PC32", "R_X86_64_PLT32", "R_X86_64_GOTPCREL"}
 _FIELD_BYTES = 4
@@ -45,30 +45,27 @@ def read(path: Path, function: str) -> Compiled:
 
     Raises SpecError when the object does not have it, InfraError when it is not an object.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    try:
-        if path.stat().st_size > _MAX_OBJECT:
-            raise InfraError("the object is too large", place=str(path))
-        with path.open("rb") as stream:
-            return _Object(ELFFile(stream), path).function(function)
-    except OSError as error:
-        raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
-    except (ELFError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise InfraError(f"the object is damaged: {error}", place=str(path)) from error
+    with _opened(path) as found:
+        return found.function(function)
 
 
 def functions(path: Path) -> tuple[str, ...]:
     """Names of the functions of an object, sorted.  Raises InfraError."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
+    with _opened(path) as found:
+        return tuple(sorted(found.functions()))
 
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[_Object]:
     try:
-        with path.open("rb") as stream:
-            return tuple(sorted(_Object(ELFFile(stream), path).functions()))
-    except (ELFError, ValueError, KeyError, IndexError, AttributeError, OSError) as error:
-        raise InfraError(f"the object cannot be read: {error}", place=str(path)) from error
+        if path.stat().st_size > _MAX_OBJECT:
+            raise InfraError("the object is too large", place=str(path))
+        with path.open("rb") as stream, elf.opened(stream) as file:
+            yield _Object(file, path)
+    except OSError as error:
+        raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
+    except elf.BadElf as error:
+        raise InfraError(f"the object is damaged: {error}", place=str(path)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +83,14 @@ class _Symbol:
 
 
 class _Object:
-    def __init__(self, elf: ELFFile, path: Path) -> None:
-        machine = _ARCH.get(elf["e_machine"])
-        if machine is None or elf["e_type"] != "ET_REL" or elf.elfclass != 64:
+    def __init__(self, file: ELFFile, path: Path) -> None:
+        found = arch.of_elf(file["e_machine"])
+        if found is None or file["e_type"] != "ET_REL" or file.elfclass != 64:
             raise InfraError("it is not an object of a known architecture", place=str(path))
-        self._arch = arch.of(machine)
-        self._elf: Any = elf
+        self._arch = found
+        self._elf: Any = file
         self._path = path
-        table: Any = elf.get_section_by_name(".symtab")
+        table: Any = file.get_section_by_name(".symtab")
         if table is None:
             raise InfraError("the object has no symbols", place=str(path))
         self._symbols = [_symbol(entry) for entry in table.iter_symbols()]

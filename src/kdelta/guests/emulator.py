@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
 
-from kdelta import cache, process
+from kdelta import cache, elf, process
 from kdelta.arch import Arch
 from kdelta.errors import InfraError
 
@@ -93,16 +94,12 @@ def _banner(
 @remember
 def _has_plugins(program: Path, _modified: int) -> bool:
     """False for a program that was built without plugins; a script of others is believed."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
     from elftools.elf.hash import GNUHashSection
 
-    try:
-        with program.open("rb") as stream:
-            table = ELFFile(stream).get_section_by_name(".gnu.hash")
-            return isinstance(table, GNUHashSection) and table.get_symbol(_PLUGINS) is not None
-    except ELFError:
-        return True
+    with program.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
+        table = file.get_section_by_name(".gnu.hash")
+        return isinstance(table, GNUHashSection) and table.get_symbol(_PLUGINS) is not None
+    return True
 
 
 def firmware_digest(qemu: Qemu, target: Arch) -> str:

@@ -17,9 +17,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from kdelta import process
+from kdelta import elf, process
 from kdelta.errors import InfraError
-from kdelta.kernels import image
 from kdelta.machine.identity import MachineSeen
 from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
 from kdelta.sample import HostFacts
@@ -145,7 +144,7 @@ def _kernel(root: Path) -> dict[str, Any]:
 
 def _build_id(root: Path) -> str | None:
     try:
-        return image.build_id_in((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
+        return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
     except OSError:
         return None
 

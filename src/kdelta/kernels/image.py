@@ -8,6 +8,7 @@ and vmlinux (ELF).
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import re
 import struct
@@ -15,19 +16,19 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
+
+from kdelta import arch, elf
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
 _COMPILER = re.compile(r"^\([^()]*\) \((.+?(?:\(.*?\).*?)?), (?:GNU ld|LLD)")
-_IMAGE_MAGIC = {b"ARM\x64": "arm64", b"RSC\x05": "riscv64"}
-_ELF_MACHINE = {62: "amd64", 183: "arm64", 243: "riscv64"}
+IMAGE_MAGIC = {b"ARM\x64": "arm64", b"RSC\x05": "riscv64"}
 _PE_MACHINE = {0x8664: "amd64", 0xAA64: "arm64", 0x5064: "riscv64"}
-_ELF64_LITTLE = b"\x02\x01"
-_PT_NOTE = 4
-_NT_GNU_BUILD_ID = 3
-_BUILD_ID_BYTES = 32
 _LIMIT_BYTES = 256 << 20
 _SMALLEST_BYTES = 4096
+_BITS = 64
+_MOST_SEGMENTS = 64
 
 
 class BadImage(ValueError):  # noqa: N818  callers turn it into a SpecError or an InfraError
@@ -53,16 +54,28 @@ def inspect(path: Path) -> ImageFacts:
     if path.stat().st_size < _SMALLEST_BYTES:
         raise BadImage("the file is too small for a kernel")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for recognised, reader in _READERS:
-            if recognised(data):
-                try:
-                    return reader(data)
-                except (struct.error, OverflowError) as error:
-                    raise BadImage("its header is damaged") from error
-    raise BadImage("it is neither a bzImage, an Image nor a vmlinux")
+        return _read(data, lambda found: found.facts(data))
+
+
+def payload(data: bytes) -> bytes | None:
+    """The packed kernel in an image; None when the image is the kernel.  Raises BadImage."""
+    return _read(data, lambda found: found.payload(data) if found.payload else None)
 
 
 Data = mmap.mmap | bytes
+Answer = TypeVar("Answer")
+
+
+def _read(data: Data, ask: Callable[[_Format], Answer]) -> Answer:
+    found = next((kind for kind in _FORMATS if kind.recognised(data)), None)
+    if found is None:
+        raise BadImage("it is neither a bzImage, an Image nor a vmlinux")
+    try:
+        return ask(found)
+    except elf.BadElf as error:
+        raise BadImage(str(error)) from error
+    except (struct.error, OverflowError, IndexError) as error:
+        raise BadImage("its header is damaged") from error
 
 
 def _bzimage(data: Data) -> ImageFacts:
@@ -82,56 +95,41 @@ def _bzimage(data: Data) -> ImageFacts:
 
 def _flat(data: Data) -> ImageFacts:
     _check_sections(data)
-    return _by_banner(data, "Image", _IMAGE_MAGIC[bytes(data[0x38:0x3C])])
+    return _by_banner(data, "Image", IMAGE_MAGIC[data[0x38:0x3C]])
 
 
 def _zboot(data: Data) -> ImageFacts:
     _check_sections(data)
-    offset, size = struct.unpack_from("<II", data, 8)
-    kind = bytes(data[0x18:0x38]).split(b"\0")[0]
+    kind = data[0x18:0x38].split(b"\0")[0]
     (header,) = struct.unpack_from("<I", data, 0x3C)
     (machine,) = struct.unpack_from("<H", data, header + 4)
-    arch = _PE_MACHINE.get(machine, "")
+    found = _PE_MACHINE.get(machine, "")
     if kind != b"gzip":  # nothing here reads the others; the guest will say its release
-        return ImageFacts(format="zboot", arch=arch, release="", banner="")
-    return _by_banner(_inflate(bytes(data[offset : offset + size])), "zboot", arch)
+        return ImageFacts(format="zboot", arch=found, release="", banner="")
+    return _by_banner(_inflate(_zboot_payload(data)), "zboot", found)
 
 
 def _gzip(data: Data) -> ImageFacts:
-    inner = _inflate(bytes(data[:]))
+    inner = _inflate(data[:])
     magic = inner[0x38:0x3C]
-    if magic not in _IMAGE_MAGIC:
+    if magic not in IMAGE_MAGIC:
         raise BadImage("what it holds compressed is not a kernel Image")
-    return _by_banner(inner, "gzip", _IMAGE_MAGIC[magic])
+    return _by_banner(inner, "gzip", IMAGE_MAGIC[magic])
 
 
 def _vmlinux(data: Data) -> ImageFacts:
-    arch = _ELF_MACHINE.get(struct.unpack_from("<H", data, 18)[0], "")
-    if data[4:6] != _ELF64_LITTLE or not arch:
-        raise BadImage("it is an ELF file, but no kernel of a known architecture")
-    (table,) = struct.unpack_from("<Q", data, 32)
-    entry, count = struct.unpack_from("<HH", data, 54)
-    end, build_id = 0, ""
-    for at in range(count):
-        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, table + at * entry)
-        end = max(end, offset + size)
-        if kind == _PT_NOTE and offset + size <= len(data):
-            build_id = build_id or build_id_in(bytes(data[offset : offset + size]))
+    with elf.opened(data) as file:
+        found = arch.of_elf(file["e_machine"])
+        if found is None or file.elfclass != _BITS or not file.little_endian:
+            raise BadImage("it is an ELF file, but no kernel of a known architecture")
+        parts = [part.header for part in itertools.islice(file.iter_segments(), _MOST_SEGMENTS)]
+    end = max((part["p_offset"] + part["p_filesz"] for part in parts), default=0)
     if len(data) < end:
         raise BadImage(f"it is truncated: {len(data)} of {end} bytes")
-    return replace(_by_banner(data, "vmlinux", arch), build_id=build_id)
-
-
-def build_id_in(notes: bytes) -> str:
-    """The GNU build id among ELF notes (elf(5)), "" when there is none."""
-    at = 0
-    while at + 12 <= len(notes):
-        name_size, size, kind = struct.unpack_from("<III", notes, at)
-        start = at + 12 + (name_size + 3 & ~3)
-        if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
-            return notes[start : start + min(size, _BUILD_ID_BYTES)].hex()
-        at = start + (size + 3 & ~3)
-    return ""
+    notes = (part for part in parts if part["p_type"] == "PT_NOTE")
+    ids = (elf.build_id(data[p["p_offset"] : p["p_offset"] + p["p_filesz"]]) for p in notes)
+    facts = _by_banner(data, "vmlinux", found.debian)
+    return replace(facts, build_id=next(filter(None, ids), ""))
 
 
 def _by_banner(data: Data, kind: str, arch: str) -> ImageFacts:
@@ -152,7 +150,7 @@ def _by_banner(data: Data, kind: str, arch: str) -> ImageFacts:
 def _check_sections(data: Data) -> None:
     """Every section of the PE header, where there is one, lies within the file."""
     (header,) = struct.unpack_from("<I", data, 0x3C)
-    if not header or bytes(data[header : header + 4]) != b"PE\0\0":
+    if not header or data[header : header + 4] != b"PE\0\0":
         return
     (count,) = struct.unpack_from("<H", data, header + 6)
     (optional,) = struct.unpack_from("<H", data, header + 20)
@@ -173,10 +171,32 @@ def _inflate(packed: bytes) -> bytes:
     return plain
 
 
-_READERS: tuple[tuple[Callable[[Data], bool], Callable[[Data], ImageFacts]], ...] = (
-    (lambda d: bytes(d[:4]) == b"\x7fELF", _vmlinux),
-    (lambda d: bytes(d[:2]) == b"\x1f\x8b", _gzip),
-    (lambda d: bytes(d[0x202:0x206]) == b"HdrS", _bzimage),
-    (lambda d: bytes(d[4:8]) == b"zimg", _zboot),
-    (lambda d: bytes(d[0x38:0x3C]) in _IMAGE_MAGIC, _flat),
+def _bzimage_payload(data: Data) -> bytes:
+    offset, size = struct.unpack_from("<II", data, 0x248)
+    begin = ((data[0x1F1] or 4) + 1) * 512 + offset
+    return data[begin : begin + size]
+
+
+def _zboot_payload(data: Data) -> bytes:
+    offset, size = struct.unpack_from("<II", data, 8)
+    return data[offset : offset + size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    """A kind of image.  payload: the packed kernel in it; None where it is the kernel itself."""
+
+    recognised: Callable[[Data], bool]
+    facts: Callable[[Data], ImageFacts]
+    payload: Callable[[Data], bytes] | None = None
+
+
+_FORMATS = (
+    _Format(recognised=lambda d: d[:4] == elf.MAGIC, facts=_vmlinux),
+    _Format(recognised=lambda d: d[:2] == b"\x1f\x8b", facts=_gzip, payload=lambda d: d[:]),
+    _Format(
+        recognised=lambda d: d[0x202:0x206] == b"HdrS", facts=_bzimage, payload=_bzimage_payload
+    ),
+    _Format(recognised=lambda d: d[4:8] == b"zimg", facts=_zboot, payload=_zboot_payload),
+    _Format(recognised=lambda d: d[0x38:0x3C] in IMAGE_MAGIC, facts=_flat),
 )

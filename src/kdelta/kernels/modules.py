@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import io
 import lzma
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kdelta import cache
+from kdelta import cache, elf
 from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError
@@ -93,13 +92,11 @@ def _add(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: 
 
 def depends(module: bytes) -> tuple[str, ...]:
     """Modules that a module's own .modinfo names.  Raises InfraError when it is not a module."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     try:
-        section = ELFFile(io.BytesIO(module)).get_section_by_name(".modinfo")
-        text = section.data().decode() if section is not None else ""
-    except (ELFError, UnicodeDecodeError) as error:
+        with elf.opened(module) as file:
+            section = file.get_section_by_name(".modinfo")
+            text = section.data().decode() if section is not None else ""
+    except elf.BadElf as error:
         raise InfraError(f"a kernel module is damaged: {error}") from error
     for line in text.split("\0"):
         key, _, value = line.partition("=")

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kdelta import cache, process
+from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
+from kdelta.kernels.image import IMAGE_MAGIC, BadImage, payload
 
 _LIMIT_BYTES = 512 << 20  # unpacked
 _UNPACK_S = 120.0
-_PT_LOAD = 1
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_MAX_SEGMENTS = 64
-_MACHINES = {62: "amd64", 183: "arm64"}
-_ELF = b"\x7fELF\x02\x01"
+_MOST_SEGMENTS = 64
+_EXECUTABLE = 1  # PF_X
 _ARM64_LINKED = 0xFFFF800080000000  # KIMAGE_VADDR with 48 or 52 bits, since Linux 6.1
 
 
@@ -68,84 +65,71 @@ def unpacked(image: Path) -> UnpackedKernel:
     """
     try:
         with image.open("rb") as stream:
-            head = stream.read(0x1000)
-        if head.startswith(_ELF):
-            return _elf(image.read_bytes(), image)
-        key = sha256_of(image)
-
-        def make(folder: Path) -> None:
-            (folder / "vmlinux").write_bytes(_plain(image.read_bytes(), image))
-
-        content = (cache.entry("vmlinux", key, make) / "vmlinux").read_bytes()
+            is_elf = stream.read(len(elf.MAGIC)) == elf.MAGIC
+        content = (image if is_elf else _kept(image)).read_bytes()
+        segments = _of_elf(content) if content.startswith(elf.MAGIC) else _flat(content)
     except OSError as error:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
-    return _elf(content, image) if content.startswith(_ELF) else _flat(content, image)
+    except ValueError as error:
+        raise SpecError(f"the kernel in it cannot be read: {error}", place=str(image)) from error
+    return segments
 
 
-def _plain(data: bytes, image: Path) -> bytes:
-    """The kernel proper of an image's bytes."""
-    if data[0x202:0x206] == b"HdrS":
-        sectors = data[0x1F1] or 4
-        offset, size = struct.unpack_from("<II", data, 0x248)
-        begin = (sectors + 1) * 512 + offset
-        # The build appends the unpacked size to every format but gzip, which ends with it.
-        return _decompressed(data[begin : begin + size], image)
-    if data[4:8] == b"zimg":
-        offset, size = struct.unpack_from("<II", data, 8)
-        return _decompressed(data[offset : offset + size], image)
-    if data[:2] == b"\x1f\x8b":
-        return _decompressed(data, image)
-    return data
+def _kept(image: Path) -> Path:
+    """The unpacked kernel of an image, in the cache."""
+
+    def make(folder: Path) -> None:
+        content = image.read_bytes()
+        packed = payload(content)
+        (folder / "vmlinux").write_bytes(content if packed is None else _decompressed(packed))
+
+    return cache.entry("vmlinux", sha256_of(image), make) / "vmlinux"
 
 
-def _elf(content: bytes, image: Path) -> UnpackedKernel:
-    try:
-        (machine,) = struct.unpack_from("<H", content, 18)
-        (table,) = struct.unpack_from("<Q", content, 32)
-        entry, count = struct.unpack_from("<HH", content, 54)
-        if _MACHINES.get(machine) is None or entry != _SEGMENT.size or count > _MAX_SEGMENTS:
-            raise SpecError("the kernel in it is of no known architecture", place=str(image))
-        found = list(_segments(content, table, count))
-    except (struct.error, ValueError) as error:
-        raise SpecError(f"the kernel in it is damaged: {error}", place=str(image)) from error
-    if not found:
-        raise SpecError("the kernel in it has no code", place=str(image))
-    segments = tuple(sorted(found, key=lambda part: part.start))
-    return UnpackedKernel(arch=_MACHINES[machine], segments=segments)
-
-
-def _segments(content: bytes, table: int, count: int) -> Iterator[Segment]:
+def _of_elf(content: bytes) -> UnpackedKernel:
+    with elf.opened(content) as file:
+        found = arch.of_elf(file["e_machine"])
+        if found is None or file.num_segments() > _MOST_SEGMENTS:
+            raise BadImage("it is of no known architecture")
+        headers = [part.header for part in file.iter_segments("PT_LOAD")]
     view = memoryview(content)
-    for at in range(table, table + count * _SEGMENT.size, _SEGMENT.size):
-        kind, flags, offset, address, _, size, *_ = _SEGMENT.unpack_from(content, at)
-        if kind == _PT_LOAD and size:
-            if offset + size > len(content):
-                raise ValueError("it is truncated")
-            part = view[offset : offset + size]
-            yield Segment(start=address, content=part, executable=bool(flags & 1))
+    segments = [
+        Segment(
+            start=part["p_vaddr"],
+            content=view[part["p_offset"] : part["p_offset"] + part["p_filesz"]],
+            executable=bool(part["p_flags"] & _EXECUTABLE),
+        )
+        for part in headers
+        if part["p_filesz"]
+    ]
+    if not segments:
+        raise BadImage("it has no code")
+    if any(part["p_offset"] + part["p_filesz"] > len(content) for part in headers):
+        raise BadImage("it is truncated")
+    return UnpackedKernel(
+        arch=found.debian, segments=tuple(sorted(segments, key=lambda part: part.start))
+    )
 
 
-def _flat(content: bytes, image: Path) -> UnpackedKernel:
-    if content[0x38:0x3C] != b"ARM\x64":
-        raise SpecError("no kernel is found in it", place=str(image))
+def _flat(content: bytes) -> UnpackedKernel:
+    if IMAGE_MAGIC.get(content[0x38:0x3C]) != "arm64":
+        raise BadImage("it is neither an ELF file nor an Image of arm64")
     whole = Segment(start=_ARM64_LINKED, content=memoryview(content), executable=True)
     return UnpackedKernel(arch="arm64", segments=(whole,))
 
 
-def _decompressed(packed: bytes, image: Path) -> bytes:
+def _decompressed(packed: bytes) -> bytes:
+    # The build appends the unpacked size to every format but gzip, which ends with it.
     for magic, unpack in _FORMATS:
         if packed.startswith(magic):
             try:
                 plain = unpack(packed)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                raise SpecError(f"its payload is damaged: {error}", place=str(image)) from error
+                raise BadImage(f"its payload is damaged: {error}") from error
             if len(plain) >= _LIMIT_BYTES:
-                raise SpecError("its payload is too large", place=str(image))
+                raise BadImage("its payload is too large")
             return plain
-    raise SpecError(
-        f"its payload is packed in a way that kdelta does not know ({packed[:4].hex()})",
-        place=str(image),
-    )
+    raise BadImage(f"its payload is packed in a way that kdelta does not know ({packed[:4].hex()})")
 
 
 def _whole(inflater: _Inflater, packed: bytes) -> bytes:
