@@ -125,6 +125,35 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
     assert preflight.objections(found) == ()
 
 
+def module(size: int, extended: int = 0) -> bytes:
+    """A memory module as the firmware describes it: DMI type 17."""
+    head = bytes((17, 40, 0, 16)) + bytes(8) + size.to_bytes(2, "little") + bytes(14)
+    return head + extended.to_bytes(4, "little") + bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("modules", "installed"),
+    [
+        ([], None),
+        ([module(0), module(0)], None),  # two empty slots
+        ([module(8192), module(0), module(8192)], 16384),
+        ([module(0x7FFF, 65536)], 65536),
+        ([module(0x8000 | 2048)], 2),
+        ([module(8192), module(0xFFFF)], None),
+        ([module(8192), b"cut"], None),
+    ],
+)
+def test_installed_memory_is_what_the_firmware_tells(
+    tmp_path: Path, modules: list[bytes], installed: int | None
+) -> None:
+    root = machine(tmp_path)
+    for number, entry in enumerate(modules):
+        path = root / f"sys/firmware/dmi/entries/17-{number}/raw"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(entry)
+    assert facts.read(root).installed_mib == installed
+
+
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     found = facts.read(tmp_path)
     own = {"machine", "clock_resolution_ns", "clock_step_ns", "seen"}

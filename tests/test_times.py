@@ -20,6 +20,8 @@ from kdelta.analysis.methods import timing_of
 from kdelta.analysis.stopping import decided
 from kdelta.bisect.timing import reading as block_reading
 from kdelta.journal.run import RunRecord
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import columns as page
 from kdelta.rendering import judge
 from kdelta.rendering import show as page_of
@@ -192,6 +194,51 @@ def test_arms_that_differ_are_invalid(broken: str) -> None:
         for trial in record.trials
     )
     assert verdicts(replace(record, trials=trials)) == [Verdict.INVALID]
+
+
+ASKED = MachineSettings(memory_mib=16384)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "verdict"),
+    [
+        (  # what each kernel sees of one machine
+            MachineFacts(
+                host=replace(HOST, installed_mib=16384, seen=MachineSeen(memory_mib=16006))
+            ),
+            MachineFacts(
+                host=replace(HOST, installed_mib=16384, seen=MachineSeen(memory_mib=16003))
+            ),
+            Verdict.REGRESSION,
+        ),
+        (MachineFacts(host=HOST), MachineFacts(host=HOST), Verdict.REGRESSION),
+        (
+            MachineFacts(host=replace(HOST, installed_mib=16384)),
+            MachineFacts(host=replace(HOST, installed_mib=32768)),
+            Verdict.INVALID,
+        ),
+        (
+            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16003)),
+            Verdict.REGRESSION,
+        ),
+        (
+            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+            MachineFacts(host=HOST, asked=MachineSettings(), guest=MachineSeen(memory_mib=16006)),
+            Verdict.INVALID,
+        ),
+    ],
+)
+def test_memory_is_compared_as_it_was_asked_for_or_installed(
+    own: MachineFacts, other: MachineFacts, verdict: Verdict
+) -> None:
+    record = run([20.0, 22.0, 20.0])
+    trials = tuple(
+        replace(trial, result=replace(trial.result, facts=other if trial.arm == 1 else own))
+        for trial in record.trials
+        if trial.result
+    )
+    assert verdicts(replace(record, trials=trials)) == [verdict]
 
 
 def with_facts(record: RunRecord, facts: MachineFacts) -> RunRecord:

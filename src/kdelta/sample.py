@@ -212,6 +212,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_id: str | None = None
     boot_id: str | None = None
     machine: str | None = None
+    installed_mib: int | None = None  # of memory, as the firmware tells
     cpu_model: str | None = None
     microcode: str | None = None
     governor: str | None = None

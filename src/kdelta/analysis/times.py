@@ -21,7 +21,7 @@ from kdelta.stats.verdict import Comparison
 
 # What must be the same for two arms: the machine, and how it was set.
 _OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
-_SEEN = ("clocksource", "thp", "preempt", "cpus", "memory_mib")
+_SEEN = ("clocksource", "thp", "preempt", "cpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,11 @@ def _compared(result: TrialResult) -> tuple[tuple[str, str], ...]:
     of_host = () if facts.guest else _OF_HOST
     found = [(name, getattr(facts.host, name, None)) for name in of_host]
     found += [(name, getattr(facts.seen, name)) for name in _SEEN]
-    return tuple((name, UNKNOWN if value is None else str(value)) for name, value in found)
+    known = [(name, UNKNOWN if value is None else str(value)) for name, value in found]
+    # What a kernel sees of the memory is without what it keeps for itself, another part in each.
+    own = facts.host.installed_mib if facts.host and not facts.guest else None
+    memory = facts.asked.memory_mib if facts.asked else own
+    return (*known, *([("memory_mib", str(memory))] if memory else []))
 
 
 def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:

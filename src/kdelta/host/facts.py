@@ -36,6 +36,7 @@ _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
 _STEAL = 7  # user nice system idle iowait irq softirq steal: proc(5)
 _COUNTED = 8  # guest time, behind steal, is within user time already
 _IDLE = (3, 4)
+_DMI_UNKNOWN, _DMI_EXTENDED, _DMI_IN_KIB = 0xFFFF, 0x7FFF, 0x8000  # sizes of a memory module
 _PREEMPT_OPTION = re.compile(
     r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY|RT)=y|^CONFIG_(PREEMPT)=y", re.M
 )
@@ -241,6 +242,7 @@ def _memory(root: Path) -> dict[str, Any]:
     fields = meminfo(root)
     total, free = fields.get("SwapTotal"), fields.get("SwapFree")
     return {
+        "installed_mib": _installed_mib(root),
         "numa_balancing": _word(root / "proc/sys/kernel/numa_balancing"),
         "thp_shmem": _choice(root / _THP / "shmem_enabled"),
         "thp_defrag": _choice(root / _THP / "defrag"),
@@ -248,6 +250,28 @@ def _memory(root: Path) -> dict[str, Any]:
         "swap_total_kib": total,
         "swap_used_kib": None if total is None or free is None else total - free,
     }
+
+
+def _installed_mib(root: Path) -> int | None:
+    """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18).
+
+    Each kernel keeps another part of the memory for itself; this figure is the machine's.
+    """
+    found = 0
+    for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
+        try:
+            entry = path.read_bytes()
+        except OSError:
+            return None  # only root may
+        size = int.from_bytes(entry[12:14], "little")
+        if len(entry) < 14 or size == _DMI_UNKNOWN:
+            return None
+        if size == _DMI_EXTENDED:
+            size = int.from_bytes(entry[28:32], "little") & 0x7FFFFFFF
+        elif size & _DMI_IN_KIB:
+            size = (size & ~_DMI_IN_KIB) >> 10
+        found += size
+    return found or None
 
 
 def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
