@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
@@ -188,9 +189,9 @@ def test_a_ladder_without_a_step_says_so() -> None:
     assert "never a time" in text
 
 
-def hostile() -> RunRecord:
+def hostile(last: str = "\ud800") -> RunRecord:
     """Everything that a guest or a package names, full of what a terminal acts on."""
-    evil = "\x1b[2J\x1b]0;owned\x07[red]\r\n\u202e\x9b=cmd|'/C calc'!A0\ud800"
+    evil = f"\x1b[2J\x1b]0;owned\x07[red]\r\n\u202e\x9b=cmd|'/C calc'!A0{last}"
     one = result(Trial(per_page=300, functions={f"@{evil}": 5.0}))
     state = (StateField(when="before", name=evil, value=evil, want="0"),)
     bad = replace(one, outcome=Outcome.INVALID, reasons=(evil,), state=state)
@@ -229,9 +230,12 @@ def test_no_spreadsheet_formula_survives() -> None:
 
 
 def test_hostile_text_survives_json_unchanged() -> None:
-    record = hostile()
+    with pytest.raises(UnicodeEncodeError):  # half a character: no stored run can hold it
+        msgspec.json.encode(hostile())
+    record = hostile("\x7f\u00e9\U0001f600")
     text = show_page.show_json(report(record))
     assert text.isascii()
+    assert "\x7f" not in text
     assert json.loads(text)["title"] == record.title
 
 

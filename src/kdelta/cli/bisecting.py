@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,9 +131,10 @@ def carried_out(
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
     from kdelta.bisect.outcome import Ending
-    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.cli.printing import print_json
+    from kdelta.cli.show import print_lines
     from kdelta.journal.folders import held
-    from kdelta.rendering import bisection, explain
+    from kdelta.rendering import bisection, explain, formats
 
     try:
         with held(journal.folder):
@@ -148,8 +148,8 @@ def carried_out(
     lines, fields = more(found)
     if choice.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = json.loads(explain.show_json(explained)) if explained else None
-        print_raw(json.dumps(content, indent=2) + "\n")
+        functions = formats.document("explain", explained) if explained else None
+        print_json(content | {"functions": functions})
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []

@@ -22,9 +22,9 @@ _NARROWEST = 20  # of the column that is wrapped
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; an infinity or NaN is null."""
-    import msgspec
+    from kdelta.rendering.formats import indented
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    click.echo(indented(value), nl=False)
 
 
 def print_table(

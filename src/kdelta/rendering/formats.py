@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
+import re
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from kdelta.printable import printable
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 COUNTED = ("verdict", "grade", "reasons", "ratio", "difference", "noise")  # of a comparison
 Cell = str | int | float | None
 
@@ -26,12 +28,26 @@ def picked(value: object, names: Sequence[str], **own: object) -> dict[str, Any]
 
 
 def json_text(kind: str, found: object) -> str:
-    """Findings as JSON: every field of `found` and of what it holds; ASCII, whatever it names.
+    """Findings as JSON: every field of `found` and of what it holds."""
+    return indented(document(kind, found))
+
+
+def document(kind: str, found: object) -> dict[str, Any]:
+    """What that JSON holds."""
+    return {"format": FORMAT, "kind": kind, **_told(msgspec.to_builtins(found))}
+
+
+def indented(value: object) -> str:
+    """Any value as JSON for people too: ASCII, whatever it names.
 
     A number that JSON cannot hold (an interval without a bound) is null.
     """
-    told = _told(msgspec.to_builtins(found))
-    return json.dumps({"format": FORMAT, "kind": kind, **told}, indent=2, allow_nan=False) + "\n"
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return _BEYOND_ASCII.sub(_escaped, text) + "\n"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\u{unit:04x}" for unit in array("H", found[0].encode("utf-16-le")))
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
@@ -45,7 +61,7 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _told(value: Any) -> Any:
-    """What JSON can hold; the figure per operation is added wherever a window's value stands."""
+    """The figure per operation is added wherever a window's value stands."""
     if isinstance(value, dict):
         found = {key: _told(inner) for key, inner in value.items()}
         if "value" in found and "operations" in found:
@@ -53,7 +69,7 @@ def _told(value: Any) -> Any:
         return found
     if isinstance(value, list | tuple):
         return [_told(inner) for inner in value]
-    return None if _unbounded(value) else value
+    return value
 
 
 def _cell(cell: Cell) -> str | int | float:
