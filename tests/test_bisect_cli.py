@@ -94,7 +94,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         bench = Bench(known)
         asked = replace(question(), study=study)
         own = journal(tmp_path / "runs", list(known), asked)
-        instrument = PointCounting(own, bench.measure, step_percent=1.0)
+        instrument = PointCounting(own, bench.measure)
         ladder = LadderSearch(own, instrument, bench.resolve, bisecting.tell)
         choice = BisectChoice(
             runs=tmp_path / "runs", wanted_qemu="", fresh=False, as_json=as_json, top=3
@@ -103,7 +103,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         @click.command()
         def command() -> None:
             bisecting.carried_out(
-                own, study, instrument, ladder.run, choice, points="n kernels",
+                own, instrument, ladder.run, choice, points="n kernels",
                 more=lambda _: ([], {"more": 1}),
             )  # fmt: skip
 

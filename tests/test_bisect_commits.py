@@ -18,7 +18,7 @@ from kdelta.bisect.building import Built, SourceError
 from kdelta.bisect.commits import CommitResult, Commits, described
 from kdelta.bisect.history import History
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import PointCounting, PointCounts
+from kdelta.bisect.judging import PointCounting
 from kdelta.bisect.ladder import News
 from kdelta.bisect.outcome import Ending, boots, builds
 from kdelta.errors import InfraError
@@ -128,7 +128,7 @@ def search(
         journal,
         history,
         maker.build,
-        PointCounting(journal, maker.measure, step_percent=1.0),
+        PointCounting(journal, maker.measure),
         news.append,
         paths=paths,
         originals=originals,
@@ -373,7 +373,7 @@ def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
         plain(
             outcome_text.show(
                 found.journal,
-                PointCounts(found.journal, step_percent=1.0),
+                PointCounting(found.journal, found.shop.measure).findings(),
                 found.verdict.outcome,
                 points="9 commits",
             )

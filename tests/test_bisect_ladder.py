@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import PointCounting, PointCounts, record
+from kdelta.bisect.judging import PointCounting, record
 from kdelta.bisect.ladder import LadderSearch
 from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
@@ -39,7 +39,7 @@ def searched(
     own, bench = journal(root, list(values)), Bench(values)
     ladder = LadderSearch(
         own,
-        PointCounting(own, bench.measure, step_percent=1.0),
+        PointCounting(own, bench.measure),
         bench.resolve,
         bench.tell,
         audits=audits,
@@ -141,9 +141,7 @@ def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> Non
     assert own.steps["k2"].temporary
     before = len(bench.asked)
     bench.values = {**values, "k2": GOOD}
-    again = LadderSearch(
-        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
-    ).run()
+    again = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
     assert pair(again) == ("k2", "k3")
     assert bench.asked[before:] == ["k2"]
 
@@ -160,9 +158,7 @@ def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Pat
         journal(tmp_path, list(values)),
         Bench({**values, "k4": MachineFaultError("no memory")}),
     )
-    ladder = LadderSearch(
-        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
-    )
+    ladder = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
     with pytest.raises(InfraError):
         ladder.run()
     found = journals.find(tmp_path, question())
@@ -170,7 +166,7 @@ def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Pat
     assert found.state == own.state
     fresh = Bench(values)
     result = LadderSearch(
-        found, PointCounting(found, fresh.measure, step_percent=1.0), fresh.resolve, fresh.tell
+        found, PointCounting(found, fresh.measure), fresh.resolve, fresh.tell
     ).run()
     assert pair(result) == ("k7", "k8")
     assert fresh.asked[0] == "k4"
@@ -193,13 +189,11 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
         return bench.measure(kernel, trial, folder)
 
     with pytest.raises(Killed):
-        LadderSearch(
-            own, PointCounting(own, measure, step_percent=1.0), bench.resolve, bench.tell
-        ).run()
+        LadderSearch(own, PointCounting(own, measure), bench.resolve, bench.tell).run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
     result = LadderSearch(
-        again, PointCounting(again, bench.measure, step_percent=1.0), bench.resolve, bench.tell
+        again, PointCounting(again, bench.measure), bench.resolve, bench.tell
     ).run()
     assert pair(result) == ("k4", "k5")
     assert bench.asked == whole.asked
@@ -208,9 +202,7 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
 def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
     count = len(bench.asked)
-    again = LadderSearch(
-        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
-    ).run()
+    again = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
     assert again == first
     assert len(bench.asked) == count
 
@@ -236,9 +228,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     values = named([GOOD, GOOD, BAD])
     own = journal(tmp_path, list(values), question(phase="touch"))
     bench = Bench(values)
-    found = LadderSearch(
-        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
-    ).run()
+    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
     assert found.ending is Ending.SAME
     assert found.good_value == 100
 
@@ -246,9 +236,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
     own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
     bench = Bench(named([GOOD, BAD]))
-    found = LadderSearch(
-        own, PointCounting(own, bench.measure, step_percent=1.0), bench.resolve, bench.tell
-    ).run()
+    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
     assert found.ending is Ending.INVALID
     assert "no phase nonsense" in found.reasons[0]
 
@@ -261,7 +249,7 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
         "The change is between k3 and k4: 301.7 -> 669.8 instructions per page (+122.0 %)" in text
     )
     assert "6 kernels" in text
-    counts = PointCounts(own, step_percent=1.0)
+    counts = PointCounting(own, Bench({}).measure).findings()
     data = outcome_text.data(own, counts, found)
     assert data["good"] == {"key": "k3", "label": "k3", "value": pytest.approx(301.7, rel=1e-3)}
     assert data["boots"] == boots(own)
@@ -269,7 +257,7 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
 
 
 def shown(own: Journal, found: BisectionResult) -> str:
-    counts = PointCounts(own, step_percent=1.0)
+    counts = PointCounting(own, Bench({}).measure).findings()
     lines = outcome_text.show(own, counts, found, points=f"{len(own.state.points)} kernels")
     return " ".join(plain(lines).split())
 

@@ -22,12 +22,21 @@ from kdelta.bisect.measuring import TrialMeasure, timed_measure
 from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
-from kdelta.bisect.timing import BlockTiming, TimingRules
+from kdelta.bisect.timing import BlockTiming
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
-from kdelta.sample import Instrument, PhaseTimes, TimeData, TrialRecord, TrialResult
+from kdelta.sample import (
+    Instrument,
+    MachineFacts,
+    PhaseTimes,
+    StateField,
+    TimeData,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.sample import Outcome as Ended
 from kdelta.study import spec
+from timed_records import HOST, STATE
 
 SCENARIO = "mprotect:shared_dirty_full_toggle_64m"
 
@@ -53,6 +62,7 @@ class Machine:
     seed: int = 1
     kernels: list[Kernel] = field(default_factory=list)
     booted: list[str] = field(default_factory=list)
+    states: Mapping[str, tuple[StateField, ...]] = field(default_factory=dict)
     fails_at: int | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -86,7 +96,12 @@ class Machine:
         times = (
             PhaseTimes(phase="protect", operations=1000, operation="page", nanoseconds=samples),
         )
-        return TrialResult(outcome=Ended.OK, data=TimeData(phases=times))
+        return TrialResult(
+            outcome=Ended.OK,
+            data=TimeData(phases=times),
+            state=self.states.get(name, STATE),
+            facts=MachineFacts(host=HOST),
+        )
 
 
 def timed(machine: Machine, root: Path) -> tuple[BisectionResult, journals.Journal]:
@@ -97,8 +112,8 @@ def timed(machine: Machine, root: Path) -> tuple[BisectionResult, journals.Journ
 def go_on(machine: Machine, own: journals.Journal) -> BisectionResult:
     study = spec.from_arguments([SCENARIO], ["6.16", "6.17"], max_attempts=1)
     measure = TrialMeasure(study, machine, machine.kernels)
-    rules = TimingRules(tolerance=0.02, alpha=0.01, points=len(machine.values))
-    instrument = BlockTiming(own, measure, lambda point: kernel(point.key), rules)
+    points = len(machine.values)
+    instrument = BlockTiming(own, measure, lambda point: kernel(point.key), points)
     ladder = LadderSearch(own, instrument, lambda point: kernel(point.key), lambda _news: None)
     return ladder.run()
 
@@ -163,6 +178,16 @@ def test_what_does_not_boot_is_left_out_after_one_block(tmp_path: Path) -> None:
     found, own = timed(Machine(values), tmp_path)
     assert own.steps["k3"].why == "boot-error: it panicked"
     assert len(own.steps["k3"].blocks) == 1
+    assert pair(found) == ("k2", "k4")
+    assert found.ending is Ending.RANGE
+
+
+def test_a_point_whose_page_state_is_another_is_left_out(tmp_path: Path) -> None:
+    same = msgspec.structs.replace(STATE[0], want="same")
+    machine = Machine(stepped(7, 4), states={f"k{at}": (same,) for at in range(7)})
+    machine.states = {**machine.states, "k3": (msgspec.structs.replace(same, value="8192"),)}
+    found, own = timed(machine, tmp_path)
+    assert own.steps["k3"].why.startswith("page states differ: present_pages before (")
     assert pair(found) == ("k2", "k4")
     assert found.ending is Ending.RANGE
 

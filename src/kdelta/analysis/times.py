@@ -51,7 +51,7 @@ class TimeMethod:
     seed: int
     guests: bool
     replicate: ReplicateUnit
-    unit = "nanoseconds"
+    unit = "ns"
     explains = False
     baseline = True
 

@@ -51,12 +51,10 @@ class Commits:
         *,
         paths: Sequence[str] = (),
         originals: Mapping[str, str] | None = None,
-        suspect: bool = True,
     ) -> None:
         """history: opened.  paths: only commits that touch these are searched.
 
-        originals: of a picked history, the commits that its commits stand for.  suspect: look at
-        the files of the functions that changed first, which only counts tell.
+        originals: of a picked history, the commits that its commits stand for.
         """
         self._journal = journal
         self._history = history
@@ -65,7 +63,6 @@ class Commits:
         self._tell = tell
         self._paths = tuple(paths)
         self._originals = originals or {}
-        self._suspect = suspect
         order = history.commits()
         self._order = {commit: at for at, commit in enumerate((history.good, *order))}
         self.count = len(order)
@@ -237,7 +234,7 @@ class Commits:
 
     def _suspects(self) -> tuple[str, ...] | None:
         """Files of the functions that changed; None when they do not narrow the search down."""
-        if self._paths or not self._suspect:
+        if self._paths or not self._instrument.findings().method.explains:
             return None
         points, question = self._journal.state.points, self._journal.state.question
         found = explanation.explain(

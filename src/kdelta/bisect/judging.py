@@ -8,20 +8,21 @@ change is told, not forced to one side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Generic, Protocol
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, counted
-from kdelta.analysis.evidence import compare_arms, obstacles
+from kdelta.analysis.counts import CountMethod, Measure
+from kdelta.analysis.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
+from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.stats.verdict import Comparison
 
 _UNKNOWN_KERNEL = KernelIdentity(
@@ -41,42 +42,85 @@ class NeighbourChange:
     comparison: Comparison
 
 
-class Findings(Protocol):
-    """What a bisection has measured so far, by point, whatever it measures."""
+class Findings(Generic[M]):
+    """What a bisection has measured so far, by point, by its instrument's method."""
+
+    def __init__(
+        self, journal: Journal, method: Method[M], *, extra: BisectStep | None = None
+    ) -> None:
+        """extra: a step whose trials are on the disk, and which the journal has not."""
+        self.method = method
+        self.journal = journal
+        self.phase = journal.state.question.phase
+        self._extra = extra
+
+    @cached_property
+    def arms(self) -> dict[str, ArmEvidence[M]]:
+        """What the booted points say, by label."""
+        workload, _, scenario = self.journal.state.question.scenario.partition(":")
+        run = record(self.journal, extra=self._extra)
+        return {arm.arm.label: arm for arm in gather(run, workload, scenario, self.method)}
 
     def booted(self, point: Point) -> Point:
         """The point whose measurement counts for this one: itself, or one with the same image."""
+        step = self.journal.steps.get(point.key)
+        twin = step.same_as if step else ""
+        return next((each for each in self.journal.state.points if each.key == twin), point)
+
+    def arm(self, point: Point) -> ArmEvidence[M] | None:
+        """What a point says; None: it was not booted."""
+        return self.arms.get(self.booted(point).label)
+
+    def measure(self, point: Point) -> M | None:
+        """What was measured of a point that can be compared, else None."""
+        arm = self.arm(point)
+        return arm.measure(self.phase) if arm and arm.sound else None
 
     def value(self, point: Point) -> float | None:
         """Per operation, of a point that can be compared, else None."""
+        measure = self.measure(point)
+        return measure.per_operation if measure else None
 
     def unit(self) -> str:
         """What a value counts: "instructions per page"."""
+        for arm in self.arms.values():
+            if measure := arm.measure(self.phase):
+                return f"{self.method.unit} per {measure.operation}"
+        return self.method.unit
 
     def compare(self, old: Point, new: Point) -> Comparison:
-        """The verdict on old -> new, both measured."""
+        """The verdict on old -> new, both booted."""
+        was, now = (self.arms[self.booted(point).label] for point in (old, new))
+        return compare_arms(self.method, was, now, phase=self.phase)
 
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
+        values = [
+            (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
+        ]
+        measured = [(at, point, value) for at, point, value in values if value is not None]
+        compared = [(self.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
+        return [
+            NeighbourChange(
+                old=old,
+                new=new,
+                old_value=was,
+                new_value=now,
+                between=second - first - 1,
+                comparison=comparison,
+            )
+            for comparison, (first, old, was), (second, new, now) in compared
+            if comparison.verdict.is_step
+        ]
 
-
-def changes_of(findings: Findings, points: Sequence[Point]) -> list[NeighbourChange]:
-    """Every two measured neighbours among the points that differ, in order."""
-    values = [(at, point, findings.value(point)) for at, point in enumerate(points)]
-    measured = [(at, point, value) for at, point, value in values if value is not None]
-    compared = [(findings.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
-    return [
-        NeighbourChange(
-            old=old,
-            new=new,
-            old_value=was,
-            new_value=now,
-            between=second - first - 1,
-            comparison=comparison,
-        )
-        for comparison, (first, old, was), (second, new, now) in compared
-        if comparison.verdict.is_step
-    ]
+    def fault(self, point: Point) -> str:
+        """Why a point says nothing, or nothing beside the good end; "" when it does."""
+        arm, ends = self.arm(point), (self.journal.state.points[0], self.journal.state.points[-1])
+        if arm is None or not arm.sound or arm.measure(self.phase) is None:
+            return _fault(arm, self.phase)
+        good = self.arm(ends[0])
+        forbidden = obstacles(self.method, good, arm) if good and point not in ends else []
+        return forbidden[0] if forbidden else ""
 
 
 class PointInstrument(Protocol):
@@ -88,18 +132,21 @@ class PointInstrument(Protocol):
         Raises InfraError when this machine is at fault, Cancelled when the work was ended.
         """
 
-    def findings(self) -> Findings:
+    def findings(self) -> Findings[Any]:
         """What the journal has by now."""
 
 
 class PointCounting:
     """The exact instrument: one trial says it."""
 
-    def __init__(self, journal: Journal, measure: Measurer, *, step_percent: float) -> None:
-        """step_percent: a change of fewer percent is none."""
+    def __init__(self, journal: Journal, measure: Measurer) -> None:
         self._journal = journal
         self._measure = measure
-        self._step_percent = step_percent
+
+    def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
+        """See PointInstrument."""
+        percent = self._journal.state.question.study.thresholds.step_percent
+        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See PointInstrument."""
@@ -110,93 +157,35 @@ class PointCounting:
         step = BisectStep(
             key=point.key, mark=Mark.SKIP, trials=(trial,), kernel=identity, build_s=build_s
         )
-        return self.findings().judged(point, step)
-
-    def findings(self) -> PointCounts:
-        """See PointInstrument."""
-        return PointCounts(self._journal, step_percent=self._step_percent)
-
-
-class PointCounts:
-    """Everything that a bisection has counted so far, by point."""
-
-    def __init__(self, journal: Journal, *, step_percent: float) -> None:
-        """step_percent: a change of fewer percent is none."""
-        self._journal = journal
-        self._phase = journal.state.question.phase
-        self._method = CountMethod(step_percent=step_percent)
-        self._arms = _arms(record(journal))
-        self._points = {point.key: point for point in journal.state.points}
-
-    def booted(self, point: Point) -> Point:
-        """The point whose measurement counts for this one: itself, or one with the same image."""
-        step = self._journal.steps.get(point.key)
-        return self._points[step.same_as] if step and step.same_as else point
-
-    def arm(self, point: Point) -> CountEvidence | None:
-        """What a point says; None: it was not booted."""
-        return self._arms.get(self.booted(point).label)
-
-    def value(self, point: Point) -> float | None:
-        """Instructions per operation of a point that can be compared, else None."""
-        arm = self.arm(point)
-        measure = arm.measure(self._phase) if arm and arm.sound else None
-        return measure.per_operation if measure else None
-
-    def unit(self) -> str:
-        """What a value counts: "instructions per page"."""
-        for arm in self._arms.values():
-            if measure := arm.measure(self._phase):
-                return f"instructions per {measure.operation}"
-        return "instructions"
-
-    def compare(self, old: Point, new: Point) -> Comparison:
-        """The verdict on old -> new, both booted."""
-        was, now = (self._arms[self.booted(point).label] for point in (old, new))
-        return compare_arms(self._method, was, now, phase=self._phase)
-
-    def changes(self) -> list[NeighbourChange]:
-        """See Findings."""
-        return changes_of(self, self._journal.state.points)
-
-    def judged(self, point: Point, step: BisectStep) -> BisectStep:
-        """The step of a measured point with its mark, standing and what is to be told.
-
-        step: with its trials, which the journal has not; what marks it will be replaced.
-        """
-        arm = _arms(record(self._journal, extra=step)).get(point.label)
+        counts = self.findings(step)
+        if why := counts.fault(point):
+            return replace(step, why=why)
         good, bad = self._journal.state.points[0], self._journal.state.points[-1]
-        if arm is None or not arm.sound or arm.measure(self._phase) is None:
-            return replace(step, mark=Mark.SKIP, why=_fault(arm, self._phase))
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        forbidden = obstacles(self._method, self._arms[self.booted(good).label], arm)
-        if forbidden:
-            return replace(step, mark=Mark.SKIP, why=forbidden[0])
-        ends = self._placed(arm, good, bad)
-        here = self._placed(arm, *self._enclosing())
+        ends = _placed(counts, point, good, bad)
         return replace(
             step,
-            mark=here.nearer,
+            mark=_placed(counts, point, *self._enclosing()).nearer,
             standing=ends.standing,
             position=round(ends.position, 4),
             beyond=ends.beyond,
             why=_told(ends),
         )
 
-    def _placed(self, arm: CountEvidence, good: Point, bad: Point) -> Place:
-        measure = arm.measure(self._phase)
-        low, high = self.value(good), self.value(bad)
-        if measure is None or low is None or high is None:
-            raise ValueError("places are between measured points")
-        noise = measure.reading.noise / measure.operations
-        return place(measure.per_operation, good=low, bad=high, noise=noise)
-
     def _enclosing(self) -> tuple[Point, Point]:
         """The points last marked good and bad: they enclose what is searched."""
         points = {point.key: point for point in self._journal.state.points}
         last = {step.mark: points[step.key] for step in self._journal.state.steps}
         return last[Mark.GOOD], last[Mark.BAD]
+
+
+def _placed(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Place:
+    measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
+    if measure is None or low is None or high is None:
+        raise ValueError("places are between measured points")
+    noise = measure.reading.noise / measure.operations
+    return place(measure.per_operation, good=low, bad=high, noise=noise)
 
 
 def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
@@ -249,24 +238,14 @@ def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> 
     return sorted(set(own))
 
 
-def _arms(run: RunRecord) -> dict[str, CountEvidence]:
-    if not run.trials:
-        return {}
-    first = run.trials[0]
-    return {arm.arm.label: arm for arm in counted(run, first.workload, first.scenario)}
-
-
-def _fault(arm: CountEvidence | None, phase: str) -> str:
+def _fault(arm: ArmEvidence[Any] | None, phase: str) -> str:
     """Why a point says nothing."""
     if arm is None:
         return "it was not measured"
     if arm.objections:
         return arm.objections[0]
-    results: Sequence[TrialResult] = [trial.result for trial in arm.trials if trial.result]
-    for result in results:
-        if result.outcome is not Outcome.OK:
-            return f"{result.outcome}: {result.reason}"
-    return f"it has no phase {phase}"
+    failed = (t.result for t in arm.trials if t.result and t.result.outcome is not Outcome.OK)
+    return next((f"{each.outcome}: {each.reason}" for each in failed), f"it has no phase {phase}")
 
 
 def _told(found: Place) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from kdelta.bisect.journal import Journal, Point
 from kdelta.bisect.judging import Findings, NeighbourChange
@@ -50,7 +51,7 @@ class BisectionResult:
     back: tuple[tuple[Point, Point], ...] = ()
 
 
-def of_ends(journal: Journal, findings: Findings) -> BisectionResult | None:
+def of_ends(journal: Journal, findings: Findings[Any]) -> BisectionResult | None:
     """Why there is nothing to search, as far as the ends are measured; None: go on."""
     good, bad = journal.state.points[0], journal.state.points[-1]
     for side, end in (("good", good), ("bad", bad)):
@@ -68,7 +69,7 @@ def of_ends(journal: Journal, findings: Findings) -> BisectionResult | None:
     return _without_change(ending, comparison.reasons, journal, findings, comparison)
 
 
-def of_search(journal: Journal, findings: Findings, found: Found) -> BisectionResult:
+def of_search(journal: Journal, findings: Findings[Any], found: Found) -> BisectionResult:
     """The outcome of a search over the journal's points that came to its end."""
     points = journal.state.points
     good, bad = points[found.good], points[found.bad]
@@ -84,7 +85,7 @@ def of_search(journal: Journal, findings: Findings, found: Found) -> BisectionRe
 
 def of_pair(
     journal: Journal,
-    findings: Findings,
+    findings: Findings[Any],
     good: Point,
     bad: Point,
     *,
@@ -124,7 +125,7 @@ def _without_change(
     ending: Ending,
     reasons: tuple[str, ...],
     journal: Journal,
-    findings: Findings,
+    findings: Findings[Any],
     comparison: Comparison | None = None,
 ) -> BisectionResult:
     good, bad = journal.state.points[0], journal.state.points[-1]

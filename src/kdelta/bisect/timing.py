@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from kdelta.analysis.times import per_operation
+from kdelta.analysis.methods import timing_of
+from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.judging import NeighbourChange, changes_of
+from kdelta.bisect.judging import Findings, record
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
@@ -39,21 +40,6 @@ BUDGET = 20  # blocks for one point
 _MOST_LOST = 3  # blocks of a point that may fail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingRules:
-    """What is a difference: as in a study's [time]; alpha is that of the whole bisection."""
-
-    tolerance: float
-    alpha: float
-    points: int  # there are to search
-    grade: Grade = Grade.GUEST_TIME
-
-    @property
-    def alpha_of_point(self) -> float:
-        """What one point may spend: any of those on the way could be taken for the wrong side."""
-        return self.alpha / max(1, (self.points - 1).bit_length())
-
-
 class BlockTiming:
     """The time instrument; see judging.PointInstrument."""
 
@@ -62,21 +48,24 @@ class BlockTiming:
         journal: Journal,
         measure: Measurer,
         kernel_of: Callable[[Point], Kernel],
-        rules: TimingRules,
+        points: int,
         *,
         budget: int = BUDGET,
     ) -> None:
-        """kernel_of: an end's kernel, fetched or built."""
+        """kernel_of: an end's kernel, fetched or built.  points: there are to search."""
         self._journal = journal
         self._measure = measure
         self._kernel_of = kernel_of
-        self._rules = rules
+        self._time = journal.state.question.study.time
+        # Any of the points on the way could be taken for the wrong side.
+        self._alpha = self._time.alpha / max(1, (points - 1).bit_length())
         self._budget = budget
         self._ends: dict[str, Kernel] = {}
 
-    def findings(self) -> Times:
+    def findings(self, extra: BisectStep | None = None) -> BlockFindings:
         """See judging.PointInstrument."""
-        return Times(self._journal, self._rules)
+        method = timing_of(record(self._journal), level=self._time.alpha)
+        return BlockFindings(self._journal, method, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See judging.PointInstrument."""
@@ -87,16 +76,21 @@ class BlockTiming:
             return self._first(step, kernel)
         if point == bad:
             self._ends[bad.key] = kernel
-            return self._blocks(step, kernel, self._ends_decided)
-        done = self._blocks(step, kernel, self._side_decided)
-        return done if done.why else self._judged(done)
+            done = self._blocks(step, kernel, self._ends_decided)
+        else:
+            done = self._blocks(step, kernel, self._side_decided)
+        why = done.why or self.findings(done).fault(point)
+        if why:
+            return replace(done, why=why)
+        return replace(done, mark=Mark.BAD) if point == bad else self._judged(done)
 
     def _first(self, step: BisectStep, kernel: Kernel) -> BisectStep:
         """The good end alone: whether it can be timed at all; its times come with the blocks."""
         trial = self._journal.new_trial()
-        result = self._timed(kernel, trial)
-        why = _failure(result, self._phase())
-        return replace(step, trials=(trial,), mark=Mark.SKIP if why else Mark.GOOD, why=why)
+        self._timed(kernel, trial)
+        step = replace(step, trials=(trial,))
+        why = self.findings(step).fault(self._journal.state.points[0])
+        return replace(step, mark=Mark.SKIP if why else Mark.GOOD, why=why)
 
     def _blocks(
         self, step: BisectStep, kernel: Kernel, decided: Callable[[list[Block]], bool]
@@ -128,15 +122,13 @@ class BlockTiming:
                     f"an end failed in {lost} blocks that were to be timed beside {step.key}",
                     action="look at the consoles in the folder, then give the same command",
                 )
-        return replace(step, mark=Mark.BAD if is_end else Mark.SKIP)
+        return step
 
     def _judged(self, step: BisectStep) -> BisectStep:
         """The step with its side, when that is sure."""
         times = self.findings()
         own = times.blocks(step)
-        found = weigh(
-            own, budget=self._budget, alpha=self._rules.alpha_of_point, scatter=times.scatter()
-        )
+        found = weigh(own, budget=self._budget, alpha=self._alpha, scatter=times.scatter())
         position = found.position if found.position is not None else math.nan
         if found.side is Side.UNDECIDED:
             where = (
@@ -155,16 +147,17 @@ class BlockTiming:
 
     def _side_decided(self, blocks: list[Block]) -> bool:
         scatter = self.findings().scatter()
-        budget, alpha = self._budget, self._rules.alpha_of_point
-        return not weigh(blocks, budget=budget, alpha=alpha, scatter=scatter).more
+        return not weigh(blocks, budget=self._budget, alpha=self._alpha, scatter=scatter).more
 
     def _ends_decided(self, blocks: list[Block]) -> bool:
         count = len(blocks)
         if count < MIN_REPLICATES:
             return False
-        alpha = levels(self._budget, self._rules.alpha)[count - MIN_REPLICATES]
+        alpha = levels(self._budget, self._time.alpha)[count - MIN_REPLICATES]
         widths = [block.width for block in blocks]
-        found = contrast_of_blocks(widths, tolerance=self._rules.tolerance, alpha=alpha)
+        found = contrast_of_blocks(
+            widths, tolerance=self._time.tolerance_percent / 100, alpha=alpha
+        )
         return found is not None and (found.same or found.differs)
 
     def _end(self, at: int) -> Kernel:
@@ -182,61 +175,32 @@ class BlockTiming:
         return self._journal.state.question.phase
 
 
-class Times:
-    """Everything that a bisection has timed so far; see judging.Findings."""
-
-    def __init__(self, journal: Journal, rules: TimingRules) -> None:
-        self._journal = journal
-        self._rules = rules
-        self._phase = journal.state.question.phase
-        self._points = {point.key: point for point in journal.state.points}
-
-    def booted(self, point: Point) -> Point:
-        """See judging.Findings."""
-        step = self._journal.steps.get(point.key)
-        return self._points[step.same_as] if step and step.same_as else point
+class BlockFindings(Findings[TimeMeasure]):
+    """Everything that a bisection has timed so far."""
 
     def value(self, point: Point) -> float | None:
-        """Nanoseconds per operation: the median over its boots."""
-        point = self.booted(point)
-        step = self._journal.steps.get(point.key)
-        if step is None or (step.standing is None and step.mark is Mark.SKIP):
-            return None
-        trials = list(step.trials)
-        if point == self._journal.state.points[0]:
-            trials += [block[0] for each in self._journal.state.steps for block in each.blocks]
-        read = (reading(self._journal.result(trial), self._phase) for trial in trials)
-        return statistics.median([value for value in read if value is not None] or [math.nan])
-
-    def unit(self) -> str:
-        """See judging.Findings."""
-        for step in self._journal.state.steps:
-            for trial in step.trials:
-                result = self._journal.result(trial)
-                if result.timed.phases:
-                    return f"ns per {per_operation(result, self._phase)[0]}"
-        return "ns"
+        """The median over the boots of a point that was weighed, and of an end."""
+        step = self.journal.steps.get(self.booted(point).key)
+        weighed = step and (step.standing is not None or step.mark is not Mark.SKIP)
+        return super().value(point) if weighed else None
 
     def compare(self, old: Point, new: Point) -> Comparison:
-        """See judging.Findings: by the blocks in which both were, else by their places."""
-        tolerance, alpha = self._rules.tolerance, self._rules.alpha
+        """By the blocks in which both were, else by their places."""
+        time = self.journal.state.question.study.time
+        tolerance = time.tolerance_percent / 100
         was, now = self.booted(old), self.booted(new)
         pairs = self._pairs(was, now)
         if pairs is not None:
-            found = contrast_of_blocks(pairs, tolerance=tolerance, alpha=alpha)
+            found = contrast_of_blocks(pairs, tolerance=tolerance, alpha=time.alpha)
         else:
             places = [[block.place for block in self._of(point)] for point in (was, now)]
-            found = contrast_of_places(*places, tolerance=tolerance, alpha=alpha)
-        return _comparison(found, self._rules)
-
-    def changes(self) -> list[NeighbourChange]:
-        """See judging.Findings."""
-        return changes_of(self, self._journal.state.points)
+            found = contrast_of_places(*places, tolerance=tolerance, alpha=time.alpha)
+        return _comparison(found, tolerance)
 
     def blocks(self, step: BisectStep) -> list[Block]:
         """The blocks of a step that were measured whole."""
         found = (
-            _block([self._journal.result(trial) for trial in trials], self._phase)
+            _block([self.journal.result(trial) for trial in trials], self.phase)
             for trials in step.blocks
         )
         return [block for block in found if block is not None]
@@ -244,18 +208,18 @@ class Times:
     def scatter(self) -> Scatter:
         """What all points but the ends say of the scatter."""
         total = Scatter()
-        for step in self._journal.state.steps:
-            if step.key != self._journal.state.points[-1].key:
+        for step in self.journal.state.steps:
+            if step.key != self.journal.state.points[-1].key:
                 total = total.plus(self.blocks(step))
         return total
 
     def _of(self, point: Point) -> list[Block]:
-        step = self._journal.steps.get(point.key)
+        step = self.journal.steps.get(point.key)
         return self.blocks(step) if step else []
 
     def _pairs(self, old: Point, new: Point) -> list[float] | None:
         """log(new) - log(old) in the blocks that had both; None: one of them is no end."""
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        good, bad = self.journal.state.points[0], self.journal.state.points[-1]
         if old == good:
             return [math.log(block.point / block.good) for block in self._of(new)]
         if new == bad:
@@ -263,14 +227,14 @@ class Times:
         return None
 
 
-def _comparison(found: Contrast | None, rules: TimingRules) -> Comparison:
-    grade = rules.grade
+def _comparison(found: Contrast | None, tolerance: float) -> Comparison:
+    grade = Grade.GUEST_TIME  # no other machine can be booted into kernel after kernel
     if found is None:
         reasons = ("too few blocks were timed",)
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=reasons)
     percent = f"{100 * (found.ratio - 1):+.1f} % (p = {found.p:.2g})"
     if found.same:
-        verdict, reason = Verdict.SAME, f"{percent}, within {100 * rules.tolerance:g} %"
+        verdict, reason = Verdict.SAME, f"{percent}, within {100 * tolerance:g} %"
     elif found.differs:
         verdict = Verdict.REGRESSION if found.ratio > 1 else Verdict.IMPROVEMENT
         reason = percent

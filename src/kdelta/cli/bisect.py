@@ -225,7 +225,6 @@ def _releases(
     )
     bisecting.carried_out(
         journal,
-        study,
         instrument,
         ladder.run,
         choice,

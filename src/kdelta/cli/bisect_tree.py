@@ -56,7 +56,6 @@ def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource
     from kdelta.bisect.history import History
     from kdelta.bisect.measuring import measure_of
     from kdelta.cli.download import reporting
-    from kdelta.sample import Instrument
 
     if source.tree is None:
         raise ValueError("commits are of a tree")
@@ -89,7 +88,6 @@ def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource
             bisecting.tell,
             paths=source.paths,
             originals=originals,
-            suspect=study.instrument is Instrument.EXACT,
         )
 
         def run() -> BisectionResult:
@@ -98,7 +96,6 @@ def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource
 
         bisecting.carried_out(
             journal,
-            study,
             instrument,
             run,
             choice,

@@ -81,17 +81,12 @@ def instrument_of(
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
     from kdelta import sample
+    from kdelta.bisect.judging import PointCounting
+    from kdelta.bisect.timing import BlockTiming
 
-    if study.instrument is not sample.Instrument.TIME:
-        from kdelta.bisect.judging import PointCounting
-
-        return PointCounting(journal, measure, step_percent=study.thresholds.step_percent)
-    from kdelta.bisect.timing import BlockTiming, TimingRules
-
-    rules = TimingRules(
-        tolerance=study.time.tolerance_percent / 100, alpha=study.time.alpha, points=points
-    )
-    return BlockTiming(journal, measure, kernel_of, rules)
+    if study.instrument is sample.Instrument.TIME:
+        return BlockTiming(journal, measure, kernel_of, points)
+    return PointCounting(journal, measure)
 
 
 def tell(news: News) -> None:
@@ -118,7 +113,6 @@ def _to_go(left: int) -> str:
 
 def carried_out(
     journal: Journal,
-    study: Study,
     instrument: PointInstrument,
     search: Callable[[], BisectionResult],
     choice: BisectChoice,
@@ -131,15 +125,14 @@ def carried_out(
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
     from kdelta.bisect.outcome import Ending
-    from kdelta.cli.printing import print_json
-    from kdelta.cli.show import print_lines
+    from kdelta.cli.show import print_lines, print_raw
     from kdelta.journal.folders import held
-    from kdelta.rendering import bisection, explain, formats
+    from kdelta.rendering import bisection, explain
 
     try:
         with held(journal.folder):
             found = search()
-            record = _finished(journal, study)
+            record = _finished(journal)
     except KeyboardInterrupt:
         click.echo("\ninterrupted; the same command goes on", err=True)
         raise
@@ -147,9 +140,7 @@ def carried_out(
     explained = _explained(journal, findings, found, record, choice.top)
     lines, fields = more(found)
     if choice.as_json:
-        content = bisection.data(journal, findings, found) | fields
-        functions = formats.document("explain", explained) if explained else None
-        print_json(content | {"functions": functions})
+        print_raw(bisection.show_json(journal, findings, found, explained, fields))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
@@ -159,7 +150,7 @@ def carried_out(
         raise click.exceptions.Exit(EXIT_NOTHING)
 
 
-def _finished(journal: Journal, study: Study) -> RunRecord:
+def _finished(journal: Journal) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
     from msgspec.structs import replace
 
@@ -173,19 +164,18 @@ def _finished(journal: Journal, study: Study) -> RunRecord:
         return record
     folder = journal.folder
     RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder, step_percent=study.thresholds.step_percent)
+    answers.write_answers(record, folder)
     return record
 
 
 def _explained(
-    journal: Journal, findings: Findings, found: BisectionResult, record: RunRecord, top: int
+    journal: Journal, findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
-    from kdelta import sample
     from kdelta.analysis import explanation
 
     is_step = found.comparison is not None and found.comparison.verdict.is_step
-    if not is_step or record.instrument is not sample.Instrument.EXACT:
+    if not is_step or not findings.method.explains:
         return None
     good, bad = (findings.booted(point).label for point in (found.good, found.bad))
     return explanation.explain(record, good, bad, phase=journal.state.question.phase, top=top)

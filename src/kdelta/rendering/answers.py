@@ -17,14 +17,14 @@ from kdelta.rendering.columns import plain
 TOP = 15  # functions that a text lists unless asked for more
 
 
-def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None = None) -> None:
+def write_answers(record: RunRecord, folder: Path) -> None:
     """Write show.{txt,json,csv}, metrics.csv and explain-OLD-NEW.{txt,json,csv} into a run folder.
 
     There is one explanation for the largest step of each scenario that has one; those of an
     earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
     the folder cannot be written.
     """
-    files = dict(_answers(record, step_percent))
+    files = dict(_answers(record))
     try:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
@@ -39,8 +39,8 @@ def write_answers(record: RunRecord, folder: Path, *, step_percent: float | None
         ) from error
 
 
-def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[str, str]]:
-    report = findings.report(record, step_percent=step_percent)
+def _answers(record: RunRecord) -> Iterator[tuple[str, str]]:
+    report = findings.report(record)
     yield "show.txt", plain(show.show(report))
     yield "show.json", show.show_json(report)
     yield "show.csv", show.show_csv(report)
@@ -55,13 +55,7 @@ def _answers(record: RunRecord, step_percent: float | None) -> Iterator[tuple[st
         scenario = f"{ladder.workload}:{ladder.scenario}"
         found, short = (
             explanation.explain(
-                record,
-                step.old,
-                step.new,
-                scenario=scenario,
-                point=ladder.point or None,
-                top=top,
-                step_percent=step_percent,
+                record, step.old, step.new, scenario=scenario, point=ladder.point or None, top=top
             )
             for top in (None, TOP)
         )

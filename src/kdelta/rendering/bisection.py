@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import outcome
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
@@ -14,7 +15,9 @@ from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
+from kdelta.rendering import explain
 from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.rendering.formats import document, json_text
 
 _TONES = {
     Standing.SAME: Tone.GOOD,
@@ -27,7 +30,7 @@ _MOST_NAMED = 6
 
 
 def show(
-    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
+    journal: Journal, findings: Findings[Any], found: BisectionResult, *, points: str
 ) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
@@ -118,13 +121,24 @@ def _verbatim(text: str) -> Iterator[Line]:
     yield (Span(text),)
 
 
-def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
-    """The bisection as JSON data (format 1)."""
+def show_json(
+    journal: Journal,
+    findings: Findings[Any],
+    found: BisectionResult,
+    explained: Explanation | None,
+    more: Mapping[str, Any],
+) -> str:
+    """The bisection as JSON, format 1, with the functions of the change and what else is known."""
+    functions = explained and document("explain", explain.data(explained))
+    told = {**data(journal, findings, found), **more, "functions": functions}
+    return json_text(journal.state.question.kind, told)
+
+
+def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> dict[str, Any]:
+    """The bisection as JSON data."""
     question = journal.state.question
     return {
-        "format": 1,
         "run": journal.folder.name,
-        "kind": question.kind,
         "scenario": question.scenario,
         "phase": question.phase,
         "ending": found.ending,
@@ -151,7 +165,7 @@ def _effort(journal: Journal) -> str:
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 
 
-def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
+def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
     steps = journal.steps
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
@@ -170,7 +184,7 @@ def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
 
 
 def _values(
-    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings
+    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings[Any]
 ) -> tuple[Span, ...]:
     found = []
     for point in points:
@@ -250,7 +264,7 @@ def _change(change: NeighbourChange) -> dict[str, Any]:
     }
 
 
-def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:
+def _step(journal: Journal, findings: Findings[Any], step: BisectStep) -> dict[str, Any]:
     point = next(point for point in journal.state.points if point.key == step.key)
     return {
         **_side(point, findings.value(point)),

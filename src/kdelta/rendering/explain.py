@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import Any
 
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest
 from kdelta.metric import decimals, number
@@ -178,9 +179,13 @@ def _calls(calls: int | None, explanation: Explanation) -> str:
 
 def show_json(explanation: Explanation) -> str:
     """The explanation as JSON, format 1, every field of Explanation and what it holds."""
+    return json_text("explain", data(explanation))
+
+
+def data(explanation: Explanation) -> dict[str, Any]:
+    """The fields of JSON."""
     names = [field.name for field in fields(explanation)]
-    comparison = picked(explanation.comparison, COUNTED)
-    return json_text("explain", picked(explanation, names, comparison=comparison))
+    return picked(explanation, names, comparison=picked(explanation.comparison, COUNTED))
 
 
 def show_csv(explanation: Explanation) -> str:
