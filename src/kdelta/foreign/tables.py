@@ -172,6 +172,7 @@ def rows(source: SourceFile) -> Iterator[TableRow]:
 
 def json_object(text: str, name: str) -> dict[str, Any]:
     """The object that a JSON file holds; no NaN, no name twice.  Raises SpecError."""
+    # Not msgspec: of a name that stands twice it takes the last without a word.
     try:
         found = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
