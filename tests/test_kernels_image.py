@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from kdelta.errors import SpecError
 from kdelta.kernels.image import BadImage, ImageFacts, inspect
-from kdelta.kernels.kernel import compiler_of, options_of
 from kdelta.kernels.reference import resolve
 
 GCC = "aarch64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
@@ -205,10 +204,3 @@ def test_file_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SpecError, match="not a regular file"):
         resolve("file:pipe")
-
-
-def test_configuration_facts(tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    config.write_text('CONFIG_CC_VERSION_TEXT="gcc-14 (Debian) 14.2.0"\nCONFIG_SMP=y\n# CONFIG_A\n')
-    assert compiler_of(config) == "gcc-14 (Debian) 14.2.0"
-    assert options_of(config) == 2

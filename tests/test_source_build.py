@@ -95,7 +95,7 @@ def test_a_variant_compiles_what_it_changes_and_the_way_back_gives_the_same_byte
     assert slow.image_sha256 != first.image_sha256
     assert slow.title == f"{tree.name}+edited"
     assert compiled(slow) == ["mm/mincore.o"]
-    (cache.root() / "builds" / first.folder.name / "build.json").unlink()
+    (first.image.parent / "build.json").unlink()
     again = built(tree)
     assert not again.cached
     assert again.image_sha256 == first.image_sha256
@@ -135,7 +135,7 @@ def test_the_caller_s_environment_decides_nothing(
     first = built(of_folder(root))
     for name in ("KCFLAGS", "CC", "MAKEFLAGS", "KBUILD_BUILD_USER", "ARCH", "O"):
         monkeypatch.setenv(name, "-fnonsense")
-    (first.folder / "build.json").unlink()
+    (first.image.parent / "build.json").unlink()
     assert built(of_folder(root)).image_sha256 == first.image_sha256
 
 
@@ -197,7 +197,7 @@ def test_files_that_somebody_changed_in_the_cache_are_put_right(root: Path) -> N
     first = built(tree)
     inside = cache.root() / "trees" / tree.line / "src" / "mm/mincore.c"
     inside.write_text("int wrong;\n")
-    (first.folder / "build.json").unlink()
+    (first.image.parent / "build.json").unlink()
     assert built(tree).image_sha256 == first.image_sha256
 
 
@@ -220,7 +220,7 @@ def test_a_killed_build_is_not_believed(root: Path) -> None:
     (output / ".kdelta-building").touch()
     time.sleep(0.01)
     (output / "mm/mincore.o").write_bytes(b"cut off")
-    (first.folder / "build.json").unlink()
+    (first.image.parent / "build.json").unlink()
     assert built(tree).image_sha256 == first.image_sha256
 
 

@@ -76,7 +76,7 @@ def test_an_unknown_release_names_its_neighbours() -> None:
 
 @pytest.mark.parametrize("text", ["", "6.17", "../etc", "6.17.8/x"])
 def test_what_is_no_version_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_packages", lambda **_: ())
+    monkeypatch.setattr(fetch, "_packages", lambda _: ())
     with pytest.raises(SpecError):
         fetch.of_release(text)
 
@@ -119,7 +119,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     with tarfile.open(debian, "w:xz") as tar:
         tar.add(tmp_path / "debian", arcname="debian")
     there[debian.name] = debian
-    monkeypatch.setattr(fetch, "_packages", lambda **_: (package("6.17.8-1"),))
+    monkeypatch.setattr(fetch, "_packages", lambda _: (package("6.17.8-1"),))
     return there
 
 
@@ -141,7 +141,7 @@ def test_debian_s_patches_are_applied_when_asked_for() -> None:
 @pytest.mark.usefixtures("mirror")
 def test_a_file_that_is_gone_is_looked_for_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = (package("6.17.8-1", "here:/"), package("6.17.8-2", "gone:/"))
-    monkeypatch.setattr(fetch, "_packages", lambda **_: offered)
+    monkeypatch.setattr(fetch, "_packages", lambda _: offered)
     assert fetch.of_release("6.17.8").read("Kbuild")
 
 

@@ -97,7 +97,7 @@ _ALL = (
     CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",
               "line of trees", "checked out and built", limit_mib=20480),
     CacheKind("builds", "kernels built from source", "tree, configuration, compiler",
-              "built", limit_mib=8192, read=("vmlinuz", "config", "build.json")),
+              "built", limit_mib=8192),
     CacheKind("build-logs", "what make said of sources that do not build", "as builds", "built"),
     CacheKind("ccache", "compilers' results, of ccache, which keeps its limit of 4 GiB itself",
               "ccache's", "built"),

@@ -132,5 +132,5 @@ def test_a_kill_in_the_middle_spoils_nothing(
     child.kill()
     child.wait()
     assert tree_reference.built(reference).image_sha256 != original.image_sha256
-    (original.folder / "build.json").unlink()
+    (original.image.parent / "build.json").unlink()
     assert tree_reference.built(RELEASE).image_sha256 == original.image_sha256

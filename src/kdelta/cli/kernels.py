@@ -16,7 +16,8 @@ from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
-from kdelta.kernels.kernel import Flavour, Kernel, compiler_of, options_of
+from kdelta.kernels.kernel import Flavour, Kernel
+from kdelta.source import kconfig
 
 _arch = click.option(
     "--arch",
@@ -121,17 +122,19 @@ def _offer_fields(offer: KernelOffer) -> dict[str, Any]:
 
 def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
     facts = inspect(kernel.image)
+    config = kernel.config
+    options = kconfig.parse(config.read_text(errors="replace")) if config else {}
     return {
         **msgspec.structs.asdict(kernel.identity()),
-        "compiler": facts.compiler or (compiler_of(kernel.config) if kernel.config else ""),
+        "compiler": facts.compiler or options.get("CC_VERSION_TEXT", "").strip('"'),
         "package": kernel.package,
         "suite": kernel.suite,
         "format": facts.format,
         "banner": facts.banner,
         "image": str(kernel.image),
         "image_bytes": kernel.image.stat().st_size,
-        "config": str(kernel.config or ""),
-        "config_options": options_of(kernel.config) if kernel.config else None,
+        "config": str(config or ""),
+        "config_options": len(options) - list(options.values()).count("n") or None,
     }
 
 

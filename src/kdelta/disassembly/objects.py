@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,23 +44,11 @@ def read(path: Path, function: str) -> Compiled:
 
     Raises SpecError when the object does not have it, InfraError when it is not an object.
     """
-    with _opened(path) as found:
-        return found.function(function)
-
-
-def functions(path: Path) -> tuple[str, ...]:
-    """Names of the functions of an object, sorted.  Raises InfraError."""
-    with _opened(path) as found:
-        return tuple(sorted(found.functions()))
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Object]:
     try:
         if path.stat().st_size > _MAX_OBJECT:
             raise InfraError("the object is too large", place=str(path))
         with path.open("rb") as stream, elf.opened(stream) as file:
-            yield _Object(file, path)
+            return _Object(file, path).function(function)
     except OSError as error:
         raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
     except elf.BadElf as error:

@@ -16,6 +16,7 @@ from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import SWAP_DEVICES, MachineSettings
 from kdelta.machine.readback import Lacking
+from kdelta.source import kconfig
 
 BYTES = 256 << 20
 # Before 6.12 zram asks the crypto layer for its compressor, which cannot load a module here.
@@ -97,4 +98,4 @@ def _modules(kernel: Kernel) -> Backing:
 def _built_in(kernel: Kernel) -> bool:
     """True when a known configuration has zram in the image."""
     config = kernel.config
-    return config is not None and "CONFIG_ZRAM=y" in config.read_text().splitlines()
+    return config is not None and kconfig.parse(config.read_text()).get("ZRAM") == "y"

@@ -22,6 +22,7 @@ from kdelta.errors import InfraError
 from kdelta.machine.identity import MachineSeen
 from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
 from kdelta.sample import HostFacts
+from kdelta.source import kconfig
 
 NONE = "none"
 
@@ -37,9 +38,14 @@ _STEAL = 7  # user nice system idle iowait irq softirq steal: proc(5)
 _COUNTED = 8  # guest time, behind steal, is within user time already
 _IDLE = (3, 4)
 _DMI_UNKNOWN, _DMI_EXTENDED, _DMI_IN_KIB = 0xFFFF, 0x7FFF, 0x8000  # sizes of a memory module
-_PREEMPT_OPTION = re.compile(
-    r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY|RT)=y|^CONFIG_(PREEMPT)=y", re.M
-)
+# In the order of kernel/Kconfig.preempt.
+_PREEMPT_OPTIONS = {
+    "PREEMPT_NONE": "none",
+    "PREEMPT_VOLUNTARY": "voluntary",
+    "PREEMPT": "full",
+    "PREEMPT_LAZY": "lazy",
+    "PREEMPT_RT": "rt",
+}
 _PREEMPT_BUILD = re.compile(r"\bPREEMPT(?:_(RT|LAZY|DYNAMIC))?\b")
 _ARM_CPU = re.compile(r"^CPU (implementer|part)\s*: (\w+)", re.M)
 
@@ -206,10 +212,9 @@ def _preempt(root: Path) -> tuple[str | None, str | None]:
     asked = _parameter(root, "preempt")
     if asked not in (None, NONE):
         return asked, "cmdline"
-    option = _PREEMPT_OPTION.search(_configuration(root))
-    if option:
-        return (option[1] or "full").lower(), "config"
-    return None, None
+    options = kconfig.parse(_configuration(root))
+    built = next((how for name, how in _PREEMPT_OPTIONS.items() if options.get(name) == "y"), None)
+    return built, "config" if built else None
 
 
 def _configuration(root: Path) -> str:

@@ -72,17 +72,3 @@ def null_variants(images: Sequence[str]) -> dict[int, int]:
         if digest and first.setdefault(digest, at) != at:
             found[at] = first[digest]
     return found
-
-
-def compiler_of(config: Path) -> str:
-    """CONFIG_CC_VERSION_TEXT of a kernel configuration, or ""."""
-    for line in config.read_text(errors="replace").splitlines():
-        if line.startswith("CONFIG_CC_VERSION_TEXT="):
-            return line.partition("=")[2].strip().strip('"')
-    return ""
-
-
-def options_of(config: Path) -> int:
-    """Number of options that a kernel configuration sets."""
-    lines = config.read_text(errors="replace").splitlines()
-    return sum(line.startswith("CONFIG_") and "=" in line for line in lines)

@@ -57,7 +57,6 @@ class Build:
     release: str  # uname -r
     image: Path
     image_sha256: str
-    vmlinux: Path
     config: Path
     config_sha256: str
     log: Path
@@ -75,17 +74,10 @@ class Build:
             words.append(self.compiler_name)
         return ",".join(words)
 
-    @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self.image.parent
-
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """build.json: what was built, without the name that led to it."""
+    """build.json: what is known of an image beside what led to it."""
 
-    tree: str
-    config_digest: str
     compiler: str
     release: str
     lost: tuple[str, ...]
@@ -210,12 +202,9 @@ def _make(
         maker.run([_TARGET], log, steps=steps, progress=progress)
         with cache.writing(folder):
             shutil.copyfile(maker.output / _IMAGE, folder / "vmlinuz")
-            shutil.copyfile(maker.output / "vmlinux", folder / "vmlinux")
             shutil.copyfile(maker.output / ".config", folder / "config")
             release = (maker.output / "include/config/kernel.release").read_text().strip()
     record = _Record(
-        tree=tree.tree,
-        config_digest=config.digest,
         compiler=chain.banner,
         release=release,
         lost=config.lost((folder / "config").read_text(errors="replace")),
@@ -276,7 +265,6 @@ def _read(
         release=record.release,
         image=folder / "vmlinuz",
         image_sha256=cache.recorded(folder / "vmlinuz"),
-        vmlinux=folder / "vmlinux",
         config=folder / "config",
         config_sha256=cache.recorded(folder / "config"),
         log=folder / "build.log",

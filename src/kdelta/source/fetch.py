@@ -10,7 +10,6 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -37,14 +36,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOffer:
-    """A source that the index lists; it may be gone from the mirror (only a fetch tells)."""
-
-    reference: str  # "6.17.8", or "6.12.107-1" with Debian's patches
-    size: int  # bytes to download
-
-
 def of_release(reference: str, *, progress: Progress | None = None) -> SourceTree:
     """The source of a release: "6.17.8" upstream's, "6.12.107-1" with Debian's patches applied.
 
@@ -63,16 +54,6 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")
 
 
-def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[SourceOffer, ...]:
-    """Sources that the index lists, oldest first.  Raises InfraError without an index."""
-    found: dict[str, SourceOffer] = {}
-    for package in _packages(force=refresh, progress=progress):
-        orig = package.file(".orig.tar.xz")
-        if orig is not None:
-            found[package.upstream] = SourceOffer(reference=package.upstream, size=orig.size)
-    return tuple(found.values())
-
-
 def _known(reference: str) -> _Known | None:
     with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
         known = msgspec.json.decode(_record(reference).read_bytes(), type=_Known)
@@ -88,7 +69,7 @@ def _record(reference: str) -> Path:
 def _fetched(reference: str, progress: Progress | None) -> _Known:
     """Fetch a release; a file that one package's folder lacks may lie in another's."""
     gone: GoneError | None = None
-    for files in _choose(reference, _packages(progress=progress)):
+    for files in _choose(reference, _packages(progress)):
         try:
             tree = _imported(reference, files, progress)
         except GoneError as error:
@@ -165,9 +146,7 @@ def _choose(reference: str, packages: Iterable[SourcePackage]) -> tuple[tuple[Pa
     )
 
 
-def _packages(
-    *, force: bool = False, progress: Progress | None = None
-) -> tuple[SourcePackage, ...]:
+def _packages(progress: Progress | None) -> tuple[SourcePackage, ...]:
     archive = SourceArchive()
-    archive.refresh(force=force, progress=progress)
+    archive.refresh(progress=progress)
     return archive.packages("linux", "linux")
