@@ -22,14 +22,21 @@ class Usability(StrEnum):
     ABSENT = "absent"  # this machine or its kernel does not have it
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What trying something showed.
+
+    detail: one clause; remedy: command or step that adds it, "" when there is none.
+    """
+
+    state: Usability
+    detail: str
+    remedy: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """One thing this machine can or cannot do.
-
-    detail:  what was found, one clause
-    purpose: what it is for
-    remedy:  command or step that adds it; empty when there is none, or nothing to do
-    """
+    """One thing this machine can or cannot do.  purpose: what it is for; the others: of Tried."""
 
     name: str
     state: Usability

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from kdelta import process
-from kdelta.doctor.capabilities import Capability, Usability
+from kdelta.doctor.capabilities import Tried, Usability
 from kdelta.errors import as_root
 from kdelta.procfs import chosen, meminfo
 
@@ -38,38 +38,27 @@ _NAMESPACE_SWITCHES = (
 )
 
 
-def memory() -> Capability:
+def memory() -> Tried:
     """Memory that a new guest could take now."""
     free = meminfo(Path("/"))["MemAvailable"] * 1024
-    cpus = len(os.sched_getaffinity(0))
-    enough = free >= NEEDED_MEMORY
-    return Capability(
-        name="memory",
-        state=Usability.OK if enough else Usability.UNUSABLE,
-        detail=f"{free / GIB:.1f} GiB available, {cpus} CPUs",
-        purpose="1.5 GiB a guest",
-        remedy="" if enough else "free some memory: exact runs need 1.5 GiB",
-    )
+    detail = f"{free / GIB:.1f} GiB available, {len(os.sched_getaffinity(0))} CPUs"
+    if free >= NEEDED_MEMORY:
+        return Tried(Usability.OK, detail)
+    return Tried(Usability.UNUSABLE, detail, "free some memory: exact runs need 1.5 GiB")
 
 
-def disk(cache: Path) -> Capability:
+def disk(cache: Path) -> Tried:
     """Room for, and permission to write, the cache."""
     place = next(path for path in (cache, *cache.parents) if path.is_dir())
     free = shutil.disk_usage(place).free
-    refused = _refused(place)
-    remedy = ""
-    if refused:
+    detail = f"{free / GIB:.1f} GiB free for {cache}"
+    if refused := _refused(place):
         remedy = "set XDG_CACHE_HOME to a directory that you can write"
-    elif free < NEEDED_DISK:
+        return Tried(Usability.UNUSABLE, f"{detail}, not writable: {refused}", remedy)
+    if free < NEEDED_DISK:
         remedy = "free 2 GiB, or set XDG_CACHE_HOME to a directory on a larger disk"
-    problem = f", not writable: {refused}" if refused else ""
-    return Capability(
-        name="cache",
-        state=Usability.UNUSABLE if remedy else Usability.OK,
-        detail=f"{free / GIB:.1f} GiB free for {cache}{problem}",
-        purpose="kernels, checkpoints",
-        remedy=remedy,
-    )
+        return Tried(Usability.UNUSABLE, detail, remedy)
+    return Tried(Usability.OK, detail)
 
 
 def _refused(directory: Path) -> str:
@@ -81,27 +70,19 @@ def _refused(directory: Path) -> str:
         return (error.strerror or str(error)).lower()
 
 
-def pmu() -> Capability:
+def pmu() -> Tried:
     """Whether the hardware counts instructions for us."""
-    purpose = "timed runs: counters"
     number = _PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         detail = f"no system call number known for {platform.machine()}"
-        return Capability(name="PMU", state=Usability.UNUSABLE, detail=detail, purpose=purpose)
+        return Tried(Usability.UNUSABLE, detail)
     count, error = count_instructions(number)
     if not error and count > 0:
-        detail = f"counted {count} instructions in user space"
-        return Capability(name="PMU", state=Usability.OK, detail=detail, purpose=purpose)
-    if error in (errno.EACCES, errno.EPERM):
-        return Capability(
-            name="PMU",
-            state=Usability.UNUSABLE,
-            detail=f"perf_event_open: {errno.errorcode[error]}",
-            purpose=purpose,
-            remedy=as_root("sysctl kernel.perf_event_paranoid=2"),
-        )
+        return Tried(Usability.OK, f"counted {count} instructions in user space")
     why = f"perf_event_open: {errno.errorcode.get(error, error)}" if error else "counts nothing"
-    return Capability(name="PMU", state=Usability.ABSENT, detail=why, purpose=purpose)
+    if error in (errno.EACCES, errno.EPERM):
+        return Tried(Usability.UNUSABLE, why, as_root("sysctl kernel.perf_event_paranoid=2"))
+    return Tried(Usability.ABSENT, why)
 
 
 def count_instructions(number: int) -> tuple[int, int]:
@@ -126,47 +107,34 @@ def count_instructions(number: int) -> tuple[int, int]:
         os.close(fd)
 
 
-def hugepages() -> Capability:
+def hugepages() -> Tried:
     """THP mode and reserved hugetlb pages of the running kernel."""
-    purpose = "timed runs: large pages"
     if not _THP.exists() and not _HUGEPAGES.exists():
-        detail = "this kernel has neither THP nor hugetlb"
-        return Capability(name="hugepages", state=Usability.ABSENT, detail=detail, purpose=purpose)
+        return Tried(Usability.ABSENT, "this kernel has neither THP nor hugetlb")
     mode = chosen(_THP.read_text().strip()) if _THP.exists() else "not built in"
     pools = []
     for pool in sorted(_HUGEPAGES.glob("hugepages-*")) if _HUGEPAGES.exists() else ():
         count = (pool / "nr_hugepages").read_text().strip()
         pools.append(f"{count} x {int(pool.name.removeprefix('hugepages-')[:-2]) // 1024} MiB")
-    detail = f"THP {mode}; reserved: {', '.join(pools) or 'no hugetlb'}"
-    return Capability(name="hugepages", state=Usability.OK, detail=detail, purpose=purpose)
+    return Tried(Usability.OK, f"THP {mode}; reserved: {', '.join(pools) or 'no hugetlb'}")
 
 
-def tracing() -> Capability:
+def tracing() -> Tried:
     """Whether tracefs can be read, and what lockdown says."""
-    purpose = "tracing runs"
-    lockdown = f"; lockdown: {chosen(_LOCKDOWN.read_text().strip())}" if _LOCKDOWN.exists() else ""
+    lockdown = chosen(_LOCKDOWN.read_text().strip()) if _LOCKDOWN.exists() else ""
     debugfs = "debugfs readable" if _readable(Path("/sys/kernel/debug")) else "debugfs not readable"
+    beside = f"{debugfs}; lockdown: {lockdown}" if lockdown else debugfs
     if "tracefs" not in Path("/proc/filesystems").read_text():
-        detail = f"this kernel has no tracefs{lockdown}"
-        return Capability(name="tracefs", state=Usability.ABSENT, detail=detail, purpose=purpose)
+        return Tried(Usability.ABSENT, f"this kernel has no tracefs, {beside}")
     try:
         tracers = (_TRACING / "available_tracers").read_text().split()
     except FileNotFoundError:
-        return Capability(
-            name="tracefs",
-            state=Usability.MISSING,
-            detail=f"tracefs is not mounted, {debugfs}{lockdown}",
-            purpose=purpose,
-            remedy=as_root(f"mount -t tracefs tracefs {_TRACING}"),
-        )
+        remedy = as_root(f"mount -t tracefs tracefs {_TRACING}")
+        return Tried(Usability.MISSING, f"tracefs is not mounted, {beside}", remedy)
     except OSError as error:
-        detail = f"tracefs: {error.strerror}, {debugfs}{lockdown}"
         remedy = "" if os.geteuid() == 0 else "tracing runs need root: sudo kdelta ..."
-        return Capability(
-            name="tracefs", state=Usability.UNUSABLE, detail=detail, purpose=purpose, remedy=remedy
-        )
-    detail = f"tracers {' '.join(tracers)}; {debugfs}{lockdown}"
-    return Capability(name="tracefs", state=Usability.OK, detail=detail, purpose=purpose)
+        return Tried(Usability.UNUSABLE, f"tracefs: {error.strerror}, {beside}", remedy)
+    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {beside}")
 
 
 def _readable(directory: Path) -> bool:
@@ -176,22 +144,12 @@ def _readable(directory: Path) -> bool:
         return False
 
 
-def user_namespaces() -> Capability:
+def user_namespaces() -> Tried:
     """Whether an ordinary user can make a user namespace."""
-    purpose = "builds without root"
     done = process.run(["unshare", "--user", "--map-root-user", "true"], timeout=5.0, check=False)
     if done.returncode == 0:
-        detail = "can be made"
-        return Capability(
-            name="user namespaces", state=Usability.OK, detail=detail, purpose=purpose
-        )
-    return Capability(
-        name="user namespaces",
-        state=Usability.UNUSABLE,
-        detail=done.last_words,
-        purpose=purpose,
-        remedy=_namespace_switch(),
-    )
+        return Tried(Usability.OK, "can be made")
+    return Tried(Usability.UNUSABLE, done.last_words, _namespace_switch())
 
 
 def _namespace_switch() -> str:

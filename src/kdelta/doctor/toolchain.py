@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdelta import arch, process
 from kdelta.arch import Arch
-from kdelta.doctor.capabilities import Capability, Usability, install
+from kdelta.doctor.capabilities import Tried, Usability, install
 from kdelta.errors import InfraError
 
 _TIMEOUT_S = 20.0
@@ -25,28 +25,18 @@ _DEBIAN = re.compile(
 )
 
 
-def python() -> Capability:
-    """The Python that runs this."""
-    return Capability(
-        name="Python",
-        state=Usability.OK,  # an older one could not have come this far
-        detail=f"{platform.python_version()} at {sys.executable}",
-        purpose="kdelta itself",
-    )
+def python() -> Tried:
+    """The Python that runs this: an older one could not have come this far."""
+    return Tried(Usability.OK, f"{platform.python_version()} at {sys.executable}")
 
 
-def compiler(target: Arch) -> Capability:
+def compiler(target: Arch) -> Tried:
     """Whether static programs for a guest can be made, by making one."""
     name = arch.compiler(target)
     problem, state = _try_compiler(name)
-    native = platform.machine() == target.uname
-    return Capability(
-        name=f"C compiler ({target.debian})",
-        state=state,
-        detail=problem or f"{name} {_version(name, '-dumpfullversion')} makes static ELF",
-        purpose=f"guests, {target.debian}" + ("; QEMU plugin" if native else ""),
-        remedy=install(arch.compiler_package(target)) if problem else "",
-    )
+    if problem:
+        return Tried(state, problem, install(arch.compiler_package(target)))
+    return Tried(state, f"{name} {_version(name, '-dumpfullversion')} makes static ELF")
 
 
 def _try_compiler(name: str) -> tuple[str, Usability]:
@@ -65,19 +55,12 @@ def _try_compiler(name: str) -> tuple[str, Usability]:
     return "", Usability.OK
 
 
-def tool(name: str, purpose: str, package: str, flag: str = "--version") -> Capability:
+def tool(name: str, package: str) -> Tried:
     """A program on PATH and its version."""
     if process.which(name) is None:
-        return Capability(
-            name=name,
-            state=Usability.MISSING,
-            detail=f"no {name}",
-            purpose=purpose,
-            remedy=install(package),
-        )
-    detail = _version(name, flag)
-    state = Usability.OK if detail else Usability.UNUSABLE
-    return Capability(name=name, state=state, detail=detail or "does not start", purpose=purpose)
+        return Tried(Usability.MISSING, f"no {name}", install(package))
+    version = _version(name, "--version")
+    return Tried(Usability.OK if version else Usability.UNUSABLE, version or "does not start")
 
 
 def _version(name: str, flag: str) -> str:
@@ -90,34 +73,21 @@ def _version(name: str, flag: str) -> str:
     return match[0] if match else ""
 
 
-def debian_sources(*, online: bool) -> Capability:
+def debian_sources(*, online: bool) -> Tried:
     """Whether apt knows a Debian mirror; with online, whether the mirror answers."""
-    name, purpose = "Debian sources", "kernels by release"
     if process.which("apt-get") is None:
-        detail = "no apt here: only file:PATH kernels"
-        return Capability(name=name, state=Usability.ABSENT, detail=detail, purpose=purpose)
+        return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
     sources = _configured_suites()
     if not sources:
-        return Capability(
-            name=name,
-            state=Usability.MISSING,
-            detail="apt is configured for no Debian suite",
-            purpose=purpose,
-            remedy="name a Debian mirror in /etc/apt/sources.list (see: man sources.list)",
-        )
+        remedy = "name a Debian mirror in /etc/apt/sources.list (see: man sources.list)"
+        return Tried(Usability.MISSING, "apt is configured for no Debian suite", remedy)
     suites = f"configured: {', '.join(suite for suite, _ in sources)}"
     if not online:
-        return Capability(
-            name=name, state=Usability.OK, detail=f"{suites} (not contacted)", purpose=purpose
-        )
-    problem = _contact(*sources[0])
-    return Capability(
-        name=name,
-        state=Usability.UNUSABLE if problem else Usability.OK,
-        detail=f"{suites}; {problem or 'the mirror answers'}",
-        purpose=purpose,
-        remedy="check the network and apt's proxy with: apt-get update" if problem else "",
-    )
+        return Tried(Usability.OK, f"{suites} (not contacted)")
+    if problem := _contact(*sources[0]):
+        remedy = "check the network and apt's proxy with: apt-get update"
+        return Tried(Usability.UNUSABLE, f"{suites}; {problem}", remedy)
+    return Tried(Usability.OK, f"{suites}; the mirror answers")
 
 
 def _configured_suites() -> tuple[tuple[str, str], ...]:
