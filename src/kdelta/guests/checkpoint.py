@@ -8,11 +8,11 @@ firmware.  It is used for exact counts only, never for time.
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from dataclasses import dataclass, replace
 from functools import cache as remember
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,8 +26,10 @@ from kdelta.guests.qemu import Channels, Launch
 from kdelta.guests.session import Guest
 from kdelta.machine.axes import MachineSettings
 
+if TYPE_CHECKING:
+    from qemu.qmp import QMPClient
+
 _FORMAT = "3"
-_CHUNK = 1 << 20
 _UNBOUNDED = 1 << 40  # bytes a second: the stream goes to a file
 _ANSWER_S = 60.0
 _SOME_CHANNELS = Channels(port=0, serial=0, console=0, qmp=0)  # their numbers decide nothing
@@ -98,15 +100,10 @@ def _key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
         emulator.banner,
         f"{build.st_size} {build.st_mtime_ns}",
         firmware_digest(emulator, settings.target),
-        _image_digest(image, image.stat().st_mtime_ns),
+        _digest(image),
         guest.initramfs(settings.target).read_bytes(),
         *qemu.command(nameless, settings, launch, _SOME_CHANNELS),
     )
-
-
-@remember
-def _image_digest(image: Path, _mtime: int) -> str:
-    return sha256_of(image)
 
 
 def _make(
@@ -127,7 +124,7 @@ def _make(
         cancelled=cancelled,
     ) as booted:
         settled = booted.wait_ready(timeout)
-        _save(booted, state)
+        _save(booted, emulator, state)
         identity = booted.identity(_ANSWER_S)
         symbols.load(identity.build_id, lambda: booted.kallsyms(_ANSWER_S))
     meta = _Meta(
@@ -142,99 +139,60 @@ def _make(
 def intact(checkpoint: Checkpoint) -> bool:
     """True when the state is, to the byte, what was saved; read whole once per process."""
     try:
-        stat = checkpoint.state.stat()
-        digest = _state_digest(checkpoint.state, stat.st_ino, stat.st_mtime_ns)
+        return _digest(checkpoint.state) == cache.recorded(checkpoint.state)
     except OSError:
         return False
-    return digest == cache.recorded(checkpoint.state)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, which is read whole once per process."""
+    stat = path.stat()
+    return _read(path, stat.st_ino, stat.st_mtime_ns)
 
 
 @remember
-def _state_digest(state: Path, _inode: int, _mtime: int) -> str:
-    """Read the whole state once per process."""
-    return sha256_of(state)
+def _read(path: Path, _inode: int, _mtime: int) -> str:
+    return sha256_of(path)
 
 
-def _save(booted: Guest, state: Path) -> None:
+def _save(booted: Guest, emulator: Qemu, state: Path) -> None:
     """Write a running guest's state to a file and let the guest go on.
 
     The guest keeps running until QEMU has copied its memory: the state says "running", so that a
     restored guest runs at once.
     """
-    ours, theirs = socket.socketpair()
-    receiver = _Receiver(ours, state)
-    receiver.start()
     try:
-        asyncio.run(_migrate(booted, theirs))
-    except KdeltaError:
+        with state.open("wb") as file:
+            asyncio.run(_migrate(booted, file.fileno(), qemu.migration(emulator, state, "state")))
+    except (KdeltaError, OSError):
         raise
     except Exception as error:  # qemu.qmp has no common base of its errors
         raise InfraError(f"QEMU cannot save the guest: {error}") from error
-    finally:
-        theirs.close()
-        receiver.join()
-        ours.close()
-    receiver.check()
 
 
-async def _migrate(booted: Guest, stream: socket.socket) -> None:
-    from qemu.qmp import QMPClient
-
-    if booted.qmp is None:
-        raise InfraError("the guest was started without a control channel")
-    client = QMPClient("kdelta")
-    client.logger.disabled = True
-    booted.qmp.settimeout(0)
-    await client.connect(booted.qmp)
-    try:
-        await client.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
-        client.send_fd_scm(stream.fileno())
-        await client.execute("getfd", {"fdname": "checkpoint"})
-        stream.close()
-        await client.execute("migrate", {"uri": "fd:checkpoint"})
-        await _completed(client)
-        await client.execute("cont")
-    finally:
-        await client.disconnect()
+async def _migrate(booted: Guest, descriptor: int, where: str) -> None:
+    async with booted.control() as qmp:
+        await qmp.execute("migrate-set-parameters", {"max-bandwidth": _UNBOUNDED})
+        qmp.send_fd_scm(descriptor)
+        await qmp.execute("getfd", {"fdname": "state"})
+        await qmp.execute("migrate", {"uri": where})
+        await _completed(qmp)
+        await qmp.execute("cont")
 
 
-async def _completed(client: object) -> None:
+async def _completed(qmp: QMPClient) -> None:
     deadline = asyncio.get_running_loop().time() + _ANSWER_S
     while asyncio.get_running_loop().time() < deadline:
-        answer = await client.execute("query-migrate")  # type: ignore[attr-defined]
-        status = answer.get("status")
+        answer = await qmp.execute("query-migrate")
+        status = answer.get("status") if isinstance(answer, dict) else None
         if status == "completed":
             return
         if status in ("failed", "cancelled"):
-            raise InfraError(f"QEMU cannot save the guest: {answer.get('error-desc', status)}")
+            why = answer.get("error-desc", status) if isinstance(answer, dict) else status
+            raise InfraError(
+                f"QEMU cannot save the guest: {why}",
+                place=str(cache.root()),
+                action="is the disk full? free space, or set XDG_CACHE_HOME to another disk",
+            )
         await asyncio.sleep(0.02)
     raise InfraError(f"QEMU did not save the guest within {_ANSWER_S:.0f} s")
-
-
-class _Receiver(threading.Thread):
-    """Copies the migration stream into a file."""
-
-    def __init__(self, stream: socket.socket, path: Path) -> None:
-        super().__init__(daemon=True)
-        self._stream = stream
-        self._path = path
-        self._error: OSError | None = None
-
-    def run(self) -> None:
-        """Copy until QEMU closes its end; on a full disk go on reading, so that QEMU ends."""
-        with self._path.open("wb") as file:
-            while block := self._stream.recv(_CHUNK):
-                try:
-                    if self._error is None:
-                        file.write(block)
-                except OSError as error:
-                    self._error = error
-
-    def check(self) -> None:
-        """Raise InfraError when the disk did not take all of it."""
-        if self._error:
-            raise InfraError(
-                f"a checkpoint cannot be written: {self._error.strerror}",
-                place=str(self._path.parent.parent),
-                action="free space, or set XDG_CACHE_HOME to another disk",
-            )

@@ -32,7 +32,7 @@ _CPU_MODELS = {
     "amd64": "host,migratable=off",
 }
 
-_QMP_S = 60.0  # reserving huge pages comes first
+_QMP_S = 60.0
 _END_S = 2.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
@@ -148,18 +148,8 @@ class KvmGuest(Guest):
         return pinned
 
     async def _vcpu_threads(self) -> tuple[int, ...]:
-        from qemu.qmp import QMPClient
-
-        if self.qmp is None:
-            raise InfraError("the guest was started without a control channel")
-        client = QMPClient("kdelta")
-        client.logger.disabled = True
-        self.qmp.settimeout(0)
-        await asyncio.wait_for(client.connect(self.qmp), _QMP_S)
-        try:
-            return vcpu_threads(await asyncio.wait_for(client.execute("query-cpus-fast"), _QMP_S))
-        finally:
-            await client.disconnect()
+        async with self.control() as qmp:
+            return vcpu_threads(await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S))
 
     def _without_control(self, error: Exception) -> KdeltaError:
         """Why the control channel failed: mostly QEMU ended, and its own last words say why."""

@@ -214,16 +214,19 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
             f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
         )
         argv += ["-plugin", f"{_escaped(plugin(qemu))},{options}"]
-    if launch.restore and qemu.release >= _FILE_MIGRATION:
-        argv += ["-incoming", f"file:{launch.restore}"]
-    elif launch.restore:
-        argv += ["-incoming", f"fd:{channels.incoming}"]
+    if launch.restore:
+        argv += ["-incoming", migration(qemu, launch.restore, channels.incoming)]
     return argv
 
 
 def needs_open_checkpoint(qemu: Qemu) -> bool:
     """True when this QEMU wants the checkpoint as an inherited file (Channels.incoming)."""
     return qemu.release < _FILE_MIGRATION
+
+
+def migration(qemu: Qemu, state: Path, descriptor: object) -> str:
+    """QEMU's word for a checkpoint's file, or for it as a file that it has open already."""
+    return f"fd:{descriptor}" if needs_open_checkpoint(qemu) else f"file:{state}"
 
 
 def _machine(machine: arch.Arch, launch: Launch) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import selectors
@@ -10,12 +11,12 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
@@ -25,12 +26,16 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity, parse_identity
 from kdelta.machine.readback import Lacking, lacking
 
+if TYPE_CHECKING:
+    from qemu.qmp import QMPClient
+
 _PROTOCOL = 1
 _CHUNK = 1 << 16
 _MAX_CONSOLE = 1 << 20
 _MAX_ANSWER = 64 << 20
 _MAX_STDERR = 1 << 16
 _DRAIN_S = 1.0
+_CONNECT_S = 60.0  # reserving huge pages comes first
 _MAX_REASON = 300
 _DONE = re.compile(rb"(?:^|\n)kdelta-done (-?\d{1,10})\n")
 _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) settled=([01])\n")
@@ -127,6 +132,22 @@ class Guest:
             raw = raw[:half] + note + raw[half:]
         text = raw.decode(errors="replace").replace("\r\n", "\n")
         return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+    @asynccontextmanager
+    async def control(self) -> AsyncIterator[QMPClient]:
+        """The control channel of a guest that was started with_qmp.  Raises InfraError."""
+        from qemu.qmp import QMPClient
+
+        if self.qmp is None:
+            raise InfraError("the guest was started without a control channel")
+        client = QMPClient("kdelta")
+        client.logger.disabled = True
+        self.qmp.settimeout(0)
+        await asyncio.wait_for(client.connect(self.qmp), _CONNECT_S)
+        try:
+            yield client
+        finally:
+            await client.disconnect()
 
     @property
     def pid(self) -> int:
