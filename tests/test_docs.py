@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rooms import RUNG_OF
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -99,3 +101,11 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
         expected = INTERRUPTED if step.command.startswith("timeout ") else 0
         assert done.returncode == expected, f"{step.command}\n{done.stdout}"
         assert not absent(step, done.stdout), f"{step.command}\n{done.stdout}"
+
+
+def test_one_number_meets_each_room_once() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    way = text.partition("## How one number travels\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`([a-z]+)`", way)
+    rooms_named = [word for word in named if word in RUNG_OF]
+    assert sorted(rooms_named) == sorted(RUNG_OF)
