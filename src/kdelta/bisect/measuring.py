@@ -7,12 +7,12 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.errors import SpecError
 from kdelta.guests import qemu
-from kdelta.journal import files, results
+from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact, timed
-from kdelta.run.runner import Trials
+from kdelta.run.trials import Trials, tried
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
 
@@ -59,16 +59,7 @@ class TrialMeasure:
         place = results.trial_folder(folder, trial)
         with self._trials.slot(record):
             self._trials.ready(record)
-            for left in reversed(range(self._attempts)):
-                try:
-                    with files.disk_errors(folder):
-                        return self._trials.measure(record, place)
-                except StoreError:
-                    raise
-                except InfraError:
-                    if not left:
-                        raise
-        raise AssertionError("a study allows at least one attempt")
+            return tried(self._trials, record, place, self._attempts, lambda _error: None)
 
 
 def exact_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:

@@ -20,7 +20,7 @@ from kdelta.errors import InfraError, KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.runner import Trials
+    from kdelta.run.trials import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 

@@ -17,13 +17,14 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import Bench, run_trial
 from kdelta.run.trial import kernel_of, not_for
+from kdelta.run.trials import Trials
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
 
 
-class ExactTrials:
-    """Measures trials by counting; see runner.Trials."""
+class ExactTrials(Trials):
+    """Measures trials by counting."""
 
     def __init__(
         self,
@@ -50,9 +51,6 @@ class ExactTrials:
         """What the trial's guest takes of this machine."""
         scenario = workload.load(trial.workload).scenario(trial.scenario)
         return slots.lease(self._settings(trial, scenario), self.cancelled, self._jobs)
-
-    def ready(self, trial: TrialRecord) -> None:
-        """Every trial can be measured here."""
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""

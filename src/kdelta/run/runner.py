@@ -7,16 +7,15 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Protocol
+from functools import partial
 
 from kdelta.errors import Cancelled, InfraError, StoreError
 from kdelta.journal import files, results
 from kdelta.journal.run import RunJournal
 from kdelta.run.trial import told
+from kdelta.run.trials import Trials, tried
 from kdelta.sample import Outcome, Skip, TrialRecord, TrialResult
 
 _POLL_S = 0.2
@@ -44,27 +43,6 @@ class Event:
 
 
 Report = Callable[[Event], None]
-
-
-class Trials(Protocol):
-    """How one instrument measures a trial."""
-
-    cancelled: threading.Event
-
-    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
-        """Hold what a trial needs of this machine; waits.  Raises Cancelled."""
-
-    def ready(self, trial: TrialRecord) -> None:
-        """Raise when this trial cannot be measured in this process; it stays planned."""
-
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
-        """Measure once, artifacts into folder.  Raises InfraError, Cancelled."""
-
-    def waits(self, trial: TrialRecord) -> bool:
-        """True for a trial that comes after all others, since `known` may have its result."""
-
-    def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
-        """The result of a trial that need not be measured; finished: those of its scenario."""
 
 
 class Runner:
@@ -129,37 +107,43 @@ class Runner:
         with self._trials.slot(trial):
             self._trials.ready(trial)
             self._journal.claim(trial.index)
-            tries = 1  # of this process: what a kill cut short was no fault of this machine
             self._tell(TrialStep.STARTED, trial)
-            while True:
-                try:
-                    result = self._attempt(trial)
-                    break
-                except StoreError:
-                    raise
-                except InfraError as error:
-                    if shutil.disk_usage(self._journal.folder).free < _LEAST_FREE:
-                        # Whatever it says: a result stored now would spoil the trial for good.
-                        raise files.disk_full(self._journal.folder) from error
-                    if tries >= self._journal.study.plan.max_attempts:
-                        result = TrialResult(
-                            outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),)
-                        )
-                        break
-                    self._tell(TrialStep.RETRIED, trial, reason=error.sentence())
-                    self._journal.claim(trial.index)
-                    tries += 1
+            result = self._known(trial) or self._measured(trial)
         self._journal.finish(trial.index, result)
         with self._mutex:
             self._done += 1
         self._tell(TrialStep.FINISHED, trial, result=result)
 
-    def _attempt(self, trial: TrialRecord) -> TrialResult:
-        if self._trials.waits(trial) and (known := self._trials.known(trial, self._alike(trial))):
-            return known
+    def _measured(self, trial: TrialRecord) -> TrialResult:
+        """What the trial yields; what stays this machine's fault is told, and is no data.
+
+        Attempts are of this process: what a kill cut short was no fault of this machine.
+        """
         folder = results.trial_folder(self._journal.folder, trial.index)
-        with files.disk_errors(self._journal.folder):
-            return self._trials.measure(trial, folder)
+        attempts = self._journal.study.plan.max_attempts
+        try:
+            return tried(self._trials, trial, folder, attempts, partial(self._again, trial))
+        except StoreError:
+            raise
+        except InfraError as error:
+            self._room_left(error)
+            return TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),))
+
+    def _again(self, trial: TrialRecord, error: InfraError) -> None:
+        self._room_left(error)
+        self._tell(TrialStep.RETRIED, trial, reason=error.sentence())
+        self._journal.claim(trial.index)
+
+    def _room_left(self, error: InfraError) -> None:
+        """Whatever a fault says: on a full disk, a result stored now would spoil the trial."""
+        if shutil.disk_usage(self._journal.folder).free < _LEAST_FREE:
+            raise files.disk_full(self._journal.folder) from error
+
+    def _known(self, trial: TrialRecord) -> TrialResult | None:
+        """The result of a trial that another arm's says."""
+        if not self._trials.waits(trial):
+            return None
+        return self._trials.known(trial, self._alike(trial))
 
     def _alike(self, trial: TrialRecord) -> list[TrialRecord]:
         """The trials of the same scenario that have ended."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from kdelta.run.trial import (
     read_back,
     run_in,
 )
+from kdelta.run.trials import Trials
 from kdelta.sample import (
     HostFacts,
     Instrument,
@@ -89,8 +89,8 @@ def timing_of(study: Study, cancelled: threading.Event) -> Timing:
     )
 
 
-class HostTrials:
-    """Trials under the kernel that runs now; see runner.Trials."""
+class HostTrials(Trials):
+    """Trials under the kernel that runs now; they lease their CPUs themselves."""
 
     def __init__(
         self, timing: Timing, references: Sequence[str], *, per_boot: bool, used: Collection[str]
@@ -105,10 +105,6 @@ class HostTrials:
         self._per_boot = per_boot
         self._used = set(used)
 
-    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Trials lease their CPUs themselves."""
-        return nullcontext()
-
     def ready(self, trial: TrialRecord) -> None:
         """Raise NextBootError when the arm is another kernel, or this boot had its trial."""
         running = facts.read()
@@ -118,13 +114,6 @@ class HostTrials:
             return
         release = own if fits else reboot.resolve(reference, (own, *reboot.installed()))
         raise NextBootError(release)
-
-    def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
-        """Never: a time is measured."""
-        return False
-
-    def known(self, *_: object) -> None:
-        """Nothing is: a time is measured."""
 
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Run the workload's program on leased CPUs, one for each of its workers."""
@@ -173,8 +162,8 @@ def time_here(
     return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
 
 
-class KvmTrials:
-    """Trials in KVM guests of archive kernels; every trial boots.  See runner.Trials."""
+class KvmTrials(Trials):
+    """Trials in KVM guests of archive kernels; every trial boots, on CPUs that it leases."""
 
     def __init__(
         self,
@@ -196,20 +185,6 @@ class KvmTrials:
         self._kernels = kernels
         self._machines = machines
         kvm_guest.require(self._emulator, self._settings)
-
-    def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Trials lease their CPUs themselves."""
-        return nullcontext()
-
-    def ready(self, trial: TrialRecord) -> None:
-        """Every trial can be measured here."""
-
-    def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
-        """Never: a time is measured."""
-        return False
-
-    def known(self, *_: object) -> None:
-        """Nothing is: a time is measured."""
 
     def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
