@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
+from kdelta.cli import printing
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
 from kdelta.journal.run import RunJournal, RunRecord
@@ -299,7 +300,7 @@ class Terminal(io.StringIO):
 def test_colour_only_where_it_is_wanted(
     stream: io.StringIO, environ: dict[str, str], *, wanted: bool
 ) -> None:
-    assert cli.wants_colour(stream, environ) is wanted
+    assert printing.wants_colour(stream, environ) is wanted
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
     from kdelta.analysis.audit import audited
-    from kdelta.cli.show import one_record, print_lines, print_raw
+    from kdelta.cli.printing import print_lines, print_raw
+    from kdelta.cli.show import one_record
     from kdelta.rendering import audit as page
 
     if ktap and as_json:

@@ -125,7 +125,7 @@ def carried_out(
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
     from kdelta.bisect.outcome import Ending
-    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.cli.printing import print_lines, print_raw
     from kdelta.journal.folders import held
     from kdelta.rendering import bisection, explain
 

@@ -71,7 +71,7 @@ def codegen(
     as what ran; with --measure, each object of a source is linked and booted for it. From what is
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
-    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.cli.printing import print_lines, print_raw
     from kdelta.rendering import codegen as page
     from kdelta.rendering import codegen_page
 

@@ -188,7 +188,7 @@ def judge(
 
 
 def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
-    from kdelta.cli.show import print_lines, print_raw
+    from kdelta.cli.printing import print_lines, print_raw
     from kdelta.rendering import judge
 
     if as_json:
@@ -201,7 +201,7 @@ def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
 
 def _print_benchfmt(found: Foreign) -> None:
     from kdelta.analysis.compat import benchfmt
-    from kdelta.cli.show import print_raw
+    from kdelta.cli.printing import print_raw
     from kdelta.foreign.series import cases
 
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))

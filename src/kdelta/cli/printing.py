@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tables and JSON as subcommands print them."""
+"""How subcommands print: pages, tables, JSON and CSV."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -15,16 +17,39 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.text import Text
 
+    from kdelta.rendering.columns import Line
+
 WIDTH = 100
 _GAP = 2
 _NARROWEST = 20  # of the column that is wrapped
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """True for a terminal that takes colours, unless NO_COLOR (no-color.org) is set to anything."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print a page, in colour where the terminal takes it."""
+    from kdelta.rendering.columns import coloured, plain
+
+    colour = wants_colour(sys.stdout, os.environ)
+    content = coloured(lines) if colour else plain(lines)
+    encoding = sys.stdout.encoding or "ascii"
+    content = content.encode(encoding, "replace").decode(encoding)
+    click.echo(content, nl=False, color=colour)
+
+
+def print_raw(content: str) -> None:
+    """Write bytes, so that no platform changes the line ends of CSV."""
+    click.echo(content.encode(), nl=False)
 
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; an infinity or NaN is null."""
     from kdelta.rendering.formats import indented
 
-    click.echo(indented(value), nl=False)
+    print_raw(indented(value))
 
 
 def print_table(

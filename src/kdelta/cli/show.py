@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kdelta.cli.options import csv_option, json_option, need, runs_directory
+from kdelta.cli.printing import print_lines, print_raw
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
-    from kdelta.rendering.columns import Line
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
@@ -219,24 +217,3 @@ def one_record(runs: Path, run: str) -> RunRecord:
     record = RunJournal.open(RUNS.find(runs, run)).record()
     need(record.instrument)
     return record
-
-
-def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """True for a terminal that takes colours, unless NO_COLOR (no-color.org) is set to anything."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print a page, in colour where the terminal takes it."""
-    from kdelta.rendering.columns import coloured, plain
-
-    colour = wants_colour(sys.stdout, os.environ)
-    content = coloured(lines) if colour else plain(lines)
-    encoding = sys.stdout.encoding or "ascii"
-    content = content.encode(encoding, "replace").decode(encoding)
-    click.echo(content, nl=False, color=colour)
-
-
-def print_raw(content: str) -> None:
-    """Write bytes, so that no platform changes the line ends of CSV."""
-    click.echo(content.encode(), nl=False)

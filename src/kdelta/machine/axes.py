@@ -37,10 +37,6 @@ def _own_or_equal(asked: Any, seen: Any) -> bool:
     return not asked or bool(asked == seen)
 
 
-def _none_or_equal(asked: Any, seen: Any) -> bool:
-    return bool(seen == (asked or "none"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """How one setting reaches a guest, and how it is read back.
