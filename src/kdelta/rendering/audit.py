@@ -56,19 +56,16 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
 def _machine_columns(checks: Sequence[MachineCheck]) -> list[Column]:
     def answers(head: str, name: str) -> Column:
         found = [getattr(check, name) for check in checks]
-        return Column(head, tuple(Span(answer, _TONES[answer]) for answer in found))
+        return Column(head, (Span(answer, _TONES[answer]) for answer in found))
 
     def words(head: str, name: str) -> Column:
         found = [getattr(check, name) for check in checks]
-        return Column(head, tuple(Span(short(word, 12) or ABSENT) for word in found))
+        return Column(head, (short(word, 12) or ABSENT for word in found))
 
     return [
-        Column("trial", tuple(Span(str(check.trial)) for check in checks), right=True),
-        Column(
-            "kernel",
-            tuple(Span(arm, Tone.BOLD) for arm in shortened([check.arm for check in checks], 20)),
-        ),
-        Column("ended", tuple(_ended(check) for check in checks)),
+        Column("trial", (str(check.trial) for check in checks), right=True),
+        Column("kernel", shortened([check.arm for check in checks], 20), Tone.BOLD),
+        Column("ended", (_ended(check) for check in checks)),
         answers("cpus", "cpus"),
         answers("memory", "memory"),
         answers("cmdline", "cmdline"),
@@ -92,14 +89,11 @@ def _fact_columns(facts: Sequence[FactCheck]) -> list[Column]:
         alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
     rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
     return [
-        Column("page state", tuple(Span(short(fact.name, 24)) for fact, _ in rows)),
-        Column("when", tuple(Span(when) for _, when in rows)),
-        Column(
-            "wanted",
-            tuple(Span(ABSENT if f.want == "free" else short(f.want, 16)) for f, _ in rows),
-        ),
-        Column("", tuple(_fact_verdict(fact) for fact, _ in rows)),
-        Column("seen", tuple(Span(short(_seen(fact), 34)) for fact, _ in rows)),
+        Column("page state", (short(fact.name, 24) for fact, _ in rows)),
+        Column("when", (when for _, when in rows)),
+        Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
+        Column("", (_fact_verdict(fact) for fact, _ in rows)),
+        Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
     ]
 
 

@@ -15,7 +15,6 @@ from kdelta.rendering.columns import (
     ABSENT,
     Column,
     Line,
-    Span,
     Tone,
     paragraph,
     shortened,
@@ -81,15 +80,12 @@ def _section(
     yield ()
     yield from table_lines(
         [
-            Column(
-                "kernel",
-                tuple(Span(n, Tone.BOLD) for n in shortened([p.exact.arm for p in pairs], 24)),
-            ),
-            Column("insns", tuple(Span(_insns(p)) for p in pairs), right=True),
-            Column("x insns", tuple(Span(_times(_path_ratio(pairs, p))) for p in pairs)),
-            Column("ns", tuple(Span(_ns(p)) for p in pairs), right=True),
-            Column("x time", tuple(Span(ratio(p.timed.comparison)) for p in pairs)),
-            Column("verdict of time", tuple(Span(_verdict(p)) for p in pairs)),
+            Column("kernel", shortened([p.exact.arm for p in pairs], 24), Tone.BOLD),
+            Column("insns", (_insns(p) for p in pairs), right=True),
+            Column("x insns", (_times(_path_ratio(pairs, p)) for p in pairs)),
+            Column("ns", (_ns(p) for p in pairs), right=True),
+            Column("x time", (ratio(p.timed.comparison) for p in pairs)),
+            Column("verdict of time", (_verdict(p) for p in pairs)),
         ]
     )
     yield ()

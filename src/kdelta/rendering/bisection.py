@@ -172,10 +172,10 @@ def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
     points = [point for point in journal.state.points if point.key in steps]
     shown = [_standing(steps[point.key], ends.get(point.key)) for point in points]
     columns = [
-        Column("kernel", tuple(Span(short(point.label, _LABEL)) for point in points)),
+        Column("kernel", (short(point.label, _LABEL) for point in points)),
         Column("value", _values(points, steps, findings), right=True),
-        Column("against good", tuple(shown)),
-        Column("asked", tuple(Span(order[point.key]) for point in points), right=True),
+        Column("against good", shown),
+        Column("asked", (order[point.key] for point in points), right=True),
     ]
     if any(point.title for point in points):
         titles = tuple(Span(short(point.title, _TITLE)) for point in points)

@@ -81,9 +81,9 @@ def show(matrix: CodeTable) -> Iterator[Line]:
 
 def _block(matrix: CodeTable, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
     yield from paragraph(title, Tone.BOLD)
-    rows = Column("", tuple(Span(short(row, _NAME)) for row in matrix.rows))
+    rows = Column("", (short(row, _NAME) for row in matrix.rows))
     columns = [
-        Column(name, tuple(Span(cells.get((row, name), ABSENT)) for row in matrix.rows), right=True)
+        Column(name, (cells.get((row, name), ABSENT) for row in matrix.rows), right=True)
         for name in matrix.columns
     ]
     yield from tables_that_fit([rows], columns)

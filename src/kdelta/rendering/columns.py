@@ -75,13 +75,23 @@ def _paint(span: Span) -> str:
     return f"\x1b[{span.tone}m{span.text}\x1b[0m" if span.tone else span.text
 
 
-@dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its head, one cell for each row; `right`: figures align right."""
+    """A column of a table: its head, one cell for each row; `right`: figures align right.
 
-    head: str
-    cells: tuple[Span, ...]
-    right: bool = False
+    tone: of cells that are text alone.
+    """
+
+    def __init__(
+        self,
+        head: str,
+        cells: Iterable[Span | str],
+        tone: Tone = Tone.PLAIN,
+        *,
+        right: bool = False,
+    ) -> None:
+        self.head = head
+        self.cells = tuple(c if isinstance(c, Span) else Span(c, tone) for c in cells)
+        self.right = right
 
     @property
     def width(self) -> int:

@@ -80,19 +80,19 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
     """Ratios, how well the counts repeat, and the audit."""
     rungs = ladder.rungs
     ratios = [rung.ratio(TOTAL) for rung in rungs]
-    against = [Column("x first", tuple(Span(times(ratio.first)) for ratio in ratios), right=True)]
+    against = [Column("x first", (times(ratio.first) for ratio in ratios), right=True)]
     if not ladder.baseline:
         previous = tuple(Span(times(ratio.previous)) for ratio in ratios)
         against.append(Column("x prev", previous, right=True))
     elif _closed(ladder):
         closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
-        against.append(Column("gap closed", tuple(Span(text) for text in closed), right=True))
+        against.append(Column("gap closed", (text for text in closed), right=True))
     modes = (f"{rung.total.share:.0%}" if rung.total else ABSENT for rung in rungs)
     return [
         *against,
-        Column("mode", tuple(Span(mode) for mode in modes), right=True),
-        Column("state", tuple(_state(rung.state) for rung in rungs)),
-        Column("n", tuple(_trials(rung) for rung in rungs)),
+        Column("mode", (mode for mode in modes), right=True),
+        Column("state", (_state(rung.state) for rung in rungs)),
+        Column("n", (_trials(rung) for rung in rungs)),
     ]
 
 

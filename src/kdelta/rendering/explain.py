@@ -142,7 +142,7 @@ def _functions(explanation: Explanation) -> Iterator[Line]:
     table = [_function_cells(row, explanation) for row in rows]
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
     columns = [
-        Column(head, tuple(cells), right=0 < at < len(heads) - 1)
+        Column(head, cells, right=0 < at < len(heads) - 1)
         for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
     ]
     yield from table_lines(columns)

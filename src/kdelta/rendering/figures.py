@@ -52,13 +52,9 @@ def show_csv(tables: Sequence[FigureTable]) -> str:
 
 def _group(group: Sequence[FigureTable]) -> Iterator[Line]:
     arms = [(table.point, arm) for table in group for arm in table.arms]
-    names = [
-        Column(
-            "kernel", tuple(Span(arm, Tone.BOLD) for arm in shortened([arm for _, arm in arms], 24))
-        )
-    ]
+    names = [Column("kernel", shortened([arm for _, arm in arms], 24), Tone.BOLD)]
     if any(point for point, _ in arms):
-        names.append(Column("machine", tuple(Span(short(point, 28)) for point, _ in arms)))
+        names.append(Column("machine", (short(point, 28) for point, _ in arms)))
     rest = [_column(group, at) for at in range(len(group[0].rows))]
     if rest:
         yield from tables_that_fit(names, rest)

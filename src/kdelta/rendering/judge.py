@@ -127,9 +127,9 @@ def _audit(audit: GroupAudit) -> Iterator[Line]:
         yield from paragraph(f"{text}: {_fields(audit)}")
         return
     rows = [item for item in audit.fields if item[0] in audit.differing]
-    names = Column("differs", tuple(Span(short(name, _FIELD), Tone.BAD) for name, _ in rows))
+    names = Column("differs", (short(name, _FIELD) for name, _ in rows), Tone.BAD)
     arms = [
-        Column(short(arm, _ARM), tuple(Span(short(texts[at], 20) or ABSENT) for _, texts in rows))
+        Column(short(arm, _ARM), (short(texts[at], 20) or ABSENT for _, texts in rows))
         for at, arm in enumerate(audit.arms)
     ]
     yield from tables_that_fit([names], arms)
@@ -176,12 +176,12 @@ def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
     )
     yield from table_lines(
         [
-            Column("arm", tuple(Span(short(arm.arm, _ARM), Tone.BOLD) for arm in arms)),
+            Column("arm", (short(arm.arm, _ARM) for arm in arms), Tone.BOLD),
             Column("n", counts, right=True),
             Column("median", figures(lambda arm: arm.median), right=True),
             Column("mean", figures(lambda arm: arm.mean), right=True),
             Column("sd", figures(lambda arm: arm.sd), right=True),
-            Column("CV %", tuple(Span(_percent(arm.cv)) for arm in arms), right=True),
+            Column("CV %", (_percent(arm.cv) for arm in arms), right=True),
             Column("MAD", figures(lambda arm: arm.mad), right=True),
             Column("min", figures(lambda arm: arm.minimum), right=True),
             Column("max", figures(lambda arm: arm.maximum), right=True),
@@ -197,11 +197,11 @@ def _published(said: Sequence[Published]) -> Iterator[Line]:
     )
     yield from table_lines(
         [
-            Column("published", tuple(Span(short(one.arm, 36), Tone.BOLD) for one in said)),
+            Column("published", (short(one.arm, 36) for one in said), Tone.BOLD),
             Column("n", counts, right=True),
-            Column("median", tuple(Span(_figure(one.median)) for one in said), right=True),
-            Column("mean", tuple(Span(_figure(one.mean)) for one in said), right=True),
-            Column("CV %", tuple(Span(_percent(one.cv)) for one in said), right=True),
+            Column("median", (_figure(one.median) for one in said), right=True),
+            Column("mean", (_figure(one.mean) for one in said), right=True),
+            Column("CV %", (_percent(one.cv) for one in said), right=True),
         ]
     )
 
@@ -270,9 +270,9 @@ def _framework(found: Compat) -> Iterator[Line]:
     rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
     whose = "" if found.own else " (its usual limits)"
     yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
-    names = Column("arm", tuple(Span(short(row.arm, _ARM)) for row in found.framework))
+    names = Column("arm", (short(row.arm, _ARM) for row in found.framework))
     yield from tables_that_fit([names], list(_cells(found.framework, _NUMBERS, right=True)))
-    labels = Column("label", tuple(Span(row.label) for row in found.framework))
+    labels = Column("label", (row.label for row in found.framework))
     words = _cells(found.framework, _WORDS, right=False)
     yield from tables_that_fit([names], [*words, labels])
 
@@ -293,13 +293,9 @@ def _cut(cell: str) -> str:
 
 def _mmtests(found: Compat) -> Iterator[Line]:
     yield from paragraph("mmtests: change against the first arm, positive is better", Tone.FAINT)
-    names = Column("", tuple(Span(row.name) for row in found.mmtests))
+    names = Column("", (row.name for row in found.mmtests))
     arms = [
-        Column(
-            short(arm, 24),
-            tuple(Span(_mmtests_cell(row.cells[at])) for row in found.mmtests),
-            right=True,
-        )
+        Column(short(arm, 24), (_mmtests_cell(row.cells[at]) for row in found.mmtests), right=True)
         for at, arm in enumerate(found.mmtests_arms)
     ]
     yield from tables_that_fit([names, *arms[:1]], arms[1:])

@@ -83,24 +83,22 @@ def _table(table: MetricTable) -> Iterator[Line]:
 def _by_metric(table: MetricTable) -> list[Column]:
     """Metrics below each other: one arm, or old, new and their difference."""
     columns = [
-        Column("metric", tuple(Span(_name(row), Tone.BOLD) for row in table.rows)),
+        Column("metric", (_name(row) for row in table.rows), Tone.BOLD),
         *(
-            Column(arm, tuple(Span(_value(row.cells[at])) for row in table.rows), right=True)
+            Column(arm, (_value(row.cells[at]) for row in table.rows), right=True)
             for at, arm in enumerate(shortened(table.arms, 24))
         ),
     ]
     if len(table.arms) == 2:
-        columns.append(
-            Column("x first", tuple(Span(_ratio(row.cells[1])) for row in table.rows), right=True)
-        )
+        columns.append(Column("x first", (_ratio(row.cells[1]) for row in table.rows), right=True))
     return columns
 
 
 def _by_arm(table: MetricTable) -> Iterator[Line]:
     """Arms below each other, as many metrics side by side as fit, in several tables."""
-    names = Column("kernel", tuple(Span(arm, Tone.BOLD) for arm in shortened(table.arms, 24)))
+    names = Column("kernel", shortened(table.arms, 24), Tone.BOLD)
     rest = [
-        Column(short(_name(row), 40), tuple(Span(_both(cell)) for cell in row.cells), right=True)
+        Column(short(_name(row), 40), (_both(cell) for cell in row.cells), right=True)
         for row in table.rows
     ]
     if rest:

@@ -151,7 +151,7 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
         columns = [
             Column(
                 short(ladder.point, _HEAD_WIDTH),
-                tuple(_glance(rung, unit, view) for rung in ladder.rungs),
+                (_glance(rung, unit, view) for rung in ladder.rungs),
                 right=True,
             )
             for ladder in group
@@ -199,11 +199,11 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
     names = _bold("kernel", shortened([rung.arm for rung in rungs], 24))
-    total = Column("total", tuple(view.value(rung.total, unit) for rung in rungs), right=True)
+    total = Column("total", (view.value(rung.total, unit) for rung in rungs), right=True)
     phases = [_phase_column(ladder, phase, unit, view) for phase in ladder.phases]
     if len(phases) == 1:
         phases = []  # it is the total
-    rest = [*view.columns(ladder), Column("verdict", tuple(_verdict(rung) for rung in rungs))]
+    rest = [*view.columns(ladder), Column("verdict", (_verdict(rung) for rung in rungs))]
     values = [total, *phases] if view.TOTAL_FIRST else [*phases, total]
     whole = [names, *values, *rest]
     if table_width(whole) <= WIDTH:
@@ -216,7 +216,7 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
 
 
 def _bold(head: str, texts: Sequence[str]) -> Column:
-    return Column(head, tuple(Span(text, Tone.BOLD) for text in texts))
+    return Column(head, (text for text in texts), Tone.BOLD)
 
 
 def _phase_column(ladder: Ladder[Any], phase: str, unit: float, view: LadderView) -> Column:
@@ -224,7 +224,7 @@ def _phase_column(ladder: Ladder[Any], phase: str, unit: float, view: LadderView
         next((measure for measure in rung.phases if measure.phase == phase), None)
         for rung in ladder.rungs
     )
-    return Column(short(phase, 16), tuple(view.value(m, unit) for m in measures), right=True)
+    return Column(short(phase, 16), (view.value(m, unit) for m in measures), right=True)
 
 
 def _verdict(rung: Rung[Any]) -> Span:
@@ -281,9 +281,9 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
 def _kernels(rungs: Sequence[Rung[Any]]) -> Iterator[Line]:
     banners = (compilers.short(rung.compiler) for rung in rungs)
     columns = [
-        Column("kernel", tuple(map(Span, shortened([rung.arm for rung in rungs], 24)))),
-        Column("release", tuple(Span(short(rung.release, 36) or ABSENT) for rung in rungs)),
-        Column("package", tuple(Span(short(rung.version, 24) or ABSENT) for rung in rungs)),
-        Column("compiler", tuple(Span(short(banner, 10) or ABSENT) for banner in banners)),
+        Column("kernel", shortened([rung.arm for rung in rungs], 24)),
+        Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),
+        Column("package", (short(rung.version, 24) or ABSENT for rung in rungs)),
+        Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
     ]
     yield from table_lines(columns)

@@ -36,13 +36,11 @@ def show(found: Survey) -> list[Line]:
 def _table(found: Survey) -> Iterator[Line]:
     """As many kernels a table as fit; the first column tells counts, the others changes."""
     rows = found.rows
-    names = Column("scenario", tuple(Span(short(_name(row), _NAME_WIDTH)) for row in rows))
+    names = Column("scenario", (short(_name(row), _NAME_WIDTH) for row in rows))
     columns = [
         Column(
             short(kernel, 12),
-            tuple(
-                _span(row.cells[at], found.step_percent, first=_is_first(row, at)) for row in rows
-            ),
+            (_span(row.cells[at], found.step_percent, first=_is_first(row, at)) for row in rows),
             right=True,
         )
         for at, kernel in enumerate(found.kernels)

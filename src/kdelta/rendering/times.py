@@ -81,9 +81,9 @@ def columns(ladder: Ladder[TimeMeasure]) -> list[Column]:
     scatter = [rung.total.summary.cv if rung.total else None for rung in rungs]
     shown = (ABSENT if cv is None else f"{cv:.1%}" for cv in scatter)
     return [
-        Column("CV", tuple(Span(text) for text in shown), right=True),
-        Column("n", tuple(Span(f"{rung.ok}/{rung.planned}") for rung in rungs)),
-        Column("x first", tuple(Span(ratio(rung.comparison)) for rung in rungs)),
+        Column("CV", (text for text in shown), right=True),
+        Column("n", (f"{rung.ok}/{rung.planned}" for rung in rungs)),
+        Column("x first", (ratio(rung.comparison) for rung in rungs)),
     ]
 
 
