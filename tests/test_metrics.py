@@ -231,8 +231,8 @@ def built(user: Sequence[float]) -> TrialResult:
 
 def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
     made = record(arms, "kernbench:bundled")
-    by_arm = {arm.index: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
-    return kernbench.lines("kernbench", made.arms, by_arm)
+    by_arm = {arm.label: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
+    return kernbench.lines("kernbench", by_arm)
 
 
 def test_kernbench_is_laid_out_as_mmtests_does() -> None:
@@ -253,4 +253,4 @@ def test_kernbench_leaves_out_arms_without_samples() -> None:
     lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
     assert lines[0].split() == ["old"]
     assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
-    assert kernbench.lines("mprotect", (), {}) == ()
+    assert kernbench.lines("mprotect", {}) == ()

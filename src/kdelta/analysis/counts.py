@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.analysis import variants
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, compare_arms, gather
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method, compare_arms, gather
 from kdelta.journal.run import RunRecord
 from kdelta.metric import INSNS_PER_OP, Grade
 from kdelta.sample import TOTAL, ArmRecord, CopyKind, PhaseCounts, TrialRecord, TrialResult
@@ -79,11 +79,10 @@ class Replicates(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountMethod:
-    """See evidence.Method."""
+class CountMethod(Method[Measure]):
+    """The exact instrument: windows to counts, compared by their readings."""
 
     step_percent: float = STEP_PERCENT
-    alpha: None = None
     unit = "instructions"
     explains = True
     baseline = False
@@ -121,16 +120,10 @@ class CountMethod:
         return phases, _total(phases, results)
 
     def compare(
-        self,
-        old: CountEvidence,
-        new: CountEvidence,
-        phase: str,
-        *,
-        control: CountEvidence | None,  # noqa: ARG002
-        forbidden: Sequence[str],
+        self, arms: Sequence[CountEvidence], phase: str, forbidden: Sequence[str]
     ) -> Comparison:
         """By the readings alone: counts repeat, so no control says more."""
-        was, now = old.measure(phase), new.measure(phase)
+        was, now = (arm.measure(phase) for arm in arms[:2])
         return compare(
             was.reading if was else None,
             now.reading if now else None,
@@ -139,31 +132,22 @@ class CountMethod:
             obstacles=forbidden,
         )
 
-    def ratios(self, old: CountEvidence | None, new: CountEvidence) -> dict[str, float | None]:
-        """Of each phase and of the sum; None: the two must not be compared."""
-        names = [*(measure.phase for measure in new.phases), TOTAL] if new.total else []
-        return {
-            name: compare_arms(self, old, new, phase=name).ratio if old else None for name in names
-        }
-
-    def shares(
-        self, good: CountEvidence, bad: CountEvidence, others: Sequence[CountEvidence]
-    ) -> tuple[Share, ...]:
+    def shares(self, arms: Sequence[CountEvidence]) -> list[Share]:
         """Of a gap that is a regression; counts have no interval."""
-        aim = compare_arms(self, bad, good)
-        if aim.verdict is not Verdict.IMPROVEMENT or not good.total or not bad.total:
-            return ()
-        was, now = good.total.per_operation, bad.total.per_operation
-        return tuple(
+        good, bad, *others = arms
+        if compare_arms(self, bad, good).verdict is not Verdict.IMPROVEMENT:
+            return []
+        was, now, *values = (arm.total.per_operation if arm.total else None for arm in arms)
+        return [
             Share(
                 arm=arm.arm.label,
-                value=variants.closed(was, now, arm.total.per_operation if arm.total else None),
+                value=variants.closed(was, now, value),
                 low=None,
                 high=None,
                 reason="" if arm.total else "it has no counts",
             )
-            for arm in others
-        )
+            for arm, value in zip(others, values, strict=True)
+        ]
 
     def grade(self, arms: Sequence[CountEvidence]) -> Grade:  # noqa: ARG002
         """Path length, whatever the machine."""
@@ -203,10 +187,6 @@ class CountMethod:
         elif single:
             found.append(f"one valid trial only, agreement not shown: {', '.join(single)}")
         return found
-
-    def published(self, workload: str, arms: Sequence[CountEvidence]) -> tuple[str, ...]:  # noqa: ARG002
-        """No other tool counts."""
-        return ()
 
     def limits(self, record: RunRecord) -> Iterator[str]:
         """Emulation, its machine, and the kernels' builds."""

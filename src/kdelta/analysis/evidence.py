@@ -6,10 +6,11 @@ The rules are those of every instrument; how an instrument measures and decides 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -105,76 +106,67 @@ class ArmEvidence(Generic[M]):
         return next((measure for measure in self.phases if measure.phase == phase), None)
 
 
-class Method(Protocol[M]):
-    """How one instrument measures and decides; chosen once for a run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method(ABC, Generic[M]):
+    """How one instrument measures and decides; chosen once for a run.
 
-    @property
-    def unit(self) -> str:
-        """What a value counts: "instructions"."""
+    step_percent: a change of up to so much is SAME.  alpha: the share of false alarms that is
+    allowed, None: counts repeat.  unit: what a value counts ("instructions").  explains: functions
+    explain a difference.  baseline: every arm is compared with the first, not with the one above.
+    """
 
-    @property
-    def explains(self) -> bool:
-        """Whether a difference can be explained by functions."""
+    step_percent: float
+    alpha: float | None = None
+    unit: ClassVar[str]
+    explains: ClassVar[bool]
+    baseline: ClassVar[bool]
 
-    @property
-    def baseline(self) -> bool:
-        """Whether every arm is compared with the first one, and not with the one above."""
-
-    @property
-    def step_percent(self) -> float:
-        """A change of up to so much is SAME."""
-
-    @property
-    def alpha(self) -> float | None:
-        """The share of false alarms that is allowed; None: counts repeat."""
-
+    @abstractmethod
     def usable(self, result: TrialResult) -> str:
         """Why the data of a result cannot be data, "" when they can."""
 
+    @abstractmethod
     def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
         """What must be equal in trials that are compared, by name; None: it was not recorded."""
 
+    @abstractmethod
     def machine(self, result: TrialResult) -> str:
         """What it was measured on, in words."""
 
+    @abstractmethod
     def measures(
         self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
     ) -> tuple[tuple[M, ...], M | None]:
         """The phases and their sum, over the used of an arm's trials, which all have the same."""
 
+    @abstractmethod
     def compare(
-        self,
-        old: ArmEvidence[M],
-        new: ArmEvidence[M],
-        phase: str,
-        *,
-        control: ArmEvidence[M] | None,
-        forbidden: Sequence[str],
+        self, arms: Sequence[ArmEvidence[M]], phase: str, forbidden: Sequence[str]
     ) -> Comparison:
-        """The verdict on old -> new.  forbidden: why there is none but INVALID."""
+        """The verdict on arms: old, new and, where there is one, old again (the control).
 
-    def ratios(self, old: ArmEvidence[M] | None, new: ArmEvidence[M]) -> Mapping[str, float | None]:
-        """new/old by phase, where an instrument has it beside the comparison."""
+        forbidden: why there is none but INVALID.
+        """
 
-    def shares(
-        self, good: ArmEvidence[M], bad: ArmEvidence[M], others: Sequence[ArmEvidence[M]]
-    ) -> Sequence[Share]:
-        """What each of the others closes of the gap between two, when there is one."""
+    @abstractmethod
+    def shares(self, arms: Sequence[ArmEvidence[M]]) -> Sequence[Share]:
+        """What each arm after the first two, the good and the bad one, closes of their gap."""
 
+    @abstractmethod
     def grade(self, arms: Sequence[ArmEvidence[M]]) -> Grade:
-        """What its verdicts on these arms may claim."""
+        """What verdicts on these arms may claim."""
 
+    @abstractmethod
     def replicates(self, arms: Sequence[ArmEvidence[M]]) -> StrEnum | None:
         """What the trials repeat, None when there are none."""
 
+    @abstractmethod
     def warnings(
         self, arms: Sequence[ArmEvidence[M]], verdicts: Sequence[Comparison]
     ) -> Sequence[str]:
         """What spoils the values, or could."""
 
-    def published(self, workload: str, arms: Sequence[ArmEvidence[M]]) -> Sequence[str]:
-        """The lines that the workload's own tool would print of the same trials."""
-
+    @abstractmethod
     def limits(self, record: RunRecord) -> Iterator[str]:
         """What a run of this instrument cannot say."""
 
@@ -229,19 +221,11 @@ def parts(record: RunRecord) -> Iterator[tuple[str, RunRecord, str, str]]:
             yield point, part, workload, scenario
 
 
-def compare_arms(
-    method: Method[M],
-    old: ArmEvidence[M],
-    new: ArmEvidence[M],
-    *,
-    phase: str = TOTAL,
-    control: ArmEvidence[M] | None = None,
-) -> Comparison:
-    """The verdict on old -> new for one phase, or for the sum; control: old, measured again."""
-    reasons = obstacles(method, old, new)
-    if control:
-        reasons += obstacles(method, old, control)
-    return method.compare(old, new, phase, control=control, forbidden=tuple(dict.fromkeys(reasons)))
+def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
+    """The verdict on old -> new (-> old again, if any) for one phase, or for the sum."""
+    known = [arm for arm in arms if arm]
+    reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
+    return method.compare(known, phase, tuple(dict.fromkeys(reasons)))
 
 
 def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, Generic
 
 from kdelta.analysis import compilers, figures, metrics, variants
+from kdelta.analysis.compat import kernbench
 from kdelta.analysis.evidence import ArmEvidence, M, Method, State, compare_arms, gather, parts
 from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.limits import limits
@@ -22,7 +23,7 @@ from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import MetricTable
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Grade
-from kdelta.sample import Environment, Instrument, Outcome
+from kdelta.sample import TOTAL, Environment, Instrument, Outcome
 from kdelta.stats.decomposition import Share
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.verdict import Comparison
@@ -265,7 +266,7 @@ def _ladder(
         failures=tuple(_failures(arms)),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
-        published=tuple(method.published(workload, arms)),
+        published=kernbench.lines(workload, {arm.arm.label: arm.trials for arm in arms}),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
     )
@@ -317,8 +318,6 @@ def _rung(
 ) -> Rung[M]:
     kernel = arm.arm.kernel
     read_back = next((t.result.kernel for t in arm.used if t.result and t.result.kernel), kernel)
-    to_first, to_previous = method.ratios(first, arm), method.ratios(previous, arm)
-    is_control = arm is control
     return Rung(
         arm=arm.arm.label,
         control=arm.arm.control,
@@ -331,17 +330,32 @@ def _rung(
         phases=arm.phases,
         first=first.arm.label if first else None,
         previous=previous.arm.label if previous else None,
-        ratios=tuple(
-            Ratios(phase=phase, first=ratio, previous=to_previous[phase])
-            for phase, ratio in to_first.items()
-        ),
+        ratios=_ratios(arm, first, previous, method) if method.explains else (),
         state=arm.state,
         ok=arm.ok,
         done=arm.done,
         planned=len(arm.trials),
         skipped=arm.skipped,
-        comparison=None if is_control else _comparison(arm, previous, control, method),
+        comparison=None if arm is control else _comparison(arm, previous, control, method),
         share=shares.get(arm.arm.label),
+    )
+
+
+def _ratios(
+    arm: ArmEvidence[M],
+    first: ArmEvidence[M] | None,
+    previous: ArmEvidence[M] | None,
+    method: Method[M],
+) -> tuple[Ratios, ...]:
+    """Of each phase and of the sum; of times a ratio is nothing without its interval."""
+
+    def ratio(old: ArmEvidence[M] | None, phase: str) -> float | None:
+        return compare_arms(method, old, arm, phase=phase).ratio if old else None
+
+    names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
+    return tuple(
+        Ratios(phase=phase, first=ratio(first, phase), previous=ratio(previous, phase))
+        for phase in names
     )
 
 
@@ -354,7 +368,7 @@ def _comparison(
     if not arm.done or arm.skipped or (previous and previous.skipped):
         return None
     if previous:
-        return compare_arms(method, previous, arm, control=control)
+        return compare_arms(method, previous, arm, control)
     return None if arm.sound else compare_arms(method, arm, arm)
 
 
@@ -368,7 +382,7 @@ def _shares(
     if good is None or bad is None or not (good.total and bad.total):
         return {}
     others = [arm for name, arm in own.items() if name not in names and not arm.skipped]
-    return {share.arm: share for share in method.shares(good, bad, others)}
+    return {share.arm: share for share in method.shares([good, bad, *others])}
 
 
 def _steps(

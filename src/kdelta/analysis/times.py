@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kdelta.analysis.compat import kernbench
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, gather, parts
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method, gather, parts
 from kdelta.foreign.series import Case
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Assume, Better, Grade, Metric
@@ -43,17 +42,19 @@ TimeEvidence = ArmEvidence[TimeMeasure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeMethod:
-    """See evidence.Method.  guests: it timed KVM guests, and not this host."""
+class TimeMethod(Method[TimeMeasure]):
+    """The time instrument: a value a boot, compared by permutations of boots.
 
-    step_percent: float
+    guests: it timed KVM guests, and not this host.
+    """
+
+    unit = "ns"
+    explains = False
+    baseline = True
     alpha: float
     seed: int
     guests: bool
     replicate: ReplicateUnit
-    unit = "ns"
-    explains = False
-    baseline = True
 
     def usable(self, result: TrialResult) -> str:
         """Samples of operations, in each phase."""
@@ -92,16 +93,9 @@ class TimeMethod:
         return tuple(measure(one.phase) for one in valid[0].timed.phases), measure(TOTAL)
 
     def compare(
-        self,
-        old: TimeEvidence,
-        new: TimeEvidence,
-        phase: str,
-        *,
-        control: TimeEvidence | None,
-        forbidden: Sequence[str],
+        self, arms: Sequence[TimeEvidence], phase: str, forbidden: Sequence[str]
     ) -> Comparison:
-        """By the values of the boots; control: the old arm once more (A/B/A)."""
-        arms = [arm for arm in (old, new, control) if arm]
+        """By the values of the boots; three arms are A/B/A."""
         operations = dict.fromkeys(m.operation for arm in arms if (m := arm.measure(phase)))
         apart = (
             [f"operations differ: {' against '.join(operations)}"] if len(operations) > 1 else []
@@ -120,15 +114,9 @@ class TimeMethod:
             obstacles=(*forbidden, *apart),
         )
 
-    def ratios(self, old: TimeEvidence | None, new: TimeEvidence) -> dict[str, float | None]:  # noqa: ARG002
-        """None: a ratio of times is nothing without its interval."""
-        return {}
-
-    def shares(
-        self, good: TimeEvidence, bad: TimeEvidence, others: Sequence[TimeEvidence]
-    ) -> Sequence[Share]:
+    def shares(self, arms: Sequence[TimeEvidence]) -> Sequence[Share]:
         """With intervals that hold together at the run's level."""
-        base, regressed, *rest = (self.series(arm, TOTAL) for arm in (good, bad, *others))
+        base, regressed, *rest = (self.series(arm, TOTAL) for arm in arms)
         return decompose(base, regressed, rest, alpha=self.alpha).shares
 
     def grade(self, arms: Sequence[TimeEvidence]) -> Grade:
@@ -153,11 +141,6 @@ class TimeMethod:
         ]
         found += [caution.sentence for each in verdicts for caution in each.cautions]
         return list(dict.fromkeys(found))
-
-    def published(self, workload: str, arms: Sequence[TimeEvidence]) -> tuple[str, ...]:
-        """mmtests' lines of a kernel's build."""
-        trials = {arm.arm.index: arm.trials for arm in arms}
-        return kernbench.lines(workload, [arm.arm for arm in arms], trials)
 
     def limits(self, record: RunRecord) -> Iterator[str]:
         """The machine."""

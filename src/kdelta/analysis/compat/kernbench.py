@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kdelta.analysis.compat import mmtests
 from kdelta.metric import Better
-from kdelta.sample import ArmRecord, MetricValue, Outcome, TrialRecord, TrialResult
+from kdelta.sample import MetricValue, Outcome, TrialRecord, TrialResult
 
 WORKLOAD = "kernbench"
 _PHASES = ("user", "syst", "elsp")
@@ -19,27 +19,22 @@ _ROWS = ("Amean", "BAmean-95", "BAmean-99")
 _CELL = 23  # characters of a cell of mmtests' table
 
 
-def lines(
-    workload: str, arms: Sequence[ArmRecord], trials: Mapping[int, Sequence[TrialRecord]]
-) -> tuple[str, ...]:
+def lines(workload: str, trials: Mapping[str, Sequence[TrialRecord]]) -> tuple[str, ...]:
     """The table over the arms that have samples; empty for another workload or without any.
 
-    trials: by arm; the samples of all that ended ok are put together, as mmtests does.
+    trials: by the arm's label; the samples of all that ended ok are put together, as mmtests does.
     """
-    if workload != WORKLOAD:
+    done = {arm: _done(own) for arm, own in trials.items()}
+    known = [arm for arm in done if all(_seconds(done[arm], name) for name in _PHASES)]
+    if workload != WORKLOAD or not known:
         return ()
-    done = {arm.index: _done(trials.get(arm.index, ())) for arm in arms}
-    known = [arm for arm in arms if all(_seconds(done[arm.index], name) for name in _PHASES)]
-    if not known:
-        return ()
-    told = {int(one.value) for arm in known for one in _jobs(done[arm.index]) if one.value}
+    told = {int(one.value) for arm in known for one in _jobs(done[arm]) if one.value}
     jobs = str(told.pop()) if len(told) == 1 else "N"
     by_phase = [
-        _rows(f"{name}-{jobs}", [_seconds(done[arm.index], name) for arm in known])
-        for name in _PHASES
+        _rows(f"{name}-{jobs}", [_seconds(done[arm], name) for arm in known]) for name in _PHASES
     ]
     indent = len(max(_ROWS, key=len)) + 1 + len(f"{_PHASES[0]}-{jobs}")
-    head = " " * indent + "".join(f"{arm.label[: _CELL - 1]:>{_CELL}}" for arm in known)
+    head = " " * indent + "".join(f"{arm[: _CELL - 1]:>{_CELL}}" for arm in known)
     return (head, *(rows[at] for at in range(len(_ROWS)) for rows in by_phase))
 
 
