@@ -82,7 +82,7 @@ def test_csv_has_a_row_for_each_scenario_and_kernel() -> None:
     found = surveyed(two_scenarios(None))
     rows = list(csv.reader(io.StringIO(survey.show_csv(found))))
     assert len(rows) == 1 + 2 * len(found.kernels)
-    assert [row[4:] for row in rows if row[0].endswith(":flat")][-1] == ["", "", "not run"]
+    assert [row[4:] for row in rows if row[0].endswith(":flat")][-1] == ["", "", "not run", ""]
 
 
 def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:

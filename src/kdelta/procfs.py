@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a kernel words what it says in /proc and /sys, of this machine or of a guest."""
+"""How a kernel words what it says in /proc and /sys, and of the compiler that built it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ def compiler_in(version: str) -> str:
     """The compiler that a text of /proc/version names, such as "gcc-14 (Debian 14.2.0-19)"."""
     match = re.search(r"\(((?:[\w.-]*gcc|clang)\b[^()]*(?:\([^()]*\)[^(),]*)?)", version)
     return match[1].strip() if match else ""
+
+
+def compiler_short(banner: str) -> str:
+    """The "gcc 14.2.0" of "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"."""
+    match = re.match(
+        r"(?:\S*-)?(gcc|clang)\b(?:-[\d.]+)?(?: \([^)]*\))?(?: version)? (\d[\w.]*)", banner
+    )
+    return f"{match[1]} {match[2]}" if match else banner[:30]
+
+
+def compiler_family(banner: str) -> str:
+    """The "gcc 14" of such a banner, by which two compilers are the same; "": not known."""
+    match = re.match(r"(gcc|clang) (\d+)\b", compiler_short(banner))
+    return match[0] if match else ""
 
 
 def meminfo(root: Path) -> dict[str, int]:

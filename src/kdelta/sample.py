@@ -81,6 +81,7 @@ class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     config_sha256: str = ""  # of the config shipped with the image
     name: str = ""  # of a kernel built from source, for tables: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
+    options: tuple[str, ...] = ()  # of its configuration, those that change code everywhere
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,12 +14,14 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from kdelta.analysis import builds
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
     UNKNOWN,
     ArmRecord,
+    KernelIdentity,
     Outcome,
     SkipKind,
     StateField,
@@ -85,6 +87,16 @@ class ArmEvidence(Generic[M]):
     def sound(self) -> bool:
         """True when this arm can be one side of a comparison."""
         return self.total is not None and not self.objections
+
+    @property
+    def kernel(self) -> KernelIdentity:
+        """Its kernel, as its booted guest told it where one did."""
+        return builds.read_back(self.arm, self.used)
+
+    @property
+    def scenario(self) -> str:
+        """What its trials measured."""
+        return next((f"{trial.workload}:{trial.scenario}" for trial in self.trials), "")
 
     @property
     def done(self) -> int:
@@ -225,7 +237,8 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     """The verdict on old -> new (-> old again, if any) for one phase, or for the sum."""
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
-    return method.compare(known, phase, tuple(dict.fromkeys(reasons)))
+    found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
+    return builds.weighed(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
 
 
 def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Generic
 
-from kdelta.analysis import compilers, figures, metrics, variants
+from kdelta.analysis import figures, metrics, variants
 from kdelta.analysis.compat import kernbench
 from kdelta.analysis.evidence import ArmEvidence, M, Method, State, compare_arms, gather, parts
 from kdelta.analysis.figures import FigureTable
@@ -260,7 +260,6 @@ def _ladder(
             *method.warnings(arms, verdicts),
             *(() if base else _uneven_base_warnings(arms)),
             *_copies(arms),
-            *compilers.warnings(arms),
         ),
         doubts=_doubts(arms),
         failures=tuple(_failures(arms)),
@@ -317,7 +316,7 @@ def _rung(
     method: Method[M],
 ) -> Rung[M]:
     kernel = arm.arm.kernel
-    read_back = next((t.result.kernel for t in arm.used if t.result and t.result.kernel), kernel)
+    read_back = arm.kernel
     return Rung(
         arm=arm.arm.label,
         control=arm.arm.control,

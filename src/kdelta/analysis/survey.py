@@ -27,6 +27,7 @@ class SurveyCell:
     per_operation: float | None
     ratio: float | None
     note: str
+    crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ def _cell(rung: Rung[Measure] | None) -> SurveyCell:
         per_operation=rung.total.per_operation,
         ratio=rung.ratio(TOTAL).previous,
         note="invalid" if invalid else "",
+        crossing=rung.comparison.crossing if rung.comparison else "",
     )
 
 
@@ -123,6 +125,12 @@ def quiet(found: Survey) -> int:
     """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
     changed = {(change.reference, change.point) for change in found.changes}
     return sum(
-        (row.reference, row.point) not in changed and not any(cell.note for cell in row.cells)
+        (row.reference, row.point) not in changed
+        and not any(cell.note or _crosses(cell, found.step_percent) for cell in row.cells)
         for row in found.rows
     )
+
+
+def _crosses(cell: SurveyCell, step_percent: float) -> bool:
+    """A change that may be the compilers'."""
+    return bool(cell.crossing) and abs(100 * ((cell.ratio or 1) - 1)) > step_percent

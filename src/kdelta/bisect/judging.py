@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Generic, Protocol
 
+from kdelta.analysis import builds
 from kdelta.analysis.counts import CountMethod, Measure
 from kdelta.analysis.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
@@ -119,8 +120,11 @@ class Findings(Generic[M]):
         if arm is None or not arm.sound or arm.measure(self.phase) is None:
             return _fault(arm, self.phase)
         good = self.arm(ends[0])
-        forbidden = obstacles(self.method, good, arm) if good and point not in ends else []
-        return forbidden[0] if forbidden else ""
+        if good is None or point in ends:
+            return ""
+        crossed = builds.crossing(good.kernel, arm.kernel)
+        forbidden = obstacles(self.method, good, arm)
+        return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
 
 
 class PointInstrument(Protocol):

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
+from kdelta.analysis import builds
 from kdelta.analysis.methods import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.bisect.journal import BisectStep, Journal, Point
@@ -195,7 +196,11 @@ class BlockFindings(Findings[TimeMeasure]):
         else:
             places = [[block.place for block in self._of(point)] for point in (was, now)]
             found = contrast_of_places(*places, tolerance=tolerance, alpha=time.alpha)
-        return _comparison(found, tolerance)
+        kernels = [builds.read_back(arm.arm, arm.used) for arm in map(self.arm, (was, now)) if arm]
+        weighed = _comparison(found, tolerance)
+        if len(kernels) < 2:
+            return weighed
+        return builds.weighed(weighed, *kernels, scenario=self.journal.state.question.scenario)
 
     def blocks(self, step: BisectStep) -> list[Block]:
         """The blocks of a step that were measured whole."""

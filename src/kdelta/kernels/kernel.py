@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from kdelta.sample import KernelIdentity
+
+# Such an option may change the code of any function: no commit to that function tells of it.
+_DECISIVE = re.compile(
+    r"^CONFIG_((?:PARAVIRT|LTO_|CC_OPTIMIZE_|PREEMPT|DEBUG_(?!INFO_|KERNEL)|DEBUG_INFO_BTF(?==)"
+    r"|PAHOLE_VERSION|KASAN|KCSAN|KMSAN|KFENCE(?==)|UBSAN|CFI|INIT_ON_|HZ(?==)|PAGE_TABLE_CHECK"
+    r"|SLUB_DEBUG|RANDSTRUCT_)\w*=(?!n$|m$).*)$",
+    re.MULTILINE,
+)
 
 
 class Flavour(StrEnum):
@@ -57,7 +67,14 @@ class Kernel:
             compiler=self.compiler,
             name=self.name,
             source=self.source,
+            options=_decisive(self.config) if self.config else (),
         )
+
+
+@functools.cache
+def _decisive(config: Path) -> tuple[str, ...]:
+    """The options of a configuration that change code in many places, as NAME=VALUE, sorted."""
+    return tuple(sorted(_DECISIVE.findall(config.read_text(errors="replace"))))
 
 
 def null_variants(images: Sequence[str]) -> dict[int, int]:

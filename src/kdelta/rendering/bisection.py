@@ -16,7 +16,17 @@ from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
 from kdelta.rendering import explain
-from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.rendering.columns import (
+    ABSENT,
+    Column,
+    Line,
+    Span,
+    Tone,
+    builds_apart,
+    paragraph,
+    short,
+    table_lines,
+)
 from kdelta.rendering.formats import document, json_text
 
 _TONES = {
@@ -48,6 +58,9 @@ def show(
     lines += [(), *_table(journal, findings), ()]
     lines += _notes(journal)
     lines += paragraph(sentence(found), _tone(found))
+    if found.comparison and found.comparison.differences:
+        told = builds_apart(found.good.label, found.bad.label, found.comparison)
+        lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
     lines += _more(found)
     return lines
 
@@ -148,6 +161,8 @@ def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> d
         "bad": _side(found.bad, found.bad_value),
         "ratio": found.comparison.ratio if found.comparison else None,
         "verdict": found.comparison.verdict if found.comparison else None,
+        "crossing": found.comparison.crossing if found.comparison else "",
+        "differences": list(found.comparison.differences) if found.comparison else [],
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
         "others": [_change(change) for change in found.others],

@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kdelta.printable import printable
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 
 WIDTH = 100
 ABSENT = "-"
+CROSSED = "*"  # beside a ratio of two kernels that different compilers built
 _GAP = 2
 _LAYOUT = Console(width=100_000, color_system=None)  # a table is as wide as it is
 
@@ -156,6 +157,11 @@ def shortened(texts: Sequence[str], width: int) -> tuple[str, ...]:
         if len(set(found)) == len(set(texts)):
             return found
     return tuple(texts)
+
+
+def builds_apart(old: str, new: str, found: Comparison) -> str:
+    """What of the builds of two kernels differs, which no commit between them says."""
+    return f"builds differ, {old} -> {new}: {', '.join(found.differences)}"
 
 
 def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.analysis import compilers
 from kdelta.analysis.counts import Measure
 from kdelta.analysis.evidence import ITERATION, State
 from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung
 from kdelta.analysis.variants import conclusions
 from kdelta.metric import number
-from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph
+from kdelta.procfs import compiler_short
+from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.stats.exact import LocationKind
@@ -80,10 +80,14 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
     """Ratios, how well the counts repeat, and the audit."""
     rungs = ladder.rungs
     ratios = [rung.ratio(TOTAL) for rung in rungs]
-    against = [Column("x first", (times(ratio.first) for ratio in ratios), right=True)]
+    marks = [_mark(rung) for rung in rungs]
+    firsts = (times(ratio.first) for ratio in ratios)
+    if ladder.baseline:
+        firsts = (text + mark for text, mark in zip(firsts, marks, strict=True))
+    against = [Column("x first", firsts, right=True)]
     if not ladder.baseline:
-        previous = tuple(Span(times(ratio.previous)) for ratio in ratios)
-        against.append(Column("x prev", previous, right=True))
+        texts = (times(ratio.previous) + mark for ratio, mark in zip(ratios, marks, strict=True))
+        against.append(Column("x prev", texts, right=True))
     elif _closed(ladder):
         closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
         against.append(Column("gap closed", (text for text in closed), right=True))
@@ -94,6 +98,10 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
         Column("state", (_state(rung.state) for rung in rungs)),
         Column("n", (_trials(rung) for rung in rungs)),
     ]
+
+
+def _mark(rung: Rung[Measure]) -> str:
+    return CROSSED if rung.comparison and rung.comparison.crossing else ""
 
 
 def _closed(ladder: Ladder[Measure]) -> bool:
@@ -134,6 +142,8 @@ def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: AR
         text += "; gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         text += "; ~: median, no exact count"
+    if any(map(_mark, ladder.rungs)):
+        text += f"; {CROSSED}: the two were built by different compilers"
     return text
 
 
@@ -245,7 +255,7 @@ def _rung(rung: Rung[Measure]) -> dict[str, Any]:
     return picked(
         rung,
         _RUNG,
-        compiler=compilers.short(rung.compiler),
+        compiler=compiler_short(rung.compiler),
         skipped=bool(rung.skipped),
         comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
     )

@@ -16,6 +16,7 @@ from kdelta.rendering.columns import (
     Line,
     Span,
     Tone,
+    builds_apart,
     paragraph,
     short,
     table_lines,
@@ -62,6 +63,9 @@ def show(explanation: Explanation) -> list[Line]:
     comparison = explanation.comparison
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
+    if comparison.differences:
+        told = builds_apart(explanation.old, explanation.new, comparison)
+        lines += paragraph(told, Tone.WARN)
     if explanation.refused:
         return [*lines, *_refusal(comparison.verdict)]
     if comparison.verdict is Verdict.INVALID:

@@ -18,7 +18,10 @@ from kdelta.printable import printable
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
-COUNTED = ("verdict", "grade", "reasons", "ratio", "difference", "noise")  # of a comparison
+# Of a comparison of counts.
+COUNTED = (
+    *("verdict", "grade", "reasons", "crossing", "differences", "ratio", "difference", "noise"),
+)
 Cell = str | int | float | None
 
 

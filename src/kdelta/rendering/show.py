@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from kdelta.analysis import compilers
 from kdelta.analysis.findings import Failure, Ladder, Machine, Report, Rung
+from kdelta.procfs import compiler_short
 from kdelta.rendering import counts, figures, metrics, times
 from kdelta.rendering.columns import (
     ABSENT,
@@ -17,6 +17,7 @@ from kdelta.rendering.columns import (
     Line,
     Span,
     Tone,
+    builds_apart,
     paragraph,
     short,
     shortened,
@@ -250,6 +251,11 @@ def _problems(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
             if rung.comparison and rung.comparison.verdict in view.TOLD
             for reason in rung.comparison.reasons
         ),
+        *(
+            paragraph(builds_apart(rung.previous, rung.arm, rung.comparison), Tone.WARN)
+            for rung in ladder.rungs
+            if rung.previous and rung.comparison and rung.comparison.differences
+        ),
         *(paragraph(f"warning: {warning}", Tone.WARN) for warning in ladder.warnings),
         *(paragraph(f"this machine: {doubt}", Tone.WARN) for doubt in ladder.doubts),
     ]
@@ -279,7 +285,7 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
 
 
 def _kernels(rungs: Sequence[Rung[Any]]) -> Iterator[Line]:
-    banners = (compilers.short(rung.compiler) for rung in rungs)
+    banners = (compiler_short(rung.compiler) for rung in rungs)
     columns = [
         Column("kernel", shortened([rung.arm for rung in rungs], 24)),
         Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),

@@ -8,7 +8,18 @@ from typing import Final
 
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.metric import number
-from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.rendering.columns import (
+    ABSENT,
+    CROSSED,
+    Column,
+    Line,
+    Span,
+    Tone,
+    builds_apart,
+    paragraph,
+    short,
+    table_lines,
+)
 from kdelta.rendering.explain import sentence
 from kdelta.rendering.formats import csv_text
 from kdelta.rendering.show import limits_of
@@ -16,7 +27,16 @@ from kdelta.rendering.show import limits_of
 _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
-_HEAD = ("scenario", "point", "operation", "kernel", "per_operation", "ratio_previous", "note")
+_HEAD = (
+    "scenario",
+    "point",
+    "operation",
+    "kernel",
+    "per_operation",
+    "ratio_previous",
+    "note",
+    "crossing",
+)
 
 
 def show(found: Survey) -> list[Line]:
@@ -39,7 +59,7 @@ def _table(found: Survey) -> Iterator[Line]:
     names = Column("scenario", (short(_name(row), _NAME_WIDTH) for row in rows))
     columns = [
         Column(
-            short(kernel, 12),
+            short(kernel, 12) + CROSSED * any(row.cells[at].crossing for row in rows),
             (_span(row.cells[at], found.step_percent, first=_is_first(row, at)) for row in rows),
             right=True,
         )
@@ -67,6 +87,8 @@ def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
         return Span(_SAME, Tone.FAINT)
+    if cell.crossing:
+        return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
     return Span(_percent(cell.ratio), Tone.BAD if percent > 0 else Tone.GOOD)
 
 
@@ -81,7 +103,26 @@ def _legend(found: Survey) -> Iterator[Line]:
         " skip: not supported there; invalid: page state or environment differ;"
         " ~: a median, the counts hardly repeat"
     )
+    crossings = dict.fromkeys(
+        f"{kernel} ({cell.crossing})"
+        for row in found.rows
+        for kernel, cell in zip(found.kernels, row.cells, strict=True)
+        if cell.crossing
+    )
+    if crossings:
+        text += (
+            f"; {CROSSED}: built by another compiler than the kernel before, so its changes are"
+            f" UNDECIDED: {', '.join(crossings)}"
+        )
     yield from paragraph(text, Tone.FAINT)
+    told = (
+        builds_apart(rung.previous, rung.arm, rung.comparison)
+        for ladder in found.report.ladders
+        for rung in ladder.rungs
+        if rung.previous and rung.comparison and rung.comparison.differences
+    )
+    for line in dict.fromkeys(told):
+        yield from paragraph(line, Tone.WARN)
 
 
 def _changes(found: Survey) -> Iterator[Line]:
@@ -114,7 +155,7 @@ def show_csv(found: Survey) -> str:
     rows = [
         (
             *(row.reference, row.point, row.operation, kernel),
-            *(cell.per_operation, cell.ratio, cell.note),
+            *(cell.per_operation, cell.ratio, cell.note, cell.crossing),
         )
         for row in found.rows
         for kernel, cell in zip(found.kernels, row.cells, strict=True)

@@ -11,7 +11,7 @@ from kdelta.analysis.findings import Ladder, Report, Rung
 from kdelta.analysis.times import TimeMeasure
 from kdelta.analysis.variants import closes
 from kdelta.metric import Grade
-from kdelta.rendering.columns import ABSENT, Column, Line, Span, Tone, paragraph
+from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Comparison, Verdict
@@ -37,8 +37,18 @@ _LADDER = (
 )
 _ARM = ("arm", "control", "release", "compiler", "phases", "comparison", "failures", "skipped")
 _COMPARISON = (
-    *("verdict", "grade", "reasons", "cautions", "old", "new", "control", "alpha", "tolerance"),
-    *("ratio", "low", "high", "p", "mean_ratio", "sandwich", "trend", "more"),
+    *(
+        "verdict",
+        "grade",
+        "reasons",
+        "crossing",
+        "differences",
+        "cautions",
+        "old",
+        "new",
+        "control",
+    ),
+    *("alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "sandwich", "trend", "more"),
 )
 HEAD: tuple[str, ...] = (
     *("run", "workload", "scenario", "point", "arm", "control", "release", "phase", "unit"),
@@ -92,15 +102,19 @@ def ratio(found: Comparison | None) -> str:
     if found is None or found.ratio is None or found.interval is None:
         return ABSENT
     low, high = found.interval
-    return f"x{found.ratio:.3f} ({low:.3f}-{high:.3f})"
+    mark = CROSSED if found.crossing else ""
+    return f"x{found.ratio:.3f}{mark} ({low:.3f}-{high:.3f})"
 
 
 def legend(report: Report[TimeMeasure], ladder: Ladder[TimeMeasure]) -> str:
     """What the columns mean."""
+    crossed = any(rung.comparison and rung.comparison.crossing for rung in ladder.rungs)
     return (
         f"x first: new/old against {ladder.baseline} with the {level(report.alpha)} interval;"
         f" SAME: the whole interval within {report.step_percent / 100:.3g} of 1;"
         f" n: valid/planned {ladder.replicates}s; verdict: at most {report.alpha:.2g} false alarms"
+        + f"; {CROSSED}: the two were built by different compilers"
+        * crossed
     )
 
 

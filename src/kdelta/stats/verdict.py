@@ -68,6 +68,8 @@ class Comparison:
     """The verdict on old -> new, of either statistic; ratio is new/old.
 
     Numbers are None when nothing may be computed, and where the statistic has no such number.
+    crossing: "gcc 14 -> gcc 16" where the two kernels were built by different compilers.
+    differences: what else of their builds differs, and is no commit.
     Of counts: difference and noise, per operation.
     Of times: low..high, the interval of the ratio at 1 - alpha.  tolerance: what is SAME, a share
     of 1.  p: of no difference.  more: replicates an arm that would decide, for UNDECIDED.  trend:
@@ -77,6 +79,8 @@ class Comparison:
     verdict: Verdict
     grade: Grade
     reasons: tuple[str, ...]
+    crossing: str = ""
+    differences: tuple[str, ...] = ()
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernels of different compilers or configurations: what may be claimed, and what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kdelta.analysis import builds
+from kdelta.analysis.explanation import explain
+from kdelta.analysis.findings import report
+from kdelta.analysis.survey import quiet, surveyed
+from kdelta.journal.run import RunRecord
+from kdelta.kernels.kernel import Kernel
+from kdelta.procfs import compiler_family, compiler_short
+from kdelta.rendering import explain as explain_view
+from kdelta.rendering import show, survey
+from kdelta.rendering.columns import plain
+from kdelta.sample import KernelIdentity
+from kdelta.stats.verdict import Verdict
+from ladder_records import SCENARIO, WORKLOAD, Trial, named_functions, result, run
+
+GCC_14 = "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
+GCC_14_3 = "x86_64-linux-gnu-gcc-14 (Debian 14.3.0-5) 14.3.0"
+GCC_16 = "x86_64-linux-gnu-gcc-16 (Debian 16.2.0-4) 16.2.0"
+CLANG = "Debian clang version 19.1.7 (3+b1)"
+
+
+def built_by(banners: Mapping[str, str], *, now: float = 669.8, **identity: object) -> RunRecord:
+    """Two kernels, the second of which takes more, each built by the compiler of that banner."""
+    values = dict(zip(banners, (301.7, now), strict=True))
+    trials = {
+        label: [result(Trial(per_page=value, functions=named_functions(label)))]
+        for label, value in values.items()
+    }
+    found = run(trials)
+    arms = tuple(
+        replace(arm, kernel=replace(arm.kernel, compiler=banners[arm.label], **identity))
+        for arm in found.arms
+    )
+    return replace(found, arms=arms)
+
+
+@pytest.mark.parametrize(
+    ("banner", "short", "family"),
+    [
+        (GCC_14, "gcc 14.2.0", "gcc 14"),
+        (GCC_16, "gcc 16.2.0", "gcc 16"),
+        (CLANG.removeprefix("Debian "), "clang 19.1.7", "clang 19"),
+        ("gcc (GCC) 13.1.0", "gcc 13.1.0", "gcc 13"),
+        ("", "", ""),
+        ("icc of long ago", "icc of long ago", ""),
+    ],
+)
+def test_a_compiler_is_its_family_and_major_version(banner: str, short: str, family: str) -> None:
+    assert compiler_short(banner) == short
+    assert compiler_family(banner) == family
+
+
+def test_a_step_between_compilers_is_undecided_and_says_what_to_run() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16})
+    (ladder,) = report(record).ladders
+    comparison = ladder.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert comparison.crossing == "gcc 14 -> gcc 16"
+    assert comparison.ratio is not None
+    (reason,) = comparison.reasons
+    assert "gcc 14 -> gcc 16" in reason
+    assert f"kdelta run {WORKLOAD}:{SCENARIO} --kernels 6.16,6.17" in reason
+    assert "--kernels tree:deb:6.16.12+cc=gcc-16,tree:deb:6.17.13+cc=gcc-16" in reason
+    assert ladder.steps == ()
+
+
+@pytest.mark.parametrize("now", [301.7, 302.0])
+def test_what_does_not_differ_is_the_same_whoever_built_it(now: float) -> None:
+    (ladder,) = report(built_by({"6.16.12": GCC_14, "6.17.13": GCC_16}, now=now)).ladders
+    comparison = ladder.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.SAME
+    assert comparison.crossing
+
+
+@pytest.mark.parametrize(("old", "new"), [(GCC_14, GCC_14_3), (GCC_14, ""), ("", GCC_16)])
+def test_one_major_version_or_an_unknown_compiler_is_no_obstacle(old: str, new: str) -> None:
+    (ladder,) = report(built_by({"6.16.12": old, "6.17.13": new})).ladders
+    comparison = ladder.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.REGRESSION
+    assert not comparison.crossing
+
+
+def test_of_one_source_the_difference_is_the_compilers_and_stands() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16}, source="tree 1, configuration deb")
+    (ladder,) = report(record).ladders
+    comparison = ladder.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.REGRESSION
+    assert comparison.crossing
+
+
+def test_show_explain_survey_and_json_say_the_same() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16})
+    page = plain(show.show(report(record)))
+    flowed = " ".join(page.split())
+    assert "x2.220*" in page
+    assert "UNDECIDED" in page
+    assert "REGRESSION" not in page
+    assert "*: the two were built by different compilers" in flowed
+    explained = explain(record, "6.16.12", "6.17.13")
+    assert explained.comparison.verdict is Verdict.UNDECIDED
+    assert "UNDECIDED" in plain(explain_view.show(explained))
+    told = json.loads(show.show_json(report(record)))["ladders"][0]["rungs"][1]["comparison"]
+    assert told["verdict"] == "UNDECIDED"
+    assert told["crossing"] == "gcc 14 -> gcc 16"
+    assert json.loads(explain_view.show_json(explained))["comparison"]["verdict"] == "UNDECIDED"
+    table = surveyed(record)
+    assert table.changes == ()
+    assert quiet(table) == 0
+    text = plain(survey.show(table))
+    assert "6.17.13*" in text
+    assert "6.17.13 (gcc 14 -> gcc 16)" in " ".join(text.split())
+
+
+def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_14})
+    options = (("PREEMPT_VOLUNTARY=y", "HZ=250"), ("PREEMPT_LAZY=y", "HZ=1000"))
+    arms = tuple(
+        replace(arm, kernel=replace(arm.kernel, options=own))
+        for arm, own in zip(record.arms, options, strict=True)
+    )
+    record = replace(record, arms=arms)
+    line = "builds differ, 6.16.12 -> 6.17.13: -PREEMPT_VOLUNTARY, HZ 250 -> 1000, +PREEMPT_LAZY"
+    assert line in plain(show.show(report(record)))
+    assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13")))
+    assert line in plain(survey.show(surveyed(record)))
+
+
+def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
+    known = KernelIdentity(
+        reference="6.17", release="", version="", arch="amd64", flavour="", image_sha256=""
+    )
+    other = replace(known, options=("PREEMPT_LAZY=y",))
+    assert builds.differences(known, other) == ()
+
+
+def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "CONFIG_PAHOLE_VERSION=130\nCONFIG_PREEMPT_LAZY=y\n# CONFIG_PREEMPT is not set\n"
+        "CONFIG_PARAVIRT_XXL=y\nCONFIG_LTO_NONE=y\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\n"
+        "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_DEBUG_INFO_DWARF5=y\nCONFIG_DEBUG_LIST=y\nCONFIG_HZ=250\n"
+        "CONFIG_HZ_250=y\nCONFIG_KFENCE=y\nCONFIG_KFENCE_NUM_OBJECTS=255\nCONFIG_EXT4_FS=m\n"
+    )
+    kernel = Kernel(
+        reference="6.17", release="", version="", arch="amd64", flavour="cloud", image=config,
+        image_sha256="", config=config, config_sha256="", build_id="", suite="", package="",
+    )  # fmt: skip
+    assert kernel.identity().options == (
+        *("CC_OPTIMIZE_FOR_PERFORMANCE=y", "DEBUG_INFO_BTF=y", "DEBUG_LIST=y", "HZ=250"),
+        *("KFENCE=y", "LTO_NONE=y", "PAHOLE_VERSION=130", "PARAVIRT_XXL=y", "PREEMPT_LAZY=y"),
+    )
