@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,9 +13,11 @@ from debian.debian_support import Version
 from kdelta.archive.index import upstream_of
 from kdelta.bisect.journal import Point
 from kdelta.errors import SpecError
-from kdelta.kernels import debian
+from kdelta.kernels import alike, debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
+
+log = logging.getLogger(__name__)
 
 # Beside a whole release of mainline, how likely a stable point release brings the change.
 _POINT_RELEASE = 0.02
@@ -33,19 +36,25 @@ def between(
     """The releases from good to bad, both included; backwards when bad is the older one.
 
     good, bad: references, as `kdelta run` takes them.  Of several packages of one upstream version
-    only the newest, unless every_package.  Raises SpecError for references that are not in the
-    archive, or are one kernel.
+    only the newest, unless every_package; all of one compiler, when the ends are.  Raises
+    SpecError for references that are not in the archive, or are one kernel.
     """
-    first, last = (
-        debian.choose(reference, tuple(offers), arch, flavour) for reference in (good, bad)
-    )
+    picked = alike.pick((good, bad), offers, arch, flavour)
+    first, last = (pick.offer for pick in picked)
+    for told in (pick.told for pick in picked if pick.told):
+        log.warning("%s", told)
     if first == last:
         raise SpecError(
             f"{good} and {bad} are the same kernel, {first.version}",
             action="name a good and a bad one; see what there is with: kdelta kernels list",
         )
     low, high = sorted((first, last), key=_order)
-    inside = [offer for offer in offers if _order(low) < _order(offer) < _order(high)]
+    inside = [
+        offer
+        for offer in offers
+        if _order(low) < _order(offer) < _order(high)
+        and (first.compiler != last.compiler or offer.compiler in ("", first.compiler))
+    ]
     if not every_package:
         inside = _newest_of_each(inside, {low.upstream, high.upstream})
     chosen = [low, *sorted(inside, key=_order), high]
@@ -62,11 +71,12 @@ def without(
     flavour: Flavour,
 ) -> tuple[Point, ...]:
     """The points but for those that a reference in `skip` means.  Raises SpecError for an end."""
-    named = {
-        offer.version: reference
-        for reference in skip
-        for offer in (debian.choose(reference, tuple(offers), arch, flavour),)
-    }
+    keys = {point.key for point in points}
+    own = [offer for offer in offers if f"deb:{offer.version}" in keys]
+    named = {}
+    for reference in skip:
+        newest = debian.choose(reference, offers, arch, flavour)
+        named[(*debian.fitting(reference, own)[-1:], newest)[0].version] = reference
     for end in (points[0], points[-1]):
         if package_version(end) in named:
             raise SpecError(

@@ -116,12 +116,16 @@ def _table(
 
 def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
     from kdelta.codegen import released
+    from kdelta.errors import KdeltaError
     from kdelta.kernels import reference
 
-    kernels = [
-        reference.resolve(name, asked["arch"], asked["flavour"], progress=progress)
-        for name in _list(asked["kernels"])
-    ]
+    kernels = []
+    for found in reference.resolve_all(
+        _list(asked["kernels"]), asked["arch"], asked["flavour"], progress=progress
+    ):
+        if isinstance(found, KdeltaError):
+            raise found
+        kernels.append(found)
     return released.of_kernels(kernels, target.rpartition(":")[2])
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli.options import need
-from kdelta.errors import InfraError, KdeltaError
+from kdelta.errors import KdeltaError
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
@@ -125,17 +125,11 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     from kdelta.cli.download import reporting
     from kdelta.kernels import reference
 
-    found: list[Kernel | KdeltaError] = []
+    machine = study.machine
     with reporting() as progress:
-        for name in references:
-            try:
-                found.append(
-                    reference.resolve(
-                        name, study.machine.arch, study.machine.flavour, progress=progress
-                    )
-                )
-            except InfraError as error:
-                found.append(error)
+        found: list[Kernel | KdeltaError] = [
+            *reference.resolve_all(references, machine.arch, machine.flavour, progress=progress)
+        ]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]

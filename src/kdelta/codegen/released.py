@@ -105,7 +105,8 @@ def _executed(
     resolve: Resolve,
 ) -> Executed:
     identity = record.arms[trial.arm].kernel
-    kernel = resolve(identity.reference, identity.arch, identity.flavour or "cloud")
+    exact = f"deb:{identity.version}" if identity.version else identity.reference
+    kernel = resolve(exact, identity.arch, identity.flavour or "cloud")
     if kernel.image_sha256 != identity.image_sha256:
         raise SpecError(f"{identity.reference} is now another image than the run's")
     if trial.result is None:

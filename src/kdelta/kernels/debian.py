@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,9 @@ _NAME = re.compile(
     rf"linux-(?P<kind>image|binary|base)-(?P<early>unsigned-)?(?P<base>{_BASE})"
     r"(?P<flavour>-cloud|-rt)?-(?P<arch>[a-z0-9]+)(?P<late>-unsigned)?"
 )
-_SELECTION = r"linux-(?:image|binary|base)-(?:unsigned-)?\d[^ ]*"
+_HEADERS = re.compile(rf"linux-headers-(?P<base>{_BASE})(?:-cloud|-rt)?-(?P<arch>[a-z0-9]+)")
+_BUILT_BY = re.compile(r"\b(gcc|clang)-(\d+)\b")
+_SELECTION = r"linux-(?:(?:image|binary|base)-(?:unsigned-)?|headers-)\d[^ ]*"
 _SERIES = re.compile(r"\d+\.\d+")
 _POINT = re.compile(r"\d+\.\d+\.\d+|\d+\.\d+-rc\d+")
 _CANDIDATE = re.compile(r"(\d+\.\d+)-rc")
@@ -48,6 +50,7 @@ class KernelOffer:
     flavour: Flavour
     package: Package  # holds the image
     config_package: Package | None  # holds the configuration, when that is another package
+    compiler: str = ""  # "gcc 14", as far as the index tells
 
     @property
     def version(self) -> str:
@@ -75,6 +78,7 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
     """Offers from package descriptions: meta-packages left out, a signed image preferred."""
     images: dict[tuple[str, str], tuple[bool, Package]] = {}
     bases: dict[tuple[str, str], Package] = {}
+    packages = tuple(packages)
     for package in packages:
         match = _NAME.fullmatch(package.name)
         if match is None or match["arch"] != arch:
@@ -88,6 +92,7 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
             signed = not (match["early"] or match["late"])
             if key not in images or signed > images[key][0]:
                 images[key] = (signed, package)
+    compilers = _Compilers.of(packages, arch)
     found = [
         KernelOffer(
             release=release,
@@ -95,22 +100,69 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
             flavour=flavour,
             package=package,
             config_package=bases.get((release, package.version)),
+            compiler=compilers.of_release(release.removesuffix(flavour.suffix(arch)), package),
         )
         for (release, _), (_, package) in images.items()
     ]
     return tuple(sorted(found, key=lambda offer: Version(offer.version)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compilers:
+    """Who built the packages: the packages of headers depend on the compiler of their kernel.
+
+    An old kernel's headers may be gone while its image is not; then the compiler is that of all
+    packages made for the same Debian release ("+deb13") or, without such a mark, series.
+    """
+
+    known: dict[tuple[str, str], str]  # of a release's base and package version
+    marked: dict[str, set[str]]
+
+    @classmethod
+    def of(cls, packages: Iterable[Package], arch: str) -> _Compilers:
+        known: dict[tuple[str, str], str] = {}
+        marked: dict[str, set[str]] = {}
+        for package in packages:
+            name = _HEADERS.fullmatch(package.name)
+            by = _BUILT_BY.search(package.depends)
+            if name is None or by is None or name["arch"] != arch:
+                continue
+            known[name["base"], package.version] = f"{by[1]} {by[2]}"
+            marked.setdefault(_mark(name["base"]), set()).add(f"{by[1]} {by[2]}")
+        return cls(known=known, marked=marked)
+
+    def of_release(self, base: str, package: Package) -> str:
+        """The compiler of a kernel, "" when it is not known."""
+        own = self.known.get((base, package.version))
+        alike = self.marked.get(_mark(base), set())
+        return own or (next(iter(alike)) if len(alike) == 1 else "")
+
+
+def _mark(base: str) -> str:
+    """ "+deb13" of "6.17.13+deb13", "6.1" of "6.1.0-56"."""
+    match = re.search(r"\+deb\d+", base) or _SERIES.match(base)
+    return match[0] if match else base
+
+
+def fitting(reference: str, offered: Sequence[KernelOffer]) -> tuple[KernelOffer, ...]:
+    """The offers that a reference may mean, the newest package last."""
+    return tuple(offer for offer in offered if _fits(reference, offer))
+
+
+def is_open(reference: str) -> bool:
+    """True for a reference that means the newest of several: a series, its candidate."""
+    return any(form.fullmatch(reference) for form in (_SERIES, _CANDIDATE))
+
+
 def choose(
-    reference: str, offered: tuple[KernelOffer, ...], arch: str, flavour: Flavour
+    reference: str, offered: Sequence[KernelOffer], arch: str, flavour: Flavour
 ) -> KernelOffer:
     """The offer a reference means: 6.17.8, 6.17, 7.3-rc, 7.3-rc7, deb:VERSION or a uname -r.
 
     Raises SpecError, naming what is near, when there is none.
     """
-    fitting = [offer for offer in offered if _fits(reference, offer)]
-    if fitting:
-        return fitting[-1]
+    if found := fitting(reference, offered):
+        return found[-1]
     if not _is_reference(reference, arch, flavour):
         raise SpecError(
             f"'{reference}' is not a kernel reference",
@@ -123,7 +175,7 @@ def choose(
     )
 
 
-def nearest(wanted: str, offered: tuple[KernelOffer, ...], count: int = 3) -> tuple[str, ...]:
+def nearest(wanted: str, offered: Sequence[KernelOffer], count: int = 3) -> tuple[str, ...]:
     """References of up to `count` neighbours of a wanted one, lowest first.
 
     Neighbours are releases of the same series when there are any, else other series.

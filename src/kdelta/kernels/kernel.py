@@ -51,7 +51,7 @@ class Kernel:
     package: str  # name of the package that holds the image
     name: str = ""  # of a kernel built from source: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
-    compiler: str = ""  # of such a kernel: first line of `cc --version`
+    compiler: str = ""  # of such a kernel: first line of `cc --version`; of a file: as it tells
 
     def identity(self) -> KernelIdentity:
         """The identity stored with results; build id and compiler are read back in the guest."""

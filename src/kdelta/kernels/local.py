@@ -47,4 +47,5 @@ def resolve(reference: str, arch: str) -> Kernel:
         build_id=facts.build_id,
         suite="",
         package="",
+        compiler=facts.compiler,
     )

@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kdelta.archive.apt import Progress
 from kdelta.archive.root import Archive
-from kdelta.errors import SpecError
-from kdelta.kernels import debian, local
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import alike, debian, local
+from kdelta.kernels.alike import Picked
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour, Kernel
-from kdelta.source import tree_reference
+from kdelta.procfs import compiler_family
+from kdelta.source import build, kconfig, tree_reference
 from kdelta.source.build import Build
 
 log = logging.getLogger(__name__)
 
 ARCHES = ("amd64", "arm64")
 BUILT_FOR = "amd64"
+_LOCAL = (tree_reference.PREFIX, "file:")
 
 
 def resolve(
@@ -44,6 +50,75 @@ def resolve(
     _refresh(archive, force=refresh, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
     return debian.fetch(offer, reference, archive=archive, progress=progress)
+
+
+def resolve_all(
+    references: Sequence[str],
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    progress: Progress | None = None,
+) -> list[Kernel | InfraError]:
+    """The kernels of one study: a series means its newest package of the others' compiler.
+
+    Per reference its kernel, or why it cannot be had.  What was chosen for that reason is told.
+    Raises SpecError as `resolve` does.
+    """
+    try:
+        picked = _picked(list(dict.fromkeys(references)), arch, flavour, progress)
+    except InfraError:
+        picked = {}  # each will say so itself
+    for told in (pick.told for pick in picked.values() if pick.told):
+        log.warning("%s", told)
+    found: list[Kernel | InfraError] = []
+    for name in references:
+        pick = picked.get(name)
+        exact = f"deb:{pick.offer.version}" if pick else name
+        try:
+            kernel = replace(resolve(exact, arch, flavour, progress=progress), reference=name)
+        except InfraError as error:
+            found.append(error)
+            continue
+        if pick:
+            _check_compiler(kernel, pick)
+        found.append(kernel)
+    return found
+
+
+def _picked(
+    references: Sequence[str], arch: str, flavour: str, progress: Progress | None
+) -> dict[str, Picked]:
+    """What the references to packages mean together."""
+    packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
+    if len(references) < 2 or not any(map(debian.is_open, packages)):
+        return {}
+    others = [_own_compiler(name, arch) for name in references if name.startswith(_LOCAL)]
+    offered = listing(arch, flavour, progress=progress)
+    picks = alike.pick(packages, offered, arch, _flavour(flavour), others=others)
+    return dict(zip(packages, picks, strict=True))
+
+
+def _own_compiler(reference: str, arch: str) -> str:
+    """ "gcc 14" of a file or a tree, "" when that is not known beforehand."""
+    if reference.startswith("file:"):
+        return compiler_family(local.resolve(reference, arch).compiler)
+    name = tree_reference.parse(reference).compiler
+    if name:
+        return name.replace("-", " ")
+    with contextlib.suppress(InfraError):
+        return compiler_family(build.compiler().banner)
+    return ""
+
+
+def _check_compiler(kernel: Kernel, pick: Picked) -> None:
+    """Say it when the configuration in a package names another compiler than the index does."""
+    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
+    told = compiler_family(options.get("CC_VERSION_TEXT", "").strip('"'))
+    if told and pick.offer.compiler and told != pick.offer.compiler:
+        log.warning(
+            "note: %s was built by %s, not by %s as the archive's index led to believe",
+            kernel.version, told, pick.offer.compiler,
+        )  # fmt: skip
 
 
 def built(reference: str, arch: str = "amd64", *, progress: Progress | None = None) -> Kernel:
