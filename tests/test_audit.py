@@ -15,6 +15,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import audit
 from kdelta.rendering import columns as page
+from kdelta.rendering.formats import written
 from kdelta.sample import (
     MachineFacts,
     Outcome,
@@ -133,7 +134,7 @@ def test_ktap_is_as_the_kernel_documents_it() -> None:
 
 
 def test_json_holds_everything() -> None:
-    found = json.loads(audit.show_json(audited(run(k16=result()))))
+    found = json.loads(written("json", audit, audited(run(k16=result()))))
     assert found["kind"] == "audit"
     assert found["scenarios"][0]["machines"][0]["cpus"] == "yes"
 

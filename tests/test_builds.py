@@ -20,6 +20,7 @@ from kdelta.procfs import compiler_family, compiler_short
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import show, survey
 from kdelta.rendering.columns import plain
+from kdelta.rendering.formats import written
 from kdelta.sample import KernelIdentity
 from kdelta.stats.verdict import Verdict
 from ladder_records import SCENARIO, WORKLOAD, Trial, named_functions, result, run
@@ -114,10 +115,12 @@ def test_show_explain_survey_and_json_say_the_same() -> None:
     explained = explain(record, "6.16.12", "6.17.13")
     assert explained.comparison.verdict is Verdict.UNDECIDED
     assert "UNDECIDED" in plain(explain_view.show(explained))
-    told = json.loads(show.show_json(report(record)))["ladders"][0]["rungs"][1]["comparison"]
+    told = json.loads(written("json", show, report(record)))["ladders"][0]["rungs"][1]["comparison"]
     assert told["verdict"] == "UNDECIDED"
     assert told["crossing"] == "gcc 14 -> gcc 16"
-    assert json.loads(explain_view.show_json(explained))["comparison"]["verdict"] == "UNDECIDED"
+    assert (
+        json.loads(written("json", explain_view, explained))["comparison"]["verdict"] == "UNDECIDED"
+    )
     table = surveyed(record)
     assert table.changes == ()
     assert quiet(table) == 0

@@ -20,6 +20,7 @@ from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
 from kdelta.rendering import codegen_page as page
 from kdelta.rendering.columns import plain
+from kdelta.rendering.formats import written
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
 GOLDEN = Path(__file__).resolve().parent / "golden" / "codegen"
@@ -113,7 +114,7 @@ def test_a_listing_marks_what_ran(golden: Check) -> None:
 
 
 def test_json_has_it_all_and_null_where_nothing_is_known() -> None:
-    content = codegen.show_json(matrix())
+    content = written("json", codegen, matrix())
     assert json.loads(content)["format"] == 1
     cells = {(row["row"], row["column"]): row for row in json.loads(content)["cells"]}
     assert cells["original", "gcc-12"]["hot"]["per_operation"] == 15

@@ -17,6 +17,7 @@ from kdelta.metric import Better
 from kdelta.rendering import columns as page
 from kdelta.rendering import figures as figures_page
 from kdelta.rendering import show
+from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, MetricValue, Outcome, TrialResult
 from ladder_records import PAGES, STUDY, Trial, arm, failed, recounted, result, run
 
@@ -127,8 +128,11 @@ def test_text_json_and_csv_have_them() -> None:
     shown = page.plain(show.show(report))
     assert "figures of the study\nkernel   clear calls\n6.19.14        1,024\n" in shown
     assert "7.0.13            64\n\nclear calls: how often\n" in shown
-    assert json.loads(show.show_json(report))["figures"][0]["rows"][0]["cells"][1]["value"] == 64
-    rows = list(csv.DictReader(io.StringIO(figures_page.show_csv(report.figures))))
+    assert (
+        json.loads(written("json", show, report))["figures"][0]["rows"][0]["cells"][1]["value"]
+        == 64
+    )
+    rows = list(csv.DictReader(io.StringIO(written("csv", figures_page, report.figures))))
     assert [(row["arm"], row["figure"], float(row["value"])) for row in rows] == [
         ("6.19.14", "clear calls", 1024.0),
         ("7.0.13", "clear calls", 64.0),

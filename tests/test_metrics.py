@@ -24,6 +24,7 @@ from kdelta.rendering import metrics as metrics_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import WIDTH, plain
+from kdelta.rendering.formats import written
 from kdelta.rendering.show import show
 from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
 from ladder_records import failed, result, run, trial_of
@@ -190,7 +191,7 @@ def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
     text = plain(show(report(stored)))
     assert "khugepaged:hot_cold_hot_16m: what it tells" in text
-    (held,) = json.loads(show_page.show_json(report(stored)))["metrics"]
+    (held,) = json.loads(written("json", show_page, report(stored)))["metrics"]
     assert held["rows"][0]["cells"][0]["median"] == 3.0
     assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]
     write_answers(stored, tmp_path)

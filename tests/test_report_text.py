@@ -25,6 +25,7 @@ from kdelta.rendering import explain as explain_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import Line, coloured, plain
+from kdelta.rendering.formats import written
 from kdelta.sample import Outcome, PhaseCounts, StateField
 from ladder_records import (
     ENVIRONMENT,
@@ -169,11 +170,11 @@ def test_explain_is_as_reviewed(name: str, golden: Check) -> None:
 
 def test_machine_formats_are_as_reviewed(golden: Check) -> None:
     record = failed_arm()
-    golden("failed-arm.json", show_page.show_json(report(record)))
-    golden("failed-arm.csv", show_page.show_csv(report(record)))
+    golden("failed-arm.json", written("json", show_page, report(record)))
+    golden("failed-arm.csv", written("csv", show_page, report(record)))
     found = explain(record, "6.16", "6.17", top=2)
-    golden("explain.json", explain_page.show_json(found))
-    golden("explain.csv", explain_page.show_csv(found))
+    golden("explain.json", written("json", explain_page, found))
+    golden("explain.csv", written("csv", explain_page, found))
 
 
 def test_several_scenarios_have_a_section_each() -> None:
@@ -222,7 +223,7 @@ def test_no_spreadsheet_formula_survives() -> None:
     record = hostile()
     labels = [arm.label for arm in record.arms]
     found = explain(record, labels[0], labels[1], force=True)
-    for text in (show_page.show_csv(report(record)), explain_page.show_csv(found)):
+    for text in (written("csv", show_page, report(record)), written("csv", explain_page, found)):
         for row in csv.reader(io.StringIO(text, newline="")):
             for cell in row:
                 assert cell.isprintable()
@@ -234,14 +235,16 @@ def test_hostile_text_survives_json_unchanged() -> None:
     with pytest.raises(UnicodeEncodeError):  # half a character: no stored run can hold it
         msgspec.json.encode(hostile())
     record = hostile("\x7f\u00e9\U0001f600")
-    text = show_page.show_json(report(record))
+    text = written("json", show_page, report(record))
     assert text.isascii()
     assert "\x7f" not in text
     assert json.loads(text)["title"] == record.title
 
 
 def test_csv_is_rectangular_with_raw_integers() -> None:
-    rows = list(csv.DictReader(io.StringIO(show_page.show_csv(report(ladder())), newline="")))
+    rows = list(
+        csv.DictReader(io.StringIO(written("csv", show_page, report(ladder())), newline=""))
+    )
     assert len(rows) == 9 * 3
     total = next(r for r in rows if r["arm"] == "6.17.13" and r["phase"] == "total")
     assert int(total["instructions"]) == round(669.8 * 16384) + 100 * 16384
@@ -252,10 +255,10 @@ def test_csv_is_rectangular_with_raw_integers() -> None:
 
 def test_absent_is_never_zero() -> None:
     record = failed_arm()
-    rows = list(csv.DictReader(io.StringIO(show_page.show_csv(report(record)), newline="")))
+    rows = list(csv.DictReader(io.StringIO(written("csv", show_page, report(record)), newline="")))
     lost = next(row for row in rows if row["arm"] == "6.18.15")
     assert (lost["instructions"], lost["per_operation"], lost["ratio_first"]) == ("", "", "")
-    rung = json.loads(show_page.show_json(report(record)))["ladders"][0]["rungs"][2]
+    rung = json.loads(written("json", show_page, report(record)))["ladders"][0]["rungs"][2]
     assert (rung["total"], rung["phases"]) == (None, [])
     line = next(
         line
@@ -266,9 +269,9 @@ def test_absent_is_never_zero() -> None:
 
 
 def test_json_names_its_format() -> None:
-    shown = json.loads(show_page.show_json(report(ladder())))
+    shown = json.loads(written("json", show_page, report(ladder())))
     assert (shown["format"], shown["kind"]) == (1, "show")
-    explained = json.loads(explain_page.show_json(explain(ladder(), "6.16", "6.17")))
+    explained = json.loads(written("json", explain_page, explain(ladder(), "6.16", "6.17")))
     assert (explained["format"], explained["kind"]) == (1, "explain")
     assert explained["delta"] == sum(row["delta"] for row in explained["functions"])
 

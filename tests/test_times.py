@@ -25,6 +25,7 @@ from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import columns as page
 from kdelta.rendering import judge
 from kdelta.rendering import show as page_of
+from kdelta.rendering.formats import written
 from kdelta.sample import (
     TOTAL,
     MachineFacts,
@@ -368,8 +369,8 @@ def test_other_tools_see_the_same_samples() -> None:
 
 def test_json_and_csv_hold_the_same_figures() -> None:
     whole = report(run([20.0, 22.0, 20.0]))
-    content = json.loads(page_of.show_json(whole))
-    rows = list(csv.DictReader(io.StringIO(page_of.show_csv(whole))))
+    content = json.loads(written("json", page_of, whole))
+    rows = list(csv.DictReader(io.StringIO(written("csv", page_of, whole))))
     totals = [row for row in rows if row["phase"] == "total"]
     assert [row["verdict"] for row in totals] == ["", "REGRESSION", ""]
     shown = content["ladders"][0]["arms"][1]["comparison"]
@@ -384,14 +385,14 @@ def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
     found = whole.ladders[0].rungs[1].comparison
     assert found is not None
     assert found.high == math.inf
-    content = json.loads(page_of.show_json(whole))
+    content = json.loads(written("json", page_of, whole))
     assert content["ladders"][0]["arms"][1]["comparison"]["high"] is None
-    rows = list(csv.DictReader(io.StringIO(page_of.show_csv(whole))))
+    rows = list(csv.DictReader(io.StringIO(written("csv", page_of, whole))))
     assert [row["high"] for row in rows] == ["", "", ""]
 
 
 def test_no_spreadsheet_takes_a_reason_for_a_formula() -> None:
-    text = page_of.show_csv(report(run([20.0, 22.0, 20.0])))
+    text = written("csv", page_of, report(run([20.0, 22.0, 20.0])))
     reasons = [row["reasons"] for row in csv.DictReader(io.StringIO(text))]
     assert reasons[1].startswith("'+9.71 %")
 

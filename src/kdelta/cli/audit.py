@@ -24,7 +24,7 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
     from kdelta.analysis.audit import audited
-    from kdelta.cli.printing import print_lines, print_raw
+    from kdelta.cli.printing import print_found, print_raw
     from kdelta.cli.show import one_record
     from kdelta.rendering import audit as page
 
@@ -33,9 +33,7 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     found = audited(one_record(runs, run))
     if ktap:
         print_raw(page.ktap(found))
-    elif as_json:
-        print_raw(page.show_json(found))
     else:
-        print_lines(page.show(found, every=every))
+        print_found("json" if as_json else "", page, found, every=every)
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)

@@ -125,9 +125,10 @@ def carried_out(
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
     from kdelta.bisect.outcome import Ending
-    from kdelta.cli.printing import print_lines, print_raw
+    from kdelta.cli.printing import print_json, print_lines
     from kdelta.journal.folders import held
     from kdelta.rendering import bisection, explain
+    from kdelta.rendering.formats import told
 
     try:
         with held(journal.folder):
@@ -140,7 +141,9 @@ def carried_out(
     explained = _explained(journal, findings, found, record, choice.top)
     lines, fields = more(found)
     if choice.as_json:
-        print_raw(bisection.show_json(journal, findings, found, explained, fields))
+        content = bisection.data(journal, findings, found) | fields
+        content["functions"] = told(*explain.document(explained)) if explained else None
+        print_json(told(journal.state.question.kind, content))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []

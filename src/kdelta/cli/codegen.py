@@ -71,7 +71,7 @@ def codegen(
     as what ran; with --measure, each object of a source is linked and booted for it. From what is
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
-    from kdelta.cli.printing import print_lines, print_raw
+    from kdelta.cli.printing import print_found, print_lines
     from kdelta.rendering import codegen as page
     from kdelta.rendering import codegen_page
 
@@ -81,7 +81,7 @@ def codegen(
         html.write_text(codegen_page.show_html(table))
         click.echo(f"wrote {html}", err=True)
     if as_json:
-        print_raw(page.show_json(table))
+        print_found("json", page, table)
         return
     print_lines(page.show(table))
     if side_by_side:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import csv_option, json_option, need, runs_directory
+from kdelta.cli.options import formats, need, runs_directory
 
 if TYPE_CHECKING:
     from kdelta.foreign.mapping import Mapping
@@ -145,8 +145,7 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
-@json_option
-@csv_option
+@formats
 @click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
 @runs_directory
 def judge(
@@ -154,8 +153,7 @@ def judge(
     runs: Path,
     *,
     compat: bool,
-    as_json: bool,
-    as_csv: bool,
+    form: str,
     as_benchfmt: bool,
     **choice: Any,
 ) -> None:
@@ -166,12 +164,14 @@ def judge(
     where the data names them. Exits with 1 when the comparison asked for is INVALID.
     """
     from kdelta.analysis import judgement
+    from kdelta.cli.printing import print_found
     from kdelta.foreign import folder
     from kdelta.metric import Grade
+    from kdelta.rendering import judge as page
     from kdelta.sample import Instrument
 
-    if as_json + as_csv + as_benchfmt > 1:
-        raise click.UsageError("--json, --csv and --benchfmt exclude each other")
+    if form and as_benchfmt:
+        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     place = folder.IMPORTS.find(runs, foreign)
     found = folder.load(place)
     if as_benchfmt:
@@ -181,22 +181,10 @@ def judge(
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
-    _print(judged, compat=compat, as_json=as_json, as_csv=as_csv)
+    print_found(form, page, judged, compat=compat)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)
-
-
-def _print(judged: Any, *, compat: bool, as_json: bool, as_csv: bool) -> None:
-    from kdelta.cli.printing import print_lines, print_raw
-    from kdelta.rendering import judge
-
-    if as_json:
-        print_raw(judge.show_json(judged))
-    elif as_csv:
-        print_raw(judge.show_csv(judged))
-    else:
-        print_lines(judge.show(judged, compat=compat))
 
 
 def _print_benchfmt(found: Foreign) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -11,6 +12,7 @@ import click
 
 from kdelta.errors import InfraError
 from kdelta.machine import axes
+from kdelta.rendering.formats import FORMATS
 
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
@@ -60,8 +62,27 @@ runs_directory = click.option(
     show_default=True,
     help="Directory of the runs.",
 )
+
+
+def formats(command: _Command) -> _Command:
+    """An option for each of rendering's formats; the command gets the one chosen, "" for text."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, **given: Any) -> Any:
+        forms = [form for form in FORMATS if given.pop(form)]
+        if len(forms) > 1:
+            named = " and ".join(f"--{form}" for form in forms)
+            raise click.UsageError(f"{named} exclude each other")
+        return command(*args, form="".join(forms), **given)
+
+    wrapped: Any = chosen
+    for form, (what, _) in reversed(FORMATS.items()):
+        wrapped = click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")(wrapped)
+    found: _Command = wrapped
+    return found
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
 refresh_option = click.option(
     "--refresh", is_flag=True, help="Ask the mirror for a new index first."
 )

@@ -40,6 +40,16 @@ def print_lines(lines: Iterable[Line]) -> None:
     click.echo(content, nl=False, color=colour)
 
 
+def print_found(form: str, view: Any, found: object, **choice: Any) -> None:
+    """Print findings by their view in rendering, in one of its formats; "": as text."""
+    from kdelta.rendering.formats import written
+
+    if form:
+        print_raw(written(form, view, found))
+    else:
+        print_lines(view.show(found, **choice))
+
+
 def print_raw(content: str) -> None:
     """Write bytes, so that no platform changes the line ends of CSV."""
     click.echo(content.encode(), nl=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli.options import csv_option, json_option, need, runs_directory
-from kdelta.cli.printing import print_lines, print_raw
+from kdelta.cli.options import formats, need, runs_directory
+from kdelta.cli.printing import print_found, print_lines, print_raw
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
@@ -31,8 +31,7 @@ def _percentage(_context: click.Context, _option: click.Parameter, value: float 
 def _run_options(command: _F) -> _F:
     """Options that every command reading a stored run has."""
     for option in (
-        csv_option,
-        json_option,
+        formats,
         click.option(
             "--step-percent",
             type=float,
@@ -75,8 +74,7 @@ def show(
     benchfmt: bool,
     summary: bool | None,
     metrics: bool,
-    as_json: bool,
-    as_csv: bool,
+    form: str,
 ) -> None:
     """Print what RUN measured: each kernel, the verdicts, and the step where it changed.
 
@@ -85,19 +83,17 @@ def show(
     from kdelta.analysis.findings import report
     from kdelta.rendering import show as page
 
-    one_format(as_json=as_json, as_csv=as_csv)
     record = one_record(runs, run)
     if compat or benchfmt:
         _print_for_others(record, step_percent, benchfmt=benchfmt)
     elif metrics:
-        _print_metrics(record, as_json=as_json, as_csv=as_csv)
+        _print_metrics(record, form)
     elif beside is not None:
-        if as_json or as_csv:
+        if form:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
         _print_beside(record, one_record(runs, beside), step_percent)
-    elif as_json or as_csv:
-        found = report(record, step_percent=step_percent)
-        print_raw(page.show_json(found) if as_json else page.show_csv(found))
+    elif form:
+        print_found(form, page, report(record, step_percent=step_percent))
     else:
         print_report(record, step_percent=step_percent, summary=summary)
 
@@ -125,17 +121,13 @@ def _print_for_others(record: RunRecord, step_percent: float | None, *, benchfmt
         print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
 
-def _print_metrics(record: RunRecord, *, as_json: bool, as_csv: bool) -> None:
+def _print_metrics(record: RunRecord, form: str) -> None:
     from kdelta.analysis.metrics import tables
     from kdelta.rendering import metrics
 
-    if as_json:
+    if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    found = tables(record)
-    if as_csv:
-        print_raw(metrics.show_csv(found))
-    else:
-        print_lines(metrics.show(found))
+    print_found(form, metrics, tables(record))
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
@@ -179,7 +171,7 @@ def print_report(
 )
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
 @_run_options
-def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any) -> None:
+def explain(run: str, runs: Path, *, form: str, **choice: Any) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
@@ -188,26 +180,14 @@ def explain(run: str, runs: Path, *, as_json: bool, as_csv: bool, **choice: Any)
     from kdelta.analysis import explanation
     from kdelta.rendering import explain as page
 
-    one_format(as_json=as_json, as_csv=as_csv)
-    if choice["top"] is None and not (as_json or as_csv):
+    if choice["top"] is None and not form:
         choice["top"] = TOP
     found = explanation.explain(
         one_record(runs, run), choice.pop("old"), choice.pop("new"), **choice
     )
-    if as_json:
-        print_raw(page.show_json(found))
-    elif as_csv:
-        print_raw(page.show_csv(found))
-    else:
-        print_lines(page.show(found))
+    print_found(form, page, found)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
-
-
-def one_format(*, as_json: bool, as_csv: bool) -> None:
-    """Refuse two formats at once."""
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

@@ -13,6 +13,7 @@ from kdelta.files import write_aside
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import explain, figures, metrics, show
 from kdelta.rendering.columns import plain
+from kdelta.rendering.formats import FORMATS, written
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -29,7 +30,7 @@ def write_answers(record: RunRecord, folder: Path) -> None:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
-            if stale.suffix in (".txt", ".json", ".csv") and stale.name not in files:
+            if stale.suffix[1:] in ("txt", *FORMATS) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
         raise StoreError(
@@ -42,12 +43,11 @@ def write_answers(record: RunRecord, folder: Path) -> None:
 def _answers(record: RunRecord) -> Iterator[tuple[str, str]]:
     report = findings.report(record)
     yield "show.txt", plain(show.show(report))
-    yield "show.json", show.show_json(report)
-    yield "show.csv", show.show_csv(report)
+    yield from _written("show", show, report)
     if report.metrics:  # they are in show.txt and show.json, too
-        yield "metrics.csv", metrics.show_csv(report.metrics)
+        yield "metrics.csv", written("csv", metrics, report.metrics)
     if report.figures:
-        yield "figures.csv", figures.show_csv(report.figures)
+        yield "figures.csv", written("csv", figures, report.figures)
     for ladder in report.ladders:
         if not ladder.steps or not report.explains:
             continue
@@ -63,8 +63,13 @@ def _answers(record: RunRecord) -> Iterator[tuple[str, str]]:
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
         yield f"{name}.txt", plain(explain.show(short))
-        yield f"{name}.json", explain.show_json(found)
-        yield f"{name}.csv", explain.show_csv(found)
+        yield from _written(name, explain, found)
+
+
+def _written(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
+    """A file for each format beside text."""
+    for form in FORMATS:
+        yield f"{name}.{form}", written(form, view, found)
 
 
 def _file_name(name: str) -> str:

@@ -18,7 +18,6 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.formats import json_text
 from kdelta.sample import Outcome
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
@@ -130,9 +129,9 @@ def _summary(audit: Audit) -> Iterator[Line]:
     yield (*spans, done, Span(skipped))
 
 
-def show_json(audit: Audit) -> str:
-    """The audit as JSON, format 1, every field of Audit and what it holds."""
-    return json_text("audit", audit)
+def document(audit: Audit) -> tuple[str, Audit]:
+    """See formats.View: every field."""
+    return "audit", audit
 
 
 def ktap(audit: Audit) -> str:

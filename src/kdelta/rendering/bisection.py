@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import outcome
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
@@ -15,7 +14,6 @@ from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
-from kdelta.rendering import explain
 from kdelta.rendering.columns import (
     ABSENT,
     Column,
@@ -27,7 +25,6 @@ from kdelta.rendering.columns import (
     short,
     table_lines,
 )
-from kdelta.rendering.formats import document, json_text
 
 _TONES = {
     Standing.SAME: Tone.GOOD,
@@ -132,19 +129,6 @@ def commit_data(commit: Commit) -> dict[str, Any]:
 def _verbatim(text: str) -> Iterator[Line]:
     """A line that is copied elsewhere: never wrapped."""
     yield (Span(text),)
-
-
-def show_json(
-    journal: Journal,
-    findings: Findings[Any],
-    found: BisectionResult,
-    explained: Explanation | None,
-    more: Mapping[str, Any],
-) -> str:
-    """The bisection as JSON, format 1, with the functions of the change and what else is known."""
-    functions = explained and document("explain", explain.data(explained))
-    told = {**data(journal, findings, found), **more, "functions": functions}
-    return json_text(journal.state.question.kind, told)
 
 
 def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> dict[str, Any]:

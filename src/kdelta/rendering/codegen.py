@@ -23,7 +23,6 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.formats import json_text
 
 _NAME = 34
 _TOLD = 0.01  # executions per operation outside the listing that are worth a line
@@ -210,9 +209,9 @@ def _listed(code: Code, cell: Cell | None) -> Iterator[Line]:
         )
 
 
-def show_json(matrix: CodeTable) -> str:
-    """The matrix as JSON, format 1: all that the text shows, and the listings."""
-    content = {
+def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
+    """See formats.View: all that the text shows, and the listings."""
+    return "codegen", {
         "function": matrix.function,
         "place": matrix.place,
         "title": matrix.title,
@@ -223,7 +222,6 @@ def show_json(matrix: CodeTable) -> str:
         "prediction_limits": LIMITS,
         "cells": [_cell_data(matrix, cell) for cell in matrix.cells],
     }
-    return json_text("codegen", content)
 
 
 def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -21,7 +21,7 @@ from kdelta.rendering.columns import (
     short,
     table_lines,
 )
-from kdelta.rendering.formats import COUNTED, Cell, csv_text, json_text, picked
+from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Verdict
 
@@ -181,24 +181,20 @@ def _calls(calls: int | None, explanation: Explanation) -> str:
     return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:,.0f}"
 
 
-def show_json(explanation: Explanation) -> str:
-    """The explanation as JSON, format 1, every field of Explanation and what it holds."""
-    return json_text("explain", data(explanation))
-
-
-def data(explanation: Explanation) -> dict[str, Any]:
-    """The fields of JSON."""
+def document(explanation: Explanation) -> tuple[str, dict[str, Any]]:
+    """See formats.View: every field of Explanation and what it holds."""
     names = [field.name for field in fields(explanation)]
-    return picked(explanation, names, comparison=picked(explanation.comparison, COUNTED))
+    comparison = picked(explanation.comparison, COUNTED)
+    return "explain", picked(explanation, names, comparison=comparison)
 
 
-def show_csv(explanation: Explanation) -> str:
-    """One row for each function, the others and the sum last (RFC 4180).
+def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each function, the others and the sum last.
 
     A refused comparison is one row with its verdict and reasons and no function.
     """
     if explanation.refused:
-        return csv_text(_HEAD, [_row(explanation, "", "", (None,) * 4, (None,) * 2)])
+        return _HEAD, [_row(explanation, "", "", (None,) * 4, (None,) * 2)]
     rows = [_function_row(explanation, row) for row in explanation.functions]
     rest = explanation.rest
     if rest and rest.count:
@@ -208,7 +204,7 @@ def show_csv(explanation: Explanation) -> str:
     share = 100.0 if explanation.delta else None
     sums = (explanation.old_value, explanation.new_value, explanation.delta, share)
     rows.append(_row(explanation, "[sum]", "", sums, (None, None)))
-    return csv_text(_HEAD, rows)
+    return _HEAD, rows
 
 
 def _function_row(explanation: Explanation, row: FunctionDelta) -> tuple[Cell, ...]:

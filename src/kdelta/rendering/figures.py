@@ -17,7 +17,7 @@ from kdelta.rendering.columns import (
     shortened,
     tables_that_fit,
 )
-from kdelta.rendering.formats import csv_text
+from kdelta.rendering.formats import Cell
 
 _HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
 
@@ -36,18 +36,18 @@ def show(tables: Sequence[FigureTable]) -> list[Line]:
     return lines
 
 
-def show_csv(tables: Sequence[FigureTable]) -> str:
-    """One row for each figure and arm (RFC 4180)."""
-    rows = [
+def table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each figure and arm."""
+    rows: list[tuple[Cell, ...]] = [
         (
-            *(table.workload, table.scenario, table.point),
+            *(each.workload, each.scenario, each.point),
             *(row.name, cell.arm, cell.value, cell.absent or None),
         )
-        for table in tables
-        for row in table.rows
+        for each in tables
+        for row in each.rows
         for cell in row.cells
     ]
-    return csv_text(_HEAD, rows)
+    return _HEAD, rows
 
 
 def _group(group: Sequence[FigureTable]) -> Iterator[Line]:

@@ -8,8 +8,8 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,13 +30,46 @@ def picked(value: object, names: Sequence[str], **own: object) -> dict[str, Any]
     return {name: own[name] if name in own else getattr(value, name) for name in names}
 
 
-def json_text(kind: str, found: object) -> str:
-    """Findings as JSON: every field of `found` and of what it holds."""
-    return indented(document(kind, found))
+class View(Protocol):
+    """A module of this room as the formats use it; one may lack what its findings cannot be."""
+
+    def document(self, found: Any) -> tuple[str, object]:
+        """What kind of JSON the findings are, and its fields."""
+
+    def table(self, found: Any) -> tuple[Sequence[str], Iterable[Sequence[Cell]]]:
+        """Head and rows of CSV."""
 
 
-def document(kind: str, found: object) -> dict[str, Any]:
-    """What that JSON holds."""
+def _json(view: View, found: object) -> str:
+    return indented(told(*view.document(found)))
+
+
+def _csv(view: View, found: object) -> str:
+    """RFC 4180, and safe to open in a spreadsheet."""
+    head, rows = view.table(found)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_cell(cell) for cell in row])
+    return text.getvalue()
+
+
+# What `kdelta show` and its like print beside text, and leave in a run's folder: by option and
+# suffix, what help calls it and how it is written.
+FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
+    "json": ("JSON (format 1)", _json),
+    "csv": ("CSV (RFC 4180)", _csv),
+}
+
+
+def written(form: str, view: object, found: object) -> str:
+    """Findings in one of the formats."""
+    return FORMATS[form][1](view, found)
+
+
+def told(kind: str, found: object) -> dict[str, Any]:
+    """What JSON holds: every field of `found` and of what it holds."""
     return {"format": FORMAT, "kind": kind, **_told(msgspec.to_builtins(found))}
 
 
@@ -51,16 +84,6 @@ def indented(value: object) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{unit:04x}" for unit in array("H", found[0].encode("utf-16-le")))
-
-
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Rows under their head as CSV (RFC 4180), safe to open in a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_cell(cell) for cell in row])
-    return text.getvalue()
 
 
 def _told(value: Any) -> Any:

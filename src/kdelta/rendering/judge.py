@@ -24,7 +24,7 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell, csv_text, json_text
+from kdelta.rendering.formats import Cell
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
@@ -340,19 +340,15 @@ def _gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
         yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
 
 
-def show_json(found: Judgement) -> str:
-    """The judgement as JSON: every field; a bound that is infinite is null."""
-    return json_text("judge", found)
+def document(found: Judgement) -> tuple[str, Judgement]:
+    """See formats.View: every field."""
+    return "judge", found
 
 
-def show_csv(found: Judgement) -> str:
-    """One row for each comparison (RFC 4180)."""
-    rows = (
-        tuple(_row(found.name, finding, pair))
-        for finding in found.findings
-        for pair in finding.pairs
-    )
-    return csv_text(_HEAD, rows)
+def table(found: Judgement) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each comparison."""
+    pairs = ((finding, pair) for finding in found.findings for pair in finding.pairs)
+    return _HEAD, [tuple(_row(found.name, finding, pair)) for finding, pair in pairs]
 
 
 def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[Cell]:

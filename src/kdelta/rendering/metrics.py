@@ -20,7 +20,7 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.formats import csv_text
+from kdelta.rendering.formats import Cell
 
 _HEAD = (
     "workload",
@@ -47,20 +47,20 @@ def show(tables: Sequence[MetricTable]) -> list[Line]:
     return lines
 
 
-def show_csv(tables: Sequence[MetricTable]) -> str:
-    """One row for each metric and arm (RFC 4180)."""
-    rows = [
+def table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each metric and arm."""
+    rows: list[tuple[Cell, ...]] = [
         (
-            *(table.workload, table.scenario, table.point),
+            *(each.workload, each.scenario, each.point),
             *(row.name, row.unit, row.better, cell.arm),
             *(cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio),
             "; ".join(cell.absent) or None,
         )
-        for table in tables
-        for row in table.rows
+        for each in tables
+        for row in each.rows
         for cell in row.cells
     ]
-    return csv_text(_HEAD, rows)
+    return _HEAD, rows
 
 
 def _table(table: MetricTable) -> Iterator[Line]:

@@ -25,7 +25,7 @@ from kdelta.rendering.columns import (
     table_width,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell, csv_text, json_text
+from kdelta.rendering.formats import Cell
 from kdelta.sample import Instrument, Outcome
 from kdelta.stats.verdict import Verdict
 
@@ -106,16 +106,16 @@ def show(report: Report[Any]) -> list[Line]:
     return lines
 
 
-def show_json(report: Report[Any]) -> str:
-    """The report as JSON, format 1."""
+def document(report: Report[Any]) -> tuple[str, object]:
+    """See formats.View."""
     view = _VIEWS[report.instrument]
-    return json_text(view.KIND, view.data(report))
+    return view.KIND, view.data(report)
 
 
-def show_csv(report: Report[Any]) -> str:
-    """One row for each scenario, kernel and phase, the sum of the phases last (RFC 4180)."""
+def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    """One row for each scenario, kernel and phase, the sum of the phases last."""
     view = _VIEWS[report.instrument]
-    return csv_text(view.HEAD, view.rows(report))
+    return view.HEAD, view.rows(report)
 
 
 def _findings(report: Report[Any], view: LadderView) -> Iterator[Line]:

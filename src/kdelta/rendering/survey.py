@@ -21,22 +21,11 @@ from kdelta.rendering.columns import (
     table_lines,
 )
 from kdelta.rendering.explain import sentence
-from kdelta.rendering.formats import csv_text
 from kdelta.rendering.show import limits_of
 
 _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
-_HEAD = (
-    "scenario",
-    "point",
-    "operation",
-    "kernel",
-    "per_operation",
-    "ratio_previous",
-    "note",
-    "crossing",
-)
 
 
 def show(found: Survey) -> list[Line]:
@@ -148,16 +137,3 @@ def _change(change: SurveyStep) -> Iterator[Line]:
     head += f", x{ratio:.3f}" if ratio else ""
     yield from paragraph(head, tone)
     yield from paragraph(sentence(explanation), indent="  ")
-
-
-def show_csv(found: Survey) -> str:
-    """One row for each scenario and kernel (RFC 4180)."""
-    rows = [
-        (
-            *(row.reference, row.point, row.operation, kernel),
-            *(cell.per_operation, cell.ratio, cell.note, cell.crossing),
-        )
-        for row in found.rows
-        for kernel, cell in zip(found.kernels, row.cells, strict=True)
-    ]
-    return csv_text(_HEAD, rows)
