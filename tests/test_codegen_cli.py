@@ -7,9 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import kernel_image
+import run_records
 from kdelta.cli import main as cli_main
+from kdelta.codegen import released
+from kdelta.journal.run import RunJournal
 
 BANNER = b"Linux version 6.1.%d-test (kd@kd) (gcc (Debian 12.2.0-1) 12.2.0, GNU ld 2.40) #1\n\0"
 # xor %eax,%eax; L: add $1,%rax; cmp %rdi,%rax; jne L; ret
@@ -93,3 +97,48 @@ def test_a_compiler_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
         cli_main.main(["toolchain", "fetch", "icc-12"])
     assert ended.value.code == 2
     assert "not a compiler that kdelta knows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "the run has 2 scenarios"),
+        (("--scenario", "nonsense"), "no one scenario nonsense"),
+    ],
+)
+def test_a_run_of_several_scenarios_needs_one_named(
+    kernels: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    RunJournal.create(tmp_path / "runs" / "two", run_records.new_run(run_id="two"))
+    where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
+    assert run("scan", *where, *options) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert said in error
+    assert "name one with --scenario: mprotect:a, mincore:b" in error
+
+
+def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
+    kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    record = run_records.new_run(run_id="two")
+    trials = tuple(replace(t, result=run_records.result_of(t.index)) for t in record.trials)
+    RunJournal.create(tmp_path / "runs" / "two", replace(record, trials=trials))
+    monkeypatch.setattr(RunJournal, "record", lambda _: replace(record, trials=trials))
+    monkeypatch.setattr(released, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
+    monkeypatch.setattr("kdelta.codegen.table.marked", lambda table, _: table)
+    where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
+    assert run("scan", *where, "--scenario", "b", "--no-predict") == 0
+    assert {trial.scenario for trial in seen} == {"b"}
+    assert sorted(trial.arm for trial in seen) == [0, 1, 2]
+
+
+def test_a_scenario_without_a_run_is_refused(
+    kernels: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("scan", "--kernels", kernels, "--scenario", "b") == 2
+    assert "--scenario belongs to --run" in capsys.readouterr().err

@@ -31,6 +31,7 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--run", "run_id", metavar="RUN", help="Mark what this exact run executed.")
+@click.option("--scenario", metavar="NAME", help="Which of the run's scenarios.")
 @click.option(
     "--measure",
     metavar="WORKLOAD:SCENARIO",
@@ -100,7 +101,9 @@ def _table(
     asked = {key: value for key, value in choice.items() if isinstance(value, str)}
     if bool(asked.get("source")) == bool(asked["kernels"]):
         raise click.UsageError("give either --source or --kernels")
-    ran = _run(asked["run_id"], runs) if asked.get("run_id") else None
+    if asked.get("scenario") and not asked.get("run_id"):
+        raise click.UsageError("--scenario belongs to --run")
+    ran = _run(asked["run_id"], runs, asked.get("scenario")) if asked.get("run_id") else None
     if asked["kernels"]:
         if asked["variants"] or asked["compilers"] or asked.get("measure"):
             raise click.UsageError("--variants, --compilers and --measure belong to --source")
@@ -167,23 +170,35 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
         )  # fmt: skip
 
 
-def _run(name: str, runs: Path) -> tuple[Path, RunRecord]:
-    """The folder of a run and what it holds; wrong ones are told before anything is compiled."""
+def _run(name: str, runs: Path, scenario: str | None) -> tuple[Path, RunRecord, tuple[str, str]]:
+    """A run's folder, what it holds, and which of its scenarios is meant.
+
+    Wrong ones are told before anything is compiled.
+    """
+    from kdelta.analysis.explanation import find_scenario
     from kdelta.journal.run import RUNS, RunJournal
 
     folder = RUNS.find(runs, name)
-    return folder, RunJournal.open(folder).record()
+    record = RunJournal.open(folder).record()
+    return folder, record, find_scenario(record, scenario)
 
 
 def _marked(
-    table: CodeTable, folder: Path, record: RunRecord, phase: str, progress: Progress
+    table: CodeTable,
+    folder: Path,
+    record: RunRecord,
+    scenario: tuple[str, str],
+    phase: str,
+    progress: Progress,
 ) -> CodeTable:
     from dataclasses import replace
 
     from kdelta.codegen import released
     from kdelta.codegen.table import marked
 
-    found, problems = released.executed(folder, record, table, phase, _resolver(progress))
+    found, problems = released.executed(
+        folder, record, table, phase, _resolver(progress), scenario=scenario
+    )
     result = marked(table, found)
     notes = list(problems)
     if found and not any(cell.hot for cell in result.cells):

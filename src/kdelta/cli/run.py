@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
-@click.option("--kernels", help="Kernels in table order, commas between: 6.12,6.17,file:bzImage.")
+@click.option(
+    "--kernels",
+    help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
+)
 @click.option("--rounds", type=int, help="Trials of each arm and scenario.")
 @click.option("--seed", type=int, help="Seed of the order of trials.  [default: chosen, recorded]")
 @machine_options
@@ -46,11 +49,13 @@ def run(
     """Measure a study, or scenarios over kernels.
 
     The study is a TOML file or the name of one that kdelta ships; or give one or more
-    WORKLOAD:SCENARIO together with --kernels.  An unfinished run of the same study is resumed.
+    WORKLOAD:SCENARIO ('mprotect:*' is all that fit) together with --kernels.  A series means its
+    newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
+    two.  An unfinished run of the same study is resumed.
     """
     from kdelta.journal.run import RunJournal, unfinished
 
-    study = _gated(_study(what, kernels, settings))
+    study = _gated(studies.expanded(_study(what, kernels, settings)))
     execution.check_scenarios(study)
     known = None if fresh_run else unfinished(runs, study)
     if known:

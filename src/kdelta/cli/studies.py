@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kdelta.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kdelta.study.spec import Study
 
 
 def study_file(name: str) -> Path:
@@ -25,3 +32,48 @@ def study_file(name: str) -> Path:
 def is_scenario(word: str) -> bool:
     """True for WORKLOAD:SCENARIO, False for the name or file of a study."""
     return ":" in word and not word.endswith(".toml")
+
+
+def expanded(study: Study) -> Study:
+    """The study with every range of kernels and every pattern of scenarios written out.
+
+    Raises SpecError for one that stands for nothing.
+    """
+    from kdelta.study import spec
+
+    machine = study.machine
+    names = kernels(study.kernels, machine.arch, machine.flavour)
+    found = scenarios(study.scenarios)
+    if (names, found) == (list(study.kernels), list(study.scenarios)):
+        return study
+    return spec.with_settings(study, kernels=names, scenarios=found)
+
+
+def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
+    """The references with 6.12..7.2 as every series of the archive between the two."""
+    from kdelta.cli.download import reporting
+    from kdelta.kernels import alike, reference
+    from kdelta.study import spec
+
+    if not any(map(spec.is_range, references)):
+        return list(references)
+    with reporting() as progress:
+        offered = reference.listing(arch, flavour, progress=progress)
+    return list(alike.expanded(references, offered))
+
+
+def scenarios(named: Sequence[str]) -> list[str]:
+    """The scenarios with mprotect:* as every one that fits."""
+    from kdelta import workload
+    from kdelta.study import spec
+
+    found: dict[str, None] = {}
+    for name in named:
+        fitting = [name]
+        if spec.is_pattern(name):
+            every = (one for load in workload.names() for one in workload.load(load).scenarios)
+            fitting = [one.reference for one in every if fnmatchcase(one.reference, name)]
+        if not fitting:
+            raise SpecError(f"no scenario fits {name}", action=spec.LIST_SCENARIOS)
+        found.update(dict.fromkeys(fitting))
+    return list(found)

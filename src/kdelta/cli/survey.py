@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kdelta.cli import execution
+from kdelta.cli import execution, studies
 from kdelta.cli.options import qemu_option, runs_directory
 from kdelta.errors import SpecError
 
@@ -19,7 +19,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 
 
 @click.command()
-@click.option("--kernels", help="Kernels in table order.  [default: all series of the archive]")
+@click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
 @click.option(
     "--only",
     multiple=True,
@@ -58,7 +58,9 @@ def survey(
 
     names = _scenarios(only)
     references = (
-        [word.strip() for word in kernels.split(",")] if kernels else _ladder(arch, flavour)
+        studies.kernels([word.strip() for word in kernels.split(",")], arch, flavour)
+        if kernels
+        else _ladder(arch, flavour)
     )
     if list_only:
         click.echo("".join(f"{name}\n" for name in names), nl=False)

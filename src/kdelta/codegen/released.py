@@ -66,15 +66,22 @@ def _cell(kernel: Kernel, function: str) -> Cell:
 
 
 def executed(
-    folder: Path, record: RunRecord, table: CodeTable, phase: str, resolve: Resolve
+    folder: Path,
+    record: RunRecord,
+    table: CodeTable,
+    phase: str,
+    resolve: Resolve,
+    *,
+    scenario: tuple[str, str],
 ) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
     """The function in each kernel of an exact run, with its counts; and what stood in the way.
 
     phase: its name, or "" for the one that executed most of the function.  resolve: gives a
-    kernel's image again; it is used only when it is, byte for byte, the one that ran.
+    kernel's image again; it is used only when it is, byte for byte, the one that ran.  scenario:
+    workload and scenario, of the run's: counts of several must not be mixed.
     """
     found, problems = [], []
-    for trial in _first_trials(record):
+    for trial in _first_trials(record, scenario):
         label = record.arms[trial.arm].label
         try:
             found.append(_executed(folder, record, trial, table, phase, resolve))
@@ -83,16 +90,16 @@ def executed(
     return tuple(found), tuple(problems)
 
 
-def _first_trials(record: RunRecord) -> Iterator[TrialRecord]:
-    """One good trial of each arm: exact counts of the others are the same."""
+def _first_trials(record: RunRecord, scenario: tuple[str, str]) -> Iterator[TrialRecord]:
+    """One good trial of each arm in a scenario: exact counts of the others are the same."""
     if record.instrument is not Instrument.EXACT:
         raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
     seen = set()
     for trial in record.trials:
         good = trial.result is not None and trial.result.outcome is Outcome.OK
-        key = (trial.arm, trial.workload, trial.scenario)
-        if good and key not in seen and not record.arms[trial.arm].control:
-            seen.add(key)
+        asked = (trial.workload, trial.scenario) == scenario
+        if good and asked and trial.arm not in seen and not record.arms[trial.arm].control:
+            seen.add(trial.arm)
             yield trial
 
 

@@ -24,11 +24,6 @@ class Picked:
     told: str = ""
 
 
-def is_range(reference: str) -> bool:
-    """True for 6.12..7.2."""
-    return _RANGE.fullmatch(reference) is not None
-
-
 def pick(
     references: Sequence[str],
     offered: Sequence[KernelOffer],

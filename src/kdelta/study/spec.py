@@ -56,7 +56,7 @@ Text = Annotated[
 ScenarioName = Annotated[
     str,
     Meta(
-        pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
+        pattern=r"\A[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,63}:[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,63}\Z",
         description='"workload:scenario"',
         extra={"action": LIST_SCENARIOS},
     ),
@@ -259,7 +259,7 @@ def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings:
         "title": "".join(filter(str.isprintable, title))[:200].strip(),
         "scenarios": list(scenarios),
         "kernels": list(kernels),
-        "plan": {"single_kernel": len(kernels) == 1},
+        "plan": {"single_kernel": _single(kernels)},
     }
     return _study(_merged(base, settings), "command line")
 
@@ -271,7 +271,7 @@ def with_settings(study: Study, **settings: object) -> Study:
     """
     base = _values(study)
     kernels = settings.get("kernels")
-    if isinstance(kernels, list | tuple) and len(kernels) == 1:
+    if isinstance(kernels, list | tuple) and _single(kernels):
         base["plan"]["single_kernel"] = True
     return _study(_merged(base, settings), "command line")
 
@@ -313,7 +313,8 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     study = strict.struct(data, Study, place, "", dict(_dotted()))
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
-    if study.gap and (len(study.gap) != 2 or not set(study.gap) <= set(study.kernels)):
+    known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
+    if study.gap and not (len(study.gap) == 2 and known):
         raise SpecError(
             "a gap is two of the kernels, the good and the regressed one",
             place=f"{place}: gap",
@@ -321,7 +322,7 @@ def _study(data: Mapping[str, object], place: str) -> Study:
         )
     if study.instrument is Instrument.TIME:
         _check_time(study, place)
-    elif len(study.kernels) == 1 and not study.plan.single_kernel:
+    elif _single(study.kernels) and not study.plan.single_kernel:
         raise SpecError(
             "one kernel compares nothing",
             place=f"{place}: kernels",
@@ -358,6 +359,20 @@ def points(study: Study) -> tuple[MatrixPoint, ...]:
         )
         for values in itertools.product(*(getattr(study.matrix, name) for name in names))
     )
+
+
+def is_range(reference: str) -> bool:
+    """True for 6.12..7.2, which stands for every series between the two."""
+    return ".." in reference and not set(":/") & set(reference)
+
+
+def is_pattern(scenario: str) -> bool:
+    """True for mprotect:*, which stands for every scenario that fits."""
+    return bool(set("*?") & set(scenario))
+
+
+def _single(kernels: Sequence[str]) -> bool:
+    return len(kernels) == 1 and not is_range(kernels[0])
 
 
 def has_control(study: Study) -> bool:
