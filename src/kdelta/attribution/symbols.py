@@ -20,6 +20,7 @@ _FEWEST = 1000
 _LONGEST = 1 << 16  # bytes of a function behind which no symbol stands
 _BUILD_ID = re.compile(r"[0-9a-f]{16,64}")
 UNKNOWN = "[unknown]"
+_FORMAT = 2  # of what is kept: it changes when the same text gives other functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def load(build_id: str, fetch: Callable[[], str]) -> Symbols:
         text = "".join(f"{start:x} {name}\n" for start, name in rows)
         (folder / "functions").write_text(text)
 
-    return _read(cache.entry("symbols", build_id, make) / "functions")
+    return _read(cache.entry("symbols", f"{build_id}-{_FORMAT}", make) / "functions")
 
 
 def _read(path: Path) -> Symbols:
