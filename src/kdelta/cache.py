@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of, sync_tree, write_aside
+from kdelta.files import sha256_of, sync, sync_tree, write_aside
 
 _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
@@ -204,9 +204,10 @@ def has(kind: str, key: str) -> bool:
     return _is_whole(root() / kind / key, ())
 
 
-def entries(kind: str) -> tuple[Path, ...]:
-    """All entries of a kind that are whole, sorted by key."""
-    return tuple(path for path in _children(kind) if _is_whole(path, ()))
+def entries(kind: str, start: str = "") -> tuple[Path, ...]:
+    """All entries of a kind that are whole and whose key starts so, sorted by key."""
+    known = (path for path in _children(kind) if path.name.startswith(start))
+    return tuple(path for path in known if _is_whole(path, ()))
 
 
 def recorded(path: Path) -> str:
@@ -238,7 +239,7 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
         write_aside(scratch / _LIST, msgspec.json.encode(rows))
         sync_tree(scratch)
         scratch.rename(final)
-        sync_tree(final.parent, deep=False)
+        sync(final.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
@@ -268,21 +269,21 @@ def _is_whole(place: Path, read: tuple[str, ...]) -> bool:
     rows = _listed(place)
     try:
         return bool(rows) and all(
-            _is_same(place / row.path, row, any(fnmatchcase(row.path, name) for name in read))
+            _is_same(f"{place}/{row.path}", row, any(fnmatchcase(row.path, n) for n in read))
             for row in rows
         )
     except OSError:
         return False
 
 
-def _is_same(path: Path, row: _Listed, read: bool) -> bool:  # noqa: FBT001
+def _is_same(path: str, row: _Listed, read: bool) -> bool:  # noqa: FBT001
     if row.size == _LINK:
-        return str(path.readlink()) == row.sha256
-    facts = path.lstat()
+        return str(Path(path).readlink()) == row.sha256
+    facts = os.lstat(path)  # a Path for each of a thousand files would take longest
     if facts.st_size != row.size:
         return False
     if read and _seen(facts) not in _same:
-        if sha256_of(path) != row.sha256:
+        if sha256_of(Path(path)) != row.sha256:
             return False
         _same.add(_seen(facts))
     return True

@@ -28,18 +28,19 @@ def write_aside(path: Path, content: bytes) -> None:
         raise
 
 
-def sync_tree(folder: Path, *, deep: bool = True) -> None:
-    """Bring a folder to the disk, with all files and folders below it or (not deep) only its names.
+def sync(path: Path) -> None:
+    """Bring a file to the disk, or the names in a folder (a rename is one).  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
-    Raises OSError.
-    """
-    below = (path for path in folder.rglob("*") if not path.is_symlink()) if deep else ()
-    for path in (*below, folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def sync_tree(folder: Path) -> None:
+    """Bring a folder to the disk with all below it.  Raises OSError."""
+    for path in (*(path for path in folder.rglob("*") if not path.is_symlink()), folder):
+        sync(path)
 
 
 def sha256_of(path: Path) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -65,7 +65,6 @@ class CompilerOffer:
     name: str
     version: str
     suites: tuple[str, ...]
-    size: int  # bytes to download of the compiler's own package
     fetched: bool
 
 
@@ -86,8 +85,7 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
     Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
     fetched or does not run.
     """
-    family, major = parse(name)
-    return _system(name, family, major) or _cached(name) or fetch(name, progress=progress)
+    return _system(name, *parse(name)) or _cached(name) or fetch(name, progress=progress)
 
 
 def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:
@@ -103,9 +101,9 @@ def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False)
         "toolchains",
         _key(name, main.version),
         lambda folder: _fill(folder, name, main, suite, archive, progress),
-        check=lambda folder: _checked(_of_prefix(name, main.version, folder)),
+        check=lambda folder: _checked(name, folder),
     )
-    return _checked(_of_prefix(name, main.version, folder))
+    return _checked(name, folder)
 
 
 def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[CompilerOffer, ...]:
@@ -113,26 +111,16 @@ def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
     names = {_name_of(package.name) for package in _compilers(archive)} - {""}
-    rows = []
-    for name in sorted(names, key=lambda n: (parse(n)[0], parse(n)[1])):
-        family, major = parse(name)
-        here = _system(name, family, major)
-        if here is not None:
-            rows.append(
-                CompilerOffer(name=name, version=here.banner, suites=(), size=0, fetched=True)
-            )
-            continue
-        main, _ = _choose(name, archive)
-        rows.append(
-            CompilerOffer(
-                name=name,
-                version=main.version,
-                suites=main.suites,
-                size=main.size,
-                fetched=cache.has("toolchains", _key(name, main.version)),
-            )
-        )
-    return tuple(rows)
+    return tuple(_offer(name, archive) for name in sorted(names, key=parse))
+
+
+def _offer(name: str, archive: Archive) -> CompilerOffer:
+    here = _system(name, *parse(name))
+    if here is not None:
+        return CompilerOffer(name=name, version=here.banner, suites=(), fetched=True)
+    main, _ = _choose(name, archive)
+    fetched = cache.has("toolchains", _key(name, main.version))
+    return CompilerOffer(name=name, version=main.version, suites=main.suites, fetched=fetched)
 
 
 # -- this system's ------------------------------------------------------------------------------
@@ -167,14 +155,17 @@ def _key(name: str, package_version: str) -> str:
 
 def _cached(name: str) -> Toolchain | None:
     """The newest fetched one."""
-    folders = [path for path in cache.entries("toolchains") if path.name.startswith(f"{name}_")]
-    chains = [_of_prefix(name, (path / _RECORD).read_text(), path) for path in folders]
-    if not chains:
+    folders = cache.entries("toolchains", f"{name}_")
+    if not folders:
         return None
-    return _checked(max(chains, key=lambda chain: Version(chain.version)))
+    return _checked(name, max(folders, key=lambda folder: Version(_version(folder))))
 
 
-def _of_prefix(name: str, package_version: str, prefix: Path) -> Toolchain:
+def _version(prefix: Path) -> str:
+    return (prefix / _RECORD).read_text()
+
+
+def _unpacked(name: str, prefix: Path) -> Toolchain:
     family, major = parse(name)
     gnu = arch.native().gnu
     tools = prefix / "usr/lib" / f"llvm-{major}" / "bin" if family is Family.CLANG else None
@@ -185,12 +176,13 @@ def _of_prefix(name: str, package_version: str, prefix: Path) -> Toolchain:
         if not program.exists():
             program = prefix / "usr/bin" / f"gcc-{major}"
     return Toolchain(
-        name=name, family=family, version=package_version, cc=program, tools=tools, banner=""
+        name=name, family=family, version=_version(prefix), cc=program, tools=tools, banner=""
     )
 
 
-def _checked(chain: Toolchain) -> Toolchain:
-    """The toolchain with its banner, after it compiled something.  Raises InfraError."""
+def _checked(name: str, prefix: Path) -> Toolchain:
+    """The toolchain that lies there, after it compiled something.  Raises InfraError."""
+    chain = _unpacked(name, prefix)
     with tempfile.TemporaryDirectory(prefix="kdelta-toolchain-") as scratch:
         source = Path(scratch, "one.c")
         source.write_text("int one(int x) { return x + 1; }\n")
@@ -201,14 +193,7 @@ def _checked(chain: Toolchain) -> Toolchain:
             f"{chain.name} {chain.version} does not run here: {done.last_words}",
             action="gcc's assembler comes from this system: is binutils installed?",
         )
-    return Toolchain(
-        name=chain.name,
-        family=chain.family,
-        version=chain.version,
-        cc=chain.cc,
-        tools=chain.tools,
-        banner=_banner(chain.cc),
-    )
+    return replace(chain, banner=_banner(chain.cc))
 
 
 def _gnu() -> str:

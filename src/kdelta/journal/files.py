@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from kdelta.errors import StoreError
-from kdelta.files import write_aside
+from kdelta.files import sync, write_aside
 from kdelta.printable import printable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -33,9 +32,9 @@ def write_bytes(path: Path, content: bytes) -> None:
         is_new = not path.parent.is_dir()
         path.parent.mkdir(parents=True, exist_ok=True)
         write_aside(path, content)
-        _sync(path.parent)
+        sync(path.parent)
         if is_new:
-            _sync(path.parent.parent)
+            sync(path.parent.parent)
 
 
 def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
@@ -82,12 +81,3 @@ def disk_full(place: Path) -> StoreError:
         place=str(place),
         action="finished trials are kept: free some space, then give the same command to resume",
     )
-
-
-def _sync(folder: Path) -> None:
-    """Put a folder's names on the disk; a file's rename is one of them."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
