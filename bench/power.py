@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from kdelta.analysis.compat import mmtests
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats import published_rules, sequential
 from kdelta.stats.permutation import batch_p_values, shift
@@ -63,7 +64,7 @@ class Cell:
 
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
     "benchstat": lambda old, new: published_rules.benchstat(old, new).change is not None,
-    "mmtests *": published_rules.mmtests_star,
+    "mmtests *": lambda old, new: mmtests.significant(old, new, Better.LOWER),
     "lkp": published_rules.lkp_changed,
     "tol+cv": lambda old, new: bool(
         published_rules.within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from scipy import stats as reference
 
-from kdelta.metric import Grade
+from kdelta.analysis.compat import mmtests
+from kdelta.metric import Better, Grade
 from kdelta.stats import published_rules, sequential
-from kdelta.stats.decomposition import decompose, gap_closed
+from kdelta.stats.decomposition import gap_closed, shares
 from kdelta.stats.multiplicity import correct, holm
 from kdelta.stats.permutation import shift
-from kdelta.stats.sequential import Look, Stop, decide
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
 from kdelta.stats.verdict import Comparison, Verdict
@@ -44,29 +45,18 @@ def test_looks_must_rise_within_the_budget(counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "next_n", "stop"),
+    ("low", "high", "why"),
     [
-        (1.02, 1.30, 9, Stop.DIFFERENT),
-        (0.98, 1.02, 9, Stop.SAME),
-        (1.01, 1.02, 9, Stop.SAME),
-        (0.90, 1.20, 9, Stop.CONTINUE),
-        (0.96, 1.04, 9, Stop.NARROW),
-        (0.90, 1.20, 16, Stop.BUDGET),
+        (1.02, 1.30, "1.02 to 1.3$"),
+        (0.70, 0.98, "0.7 to 0.98$"),
+        (0.98, 1.02, "0.98 to 1.02, within 3 %$"),
+        (1.01, 1.02, "1.01 to 1.02, within 3 %$"),
+        (0.90, 1.20, "^$"),
+        (0.00, math.inf, "^$"),
     ],
 )
-def test_decision_follows_the_interval(low: float, high: float, next_n: int, stop: Stop) -> None:
-    n = 15 if next_n > 15 else 8
-    level = sequential.levels([n], budget=15, alpha=0.01)[0]
-    look = Look(n=n, level=level, low=low, high=high)
-    found = decide([look], next_n=next_n, budget=15, alpha=0.01, tolerance=0.03, width=0.1)
-    assert found.stop is stop
-    assert (found.next_level > 0) is (stop is Stop.CONTINUE)
-
-
-def test_a_look_at_too_generous_a_level_is_refused() -> None:
-    look = Look(n=8, level=0.01, low=1.1, high=1.2)
-    with pytest.raises(ValueError, match="level"):
-        decide([look], next_n=9, budget=15, alpha=0.01, tolerance=0.03)
+def test_a_look_stops_when_its_interval_decides(low: float, high: float, why: str) -> None:
+    assert re.search(why, sequential.stopped(low, high, n=8, tolerance=0.03))
 
 
 def test_holm_by_hand() -> None:
@@ -130,13 +120,11 @@ def test_fieller_covers_the_true_share() -> None:
     assert 3 <= missed <= 30  # 15 expected
 
 
-def test_shares_of_probes_and_the_rest_add_up() -> None:
+def test_shares_of_probes_are_parts_of_the_gap() -> None:
     base, worse = arm("base", [100.0] * 5), arm("regressed", [140.0] * 5)
     probes = [arm("batching", [115.0] * 5), arm("flags", [136.0] * 5)]
-    found = decompose(base, worse, probes)
-    assert found.gap == 40
-    assert [share.value for share in found.shares] == pytest.approx([0.625, 0.1])
-    assert found.rest == pytest.approx(0.275)
+    found = shares(base, worse, probes)
+    assert [share.value for share in found] == pytest.approx([0.625, 0.1])
 
 
 @pytest.mark.parametrize(
@@ -179,9 +167,9 @@ def test_benchstat_says_tilde_or_the_change_of_medians() -> None:
 
 def test_other_rules_on_examples_worked_by_hand() -> None:
     steady, slower = [10.0, 10.0, 10.0], [11.0, 11.0, 11.0]
-    assert published_rules.mmtests_star(steady, slower)
-    assert not published_rules.mmtests_star(steady, steady)
-    assert not published_rules.mmtests_star([9.0, 10.0, 11.0], [9.5, 10.5, 11.5])
+    assert mmtests.significant(steady, slower, Better.LOWER)
+    assert not mmtests.significant(steady, steady, Better.LOWER)
+    assert not mmtests.significant([9.0, 10.0, 11.0], [9.5, 10.5, 11.5], Better.LOWER)
     assert published_rules.lkp_changed([1.0, 2.0, 3.0], [2.5, 4.0, 5.0])
     assert not published_rules.lkp_changed([1.0, 2.0, 3.0], [1.5, 4.0, 5.0])
     rule = {"tolerance": 0.05, "max_cv": 0.1}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.findings import ladders
 from kdelta.analysis.looks import levels, whole_rounds
@@ -13,8 +12,6 @@ from kdelta.analysis.methods import timing_of
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Outcome, Skip, SkipKind
 from kdelta.stats import sequential
-from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.sequential import Look, Stop
 
 
 def decided(record: RunRecord) -> Skip | None:
@@ -34,18 +31,16 @@ def decided(record: RunRecord) -> Skip | None:
     steps = levels(record)
     if not steps:
         return None
+    now = timing_of(record, level=steps[-1])
     reasons = []
-    for looks in _looks(record, steps):
-        found = sequential.decide(
-            looks,
-            next_n=whole + 1,
-            budget=record.rounds,
-            alpha=time.alpha,
-            tolerance=time.tolerance_percent / 100,
-        )
-        if found.stop is Stop.CONTINUE:
-            return None
-        reasons.append(found.reason)
+    for ladder in ladders(record, now):
+        for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
+            low, high = found.interval or (0.0, math.inf)
+            tolerance = now.step_percent / 100
+            reason = sequential.stopped(low, high, n=whole, tolerance=tolerance)
+            if not reason:
+                return None
+            reasons.append(reason)
     said = "; ".join(dict.fromkeys(reasons))
     return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
 
@@ -59,17 +54,3 @@ def _fewest_valid(record: RunRecord) -> int:
     )
     every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
     return min((valid[key] for key in every), default=0)
-
-
-def _looks(record: RunRecord, steps: Sequence[float]) -> Iterator[list[Look]]:
-    """Per comparison, its looks; only the last is taken now: the others let the run go on."""
-    counts = range(MIN_REPLICATES, MIN_REPLICATES + len(steps))
-    earlier = [
-        Look(n=count, level=level, low=0.0, high=math.inf)
-        for count, level in zip(counts[:-1], steps[:-1], strict=True)
-    ]
-    now = timing_of(record, level=steps[-1])
-    for ladder in ladders(record, now):
-        for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
-            low, high = found.interval or (0.0, math.inf)
-            yield [*earlier, Look(n=counts[-1], level=steps[-1], low=low, high=high)]

@@ -11,7 +11,7 @@ from kdelta.foreign.series import Case
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.sample import TOTAL, UNKNOWN, ArmRecord, HostFacts, Outcome, TrialRecord, TrialResult
-from kdelta.stats.decomposition import Share, decompose
+from kdelta.stats.decomposition import Share, shares
 from kdelta.stats.detectors import inspect
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
@@ -117,7 +117,7 @@ class TimeMethod(Method[TimeMeasure]):
     def shares(self, arms: Sequence[TimeEvidence]) -> Sequence[Share]:
         """With intervals that hold together at the run's level."""
         base, regressed, *rest = (self.series(arm, TOTAL) for arm in arms)
-        return decompose(base, regressed, rest, alpha=self.alpha).shares
+        return shares(base, regressed, rest, alpha=self.alpha)
 
     def grade(self, arms: Sequence[TimeEvidence]) -> Grade:
         """metal-time only where the host says that it is not a virtual machine itself."""

@@ -37,19 +37,6 @@ class Share:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decomposition:
-    """Shares of several probe arms, and what none of them explains.
-
-    rest: 1 - sum of the shares; parts that act on each other make the sum differ from what
-    undoing all of them at once would give, so measure that arm too.
-    """
-
-    gap: float | None  # regressed - base, in the metric's unit
-    shares: tuple[Share, ...]
-    rest: float | None
-
-
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
     """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
     forbidden = comparability.obstacles((base, regressed, arm))
@@ -68,21 +55,16 @@ def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0
     return Share(arm=arm.arm, value=value, low=low, high=high, reason=reason)
 
 
-def decompose(
-    base: Series, regressed: Series, probes: Sequence[Series], *, alpha: float = 0.01
-) -> Decomposition:
-    """The share of the gap per probe arm; each probe is the regressed kernel with one part undone.
+def shares(
+    base: Series, regressed: Series, arms: Sequence[Series], *, alpha: float = 0.01
+) -> list[Share]:
+    """What each arm closes: a candidate fix, or the regressed kernel with one part undone.
 
-    The level is divided among the probes (Bonferroni), so all intervals hold together.
+    The level is divided among the arms (Bonferroni), so all intervals hold together.  Parts that
+    act on each other make the sum differ from what undoing all of them at once would give.
     """
-    level = alpha / max(len(probes), 1)
-    shares = tuple(gap_closed(base, regressed, probe, alpha=level) for probe in probes)
-    known = [share.value for share in shares if share.value is not None]
-    gap = None
-    if base.valid and regressed.valid:
-        gap = statistics.fmean(regressed.values) - statistics.fmean(base.values)
-    complete = bool(known) and len(known) == len(shares)
-    return Decomposition(gap=gap, shares=shares, rest=1 - sum(known) if complete else None)
+    level = alpha / max(len(arms), 1)
+    return [gap_closed(base, regressed, arm, alpha=level) for arm in arms]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

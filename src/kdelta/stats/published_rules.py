@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kdelta.stats.student import two_sided_p
-
 BENCHSTAT_ALPHA = 0.05
 BENCHSTAT_CONFIDENCE = 0.95
 MMTESTS_ALPHA = 0.05
@@ -78,21 +76,6 @@ def median_interval(values: Sequence[float], *, confidence: float) -> tuple[floa
             break
         best = (ordered[below], ordered[n - 1 - below])
     return best
-
-
-def mmtests_star(
-    old: Sequence[float], new: Sequence[float], *, alpha: float = MMTESTS_ALPHA
-) -> bool:
-    """The asterisk of mmtests' compare table (_significanceTest in MMTests/Compare.pm).
-
-    t = |mean difference| / sqrt(sd^2/n + sd^2/n) with n + n - 2 degrees of freedom; without any
-    scatter, a star whenever the means differ.
-    """
-    difference = abs(statistics.fmean(old) - statistics.fmean(new))
-    error = math.sqrt(statistics.variance(old) / len(old) + statistics.variance(new) / len(new))
-    if error == 0:
-        return difference != 0
-    return two_sided_p(difference / error, len(old) + len(new) - 2) < alpha
 
 
 def lkp_changed(old: Sequence[float], new: Sequence[float]) -> bool:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -24,63 +22,15 @@ _EDGE = 8.0  # standard deviations integrated over
 _STEP = 0.05  # of the grid, in standard deviations of the final statistic
 
 
-class Stop(StrEnum):
-    """What to do after a look."""
+def stopped(low: float, high: float, *, n: int, tolerance: float) -> str:
+    """Why to stop after a look at n replicates an arm, "" when not.
 
-    CONTINUE = "continue"
-    DIFFERENT = "different"  # the interval excludes 1
-    SAME = "same"  # the interval lies within the tolerance
-    NARROW = "narrow"  # the interval is as narrow as was asked for
-    BUDGET = "budget"  # nothing is left to spend
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What a comparison at `level` said after n replicates an arm: the interval of new/old."""
-
-    n: int
-    level: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Whether to go on, why, and at which level the next look may be taken (0: none is left)."""
-
-    stop: Stop
-    reason: str
-    next_level: float
-
-
-def decide(
-    looks: Sequence[Look],
-    *,
-    next_n: int,
-    budget: int,
-    alpha: float,
-    tolerance: float,
-    width: float | None = None,
-) -> Decision:
-    """Decide after the last of `looks`; all of them are given, in order.
-
-    next_n: replicates an arm at the look that would follow.  budget: replicates an arm at most.
-    width:  also stop when high/low - 1 is at most this.
-    Raises ValueError when a look was taken at another level than the rule hands out: then the
-    error rate is not kept.
+    low, high: the interval of new/old at the level of that look.
     """
-    counts = [look.n for look in looks]
-    planned = levels([*counts, *([next_n] if next_n <= budget else [])], budget=budget, alpha=alpha)
-    for look, level in zip(looks, planned, strict=False):
-        if look.level > level * (1 + 1e-6):
-            raise ValueError(f"the look at {look.n} used level {look.level:.3g}, not {level:.3g}")
-    after = planned[len(looks)] if len(planned) > len(looks) else 0.0
-    if not looks:
-        return Decision(stop=Stop.CONTINUE, reason="nothing was measured yet", next_level=after)
-    stop, reason = _judge(looks[-1], tolerance=tolerance, width=width)
-    if stop is Stop.CONTINUE and not after:
-        stop, reason = Stop.BUDGET, f"all {budget} replicates an arm are spent"
-    return Decision(stop=stop, reason=reason, next_level=0.0 if stop.value != "continue" else after)
+    text = f"after {n} replicates an arm new/old is {low:.4g} to {high:.4g}"
+    if 1 / (1 + tolerance) <= low and high <= 1 + tolerance:
+        return f"{text}, within {100 * tolerance:g} %"
+    return text if low > 1 or high < 1 else ""
 
 
 def levels(counts: Sequence[int], *, budget: int, alpha: float) -> tuple[float, ...]:
@@ -160,14 +110,3 @@ def _step(
 def _upper(z: float) -> float:
     """Upper tail of the standard normal."""
     return math.erfc(z / math.sqrt(2)) / 2
-
-
-def _judge(look: Look, *, tolerance: float, width: float | None) -> tuple[Stop, str]:
-    text = f"after {look.n} replicates an arm new/old is {look.low:.4g} to {look.high:.4g}"
-    if 1 / (1 + tolerance) <= look.low and look.high <= 1 + tolerance:
-        return Stop.SAME, f"{text}, within {100 * tolerance:g} %"
-    if look.low > 1 or look.high < 1:
-        return Stop.DIFFERENT, text
-    if width is not None and look.low > 0 and look.high / look.low - 1 <= width:
-        return Stop.NARROW, f"{text}, as narrow as asked"
-    return Stop.CONTINUE, text
