@@ -56,3 +56,24 @@ def test_scenarios_that_several_patterns_name_stand_once() -> None:
     found = studies.scenarios(["mprotect:shared_dirty_full_toggle_16m", "mprotect:*"])
     assert found[0] == "mprotect:shared_dirty_full_toggle_16m"
     assert len(found) == len(set(found)) == len(workload.load("mprotect").scenarios)
+
+
+def test_each_tree_is_built_by_each_compiler() -> None:
+    study = spec.from_arguments(["mprotect:a"], ["tree:deb:6.17.8", "tree:/linux+mincore-fix"])
+    assert studies.built_by(study, ["gcc-14", "clang-19"]).kernels == (
+        *("tree:deb:6.17.8+cc=gcc-14", "tree:deb:6.17.8+cc=clang-19"),
+        *("tree:/linux+mincore-fix+cc=gcc-14", "tree:/linux+mincore-fix+cc=clang-19"),
+    )
+
+
+@pytest.mark.parametrize("kernel", ["6.17", "file:bzImage", "tree:deb:6.17.8+cc=gcc-14"])
+def test_what_no_compiler_can_be_chosen_for_is_refused(kernel: str) -> None:
+    study = spec.from_arguments(["mprotect:a"], [kernel])
+    with pytest.raises(SpecError, match="is not a source that --compilers could build"):
+        studies.built_by(study, ["gcc-14", "gcc-16"])
+
+
+def test_a_compiler_that_is_none_is_refused_before_anything_is_built() -> None:
+    study = spec.from_arguments(["mprotect:a"], ["tree:deb:6.17.8"])
+    with pytest.raises(SpecError, match="icc-12"):
+        studies.built_by(study, ["gcc-14", "icc-12"])

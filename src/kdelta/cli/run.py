@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     "--kernels",
     help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
 )
+@click.option(
+    "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
+)
 @click.option("--rounds", type=int, help="Trials of each arm and scenario.")
 @click.option("--seed", type=int, help="Seed of the order of trials.  [default: chosen, recorded]")
 @machine_options
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 def run(
     what: tuple[str, ...],
     kernels: str | None,
+    compilers: str | None,
     runs: Path,
     wanted_qemu: str,
     jobs: int | None,
@@ -56,6 +60,8 @@ def run(
     from kdelta.journal.run import RunJournal, unfinished
 
     study = _gated(studies.expanded(_study(what, kernels, settings)))
+    if compilers is not None:
+        study = studies.built_by(study, [word.strip() for word in compilers.split(",")])
     execution.check_scenarios(study)
     known = None if fresh_run else unfinished(runs, study)
     if known:

@@ -77,3 +77,26 @@ def scenarios(named: Sequence[str]) -> list[str]:
             raise SpecError(f"no scenario fits {name}", action=spec.LIST_SCENARIOS)
         found.update(dict.fromkeys(fitting))
     return list(found)
+
+
+def built_by(study: Study, compilers: Sequence[str]) -> Study:
+    """The study with each of its trees built by each of the compilers.
+
+    Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
+    that is not built here, or that names its compiler itself.
+    """
+    from kdelta import toolchains
+    from kdelta.source import tree_reference
+    from kdelta.study import spec
+
+    for name in compilers:
+        toolchains.parse(name)
+    for kernel in study.kernels:
+        if not kernel.startswith(tree_reference.PREFIX) or "+cc=" in kernel:
+            raise SpecError(
+                f"{kernel} is not a source that --compilers could build",
+                place="--compilers",
+                action="name kernels as tree:PATH or tree:deb:6.17.8, without +cc=",
+            )
+    named = [f"{kernel}+cc={name}" for kernel in study.kernels for name in compilers]
+    return spec.with_settings(study, kernels=named)
