@@ -9,7 +9,6 @@ files; whoever uses it finds it whole by that list, or makes it anew.  What chan
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -23,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of, sync, sync_tree, write_aside
+from kdelta.files import is_full, sha256_of, sync, sync_tree, write_aside
 
 _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
@@ -459,7 +458,7 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(error):
             raise disk_full(place) from error
         raise InfraError(
             f"the cache cannot be written: {error.strerror or error}",

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
 from pathlib import Path
+
+
+def is_full(error: OSError) -> bool:
+    """True when the disk, or what this user may have of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_aside(path: Path, content: bytes) -> None:

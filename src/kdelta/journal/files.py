@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from kdelta.errors import StoreError
-from kdelta.files import sync, write_aside
+from kdelta.files import is_full, sync, write_aside
 from kdelta.printable import printable
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
 _MOST = 300  # characters of what is wrong with one
 _T = TypeVar("_T")
@@ -65,7 +63,7 @@ def disk_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             raise disk_full(place) from error
         raise StoreError(
             f"the run cannot be read or written: {error.strerror or error}",
