@@ -25,6 +25,7 @@ from kdelta.bisect.search import Mark
 from kdelta.bisect.timing import BlockTiming
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
+from kdelta.run.trials import AS_PLANNED, How
 from kdelta.sample import (
     Instrument,
     MachineFacts,
@@ -80,7 +81,7 @@ class Machine:
     def known(self, *_: object) -> None:
         return None
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         del folder
         if len(self.booted) == self.fails_at:
             self.fails_at = None
@@ -176,7 +177,7 @@ def test_a_point_in_the_middle_stays_undecided_and_is_told(tmp_path: Path) -> No
 def test_what_does_not_boot_is_left_out_after_one_block(tmp_path: Path) -> None:
     values: dict[str, float | None] = {**stepped(7, 4), "k3": None}
     found, own = timed(Machine(values), tmp_path)
-    assert own.steps["k3"].why == "boot-error: it panicked"
+    assert own.steps["k3"].why == "boot-error: it panicked; it died in 2 of 2 guests"
     assert len(own.steps["k3"].blocks) == 1
     assert pair(found) == ("k2", "k4")
     assert found.ending is Ending.RANGE

@@ -360,3 +360,12 @@ def test_digests_keep_parts_apart() -> None:
     assert cache.digest("ab", "c") != cache.digest("a", "bc")
     assert cache.digest("a") == cache.digest(b"a")
     assert len(cache.digest()) == 64
+
+
+def test_after_a_fault_every_file_is_compared_again() -> None:
+    made = cache.entry("kind", "key", fill)
+    facts = (made / "file").stat()
+    change(made)
+    os.utime(made / "file", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    cache.distrust()
+    assert (cache.entry("kind", "key", fill) / "file").read_text() == "x"

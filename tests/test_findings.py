@@ -12,7 +12,7 @@ from kdelta.analysis.explanation import USER, Presence, base_name, explain
 from kdelta.analysis.findings import Ladder, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.sample import TOTAL, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
+from kdelta.sample import TOTAL, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult, Try
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
@@ -469,3 +469,18 @@ def test_every_explanation_closes_to_the_integer(
     assert found.delta == sum(row.delta for row in found.functions) + found.rest.delta
     assert found.new_value == sum(row.new or 0 for row in found.functions) + found.rest.new
     assert found.old_value == sum(row.old or 0 for row in found.functions) + found.rest.old
+
+
+def test_a_guest_that_died_once_is_told_and_blames_nobody() -> None:
+    died = Try(outcome=Outcome.GUEST_ERROR, reason="Kernel panic: double fault")
+    lived = Try(outcome=Outcome.OK, fresh_boot=True, other_seed=True)
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, tries=(died, lived))]}))
+    assert found.failures == ()
+    assert verdicts(found) == [None, Verdict.REGRESSION]
+    assert found.warnings[-1] == (
+        "6.17.1: the guest of trial 1 died once and not again, so no kernel is blamed:"
+        " Kernel panic: double fault"
+    )
+    busy = Try(outcome=Outcome.INFRA_ERROR, reason="QEMU was ended by signal 9")
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, tries=(busy,))]}))
+    assert not any("died" in warning for warning in found.warnings)

@@ -17,7 +17,9 @@ import run_records
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.journal.run import RunJournal
 from kdelta.run import runner
+from kdelta.run import trials as trials_module
 from kdelta.run.runner import Event, Runner, TrialStep
+from kdelta.run.trials import AS_PLANNED, How
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
@@ -31,6 +33,7 @@ class FakeTrials:
     measuring: Measure
     cancelled: threading.Event = field(default_factory=threading.Event)
     waiting: frozenset[int] = frozenset()  # arms that may be the first one's twins
+    asked: list[How] = field(default_factory=list)
 
     @contextmanager
     def slot(self, trial: TrialRecord) -> Iterator[None]:
@@ -49,7 +52,8 @@ class FakeTrials:
         mine = [each.result for each in finished if each.arm == 0 and each.round == trial.round]
         return replace(mine[0], copied=COPIED) if mine and mine[0] else None
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
+        self.asked.append(how)
         return self.measuring(trial, folder)
 
 
@@ -92,7 +96,89 @@ def test_a_guests_fault_is_data_and_stops_nothing(journal: RunJournal) -> None:
 
     execute(journal, one_fails)
     assert outcomes(journal) == ["ok"] * 2 + ["guest-error"] + ["ok"] * 5
-    assert journal.record().trials[2].attempts == 1
+    trial = journal.record().trials[2]
+    assert trial.attempts == 2
+    assert trial.result is not None
+    assert trial.result.reasons == ("it panicked", "it died in 2 of 2 guests")
+
+
+def dying(*endings: str, console: bool = False) -> Measure:
+    """Trial 0 ends in these ways, one attempt after the other; all others are ok."""
+    left = list(endings)
+
+    def measure(trial: TrialRecord, folder: Path) -> TrialResult:
+        if trial.index:
+            return ok(trial, folder)
+        ending = left.pop(0)
+        if ending == "infra":
+            raise InfraError("QEMU was ended by signal 9")
+        if ending == "ok":
+            return ok(trial, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "console.log").write_text(ending)
+        artifacts = {"console": "trials/0000/console.log"} if console else {}
+        return TrialResult(outcome=Outcome(ending), reasons=(ending,), artifacts=artifacts)
+
+    return measure
+
+
+DIED, BOOTED = "guest-error", "boot-error"
+
+
+@pytest.mark.parametrize(
+    ("endings", "outcome", "reasons"),
+    [
+        ([DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
+        ([BOOTED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
+        ([DIED, "ok", "ok"], "ok", ()),
+        ([DIED, "ok", DIED], DIED, (DIED, "it died in 2 of 3 guests")),
+        ([DIED, "skip", "skip"], "skip", ("skip",)),
+        (["infra", DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
+        ([DIED, "infra", "ok", "ok"], "ok", ()),
+        ([DIED, "infra", "infra"], "infra-error", ("QEMU was ended by signal 9",)),
+    ],
+)
+def test_a_kernel_is_blamed_when_its_guest_dies_twice(
+    endings: list[str], outcome: str, reasons: tuple[str, ...], journal: RunJournal
+) -> None:
+    events: list[Event] = []
+    trials = FakeTrials(dying(*endings))
+    with journal.executing():
+        Runner(journal, trials, events.append).run(1)
+    first = journal.record().trials[0]
+    assert first.result is not None
+    assert (first.result.outcome, first.result.reasons) == (outcome, reasons)
+    assert first.attempts == len(endings)
+    told = [one.outcome for one in first.result.tries]
+    assert told == [end if end != "infra" else "infra-error" for end in endings[:-1]]
+    assert sum(event.step is TrialStep.RETRIED for event in events) == len(endings) - 1
+
+
+def test_a_guest_that_died_is_followed_by_fresh_boots(journal: RunJournal) -> None:
+    trials = FakeTrials(dying(DIED, "ok", "ok"))
+    with journal.executing():
+        Runner(journal, trials, lambda _event: None).run(1)
+    other = How(fresh_boot=True, other_seed=True)
+    assert trials.asked[:3] == [AS_PLANNED, other, How(fresh_boot=True)]
+    assert set(trials.asked[3:]) == {AS_PLANNED}
+
+
+def test_the_console_of_a_guest_that_died_is_kept(journal: RunJournal) -> None:
+    execute(journal, dying(DIED, BOOTED, console=True))
+    result = journal.record().trials[0].result
+    assert result is not None
+    assert result.tries[0].console == "trials/0000/console-1.log"
+    assert (journal.folder / "trials/0000/console-1.log").read_text() == DIED
+    assert (journal.folder / "trials/0000/console.log").read_text() == BOOTED
+
+
+def test_a_death_on_a_full_disk_is_no_kernels_fault(
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials_module, "_LEAST_FREE", 1 << 62)
+    with pytest.raises(StoreError, match="the disk is full"):
+        execute(journal, dying(DIED, DIED))
+    assert journal.record().trials[0].result is None
 
 
 def test_this_machines_fault_is_tried_again(journal: RunJournal) -> None:
@@ -143,7 +229,7 @@ def test_a_full_disk_never_becomes_a_result(
     def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
         raise InfraError("QEMU: kdelta plugin: cannot write the counts")
 
-    monkeypatch.setattr(runner, "_LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(trials_module, "_LEAST_FREE", 1 << 62)
     with pytest.raises(StoreError, match="the disk is full"):
         execute(journal, fails)
     assert outcomes(journal) == ["none"] * 8

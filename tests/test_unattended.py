@@ -89,7 +89,7 @@ def left_alone(machine: Machine, runs: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_two_kernels_that_fail_do_not_boot_each_other_for_ever(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(_trials: HostTrials, _trial: TrialRecord, _folder: Path) -> TrialResult:
+    def measure(_trials: HostTrials, _trial: TrialRecord, *_: object) -> TrialResult:
         machine.tried.append(machine.release)
         raise InfraError("the fan is broken")
 
@@ -109,7 +109,7 @@ def test_a_machine_that_falls_over_in_a_trial_is_left_alone_in_the_end(
     class PowerCutError(BaseException):
         """Ends a process without any of its clean-up."""
 
-    def measure(_trials: HostTrials, _trial: TrialRecord, _folder: Path) -> TrialResult:
+    def measure(_trials: HostTrials, _trial: TrialRecord, *_: object) -> TrialResult:
         raise PowerCutError
 
     monkeypatch.setattr(HostTrials, "measure", measure)

@@ -35,6 +35,11 @@ class Outcome(StrEnum):
     GUEST_ERROR = "guest-error"
     INFRA_ERROR = "infra-error"
 
+    @property
+    def blames(self) -> bool:
+        """True when it is the fault of the kernel under test, or of what ran on it."""
+        return self in (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR)
+
 
 class SkipKind(StrEnum):
     """Why a trial was not measured, for who decides by it."""
@@ -267,11 +272,26 @@ class MachineFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return (self.host.boot_id or "") if self.host and not self.guest else ""
 
 
+class Try(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An attempt at a trial before the one that gave its result; it is never data.
+
+    fresh_boot, other_seed: how it differed from what was planned.  console: what the guest's
+    console showed, as a path relative to the run's folder; "" for none.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    fresh_boot: bool = False
+    other_seed: bool = False
+    console: str = ""
+
+
 class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that one trial produced.  There is data only when outcome is OK or INVALID.
 
     reasons: why it is not OK, one sentence each; of a SKIP `skip` says it.  copied: why it was not
-    measured but is another arm's result.  artifacts: name -> path relative to the run's folder.
+    measured but is another arm's result.  tries: the attempts before this one, in their order.
+    artifacts: name -> path relative to the run's folder.
     """
 
     outcome: Outcome
@@ -285,6 +305,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     facts: MachineFacts | None = None
     fresh_boot: bool = False
     copied: Copied | None = None
+    tries: tuple[Try, ...] = ()
     wall_s: float = 0.0
     artifacts: dict[str, str] = field(default_factory=dict)
 
@@ -302,6 +323,12 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def reason(self) -> str:
         """Why it is not OK, as it is told; "" for OK."""
         return self.skip.sentence if self.skip else "; ".join(self.reasons)
+
+    @property
+    def flaky(self) -> Try | None:
+        """The attempt at which the guest died, when it did so once and not again."""
+        died = [one for one in self.tries if one.outcome.blames]
+        return died[0] if died and self.data is not None else None
 
 
 class TrialRecord(

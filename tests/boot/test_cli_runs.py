@@ -16,6 +16,7 @@ from kdelta.journal.run import RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner
+from kdelta.run.trials import AS_PLANNED, How
 from kdelta.sample import TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot
@@ -60,7 +61,7 @@ def test_failures_do_not_stop_others(command: Command) -> None:
 class OneFails(ExactTrials):
     """Trial 2 runs another program than was planned."""
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         if trial.index != 2:
             return super().measure(trial, folder)
         scenario = workload.parse_reference(GOOD)[1]

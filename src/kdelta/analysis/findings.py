@@ -260,6 +260,7 @@ def _ladder(
             *method.warnings(arms, verdicts),
             *(() if base else _uneven_base_warnings(arms)),
             *_copies(arms),
+            *_flaky(arms),
         ),
         doubts=_doubts(arms),
         failures=tuple(_failures(arms)),
@@ -471,4 +472,15 @@ def _copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
         for why in dict.fromkeys(
             t.result.copied.sentence for t in arm.used if t.result and t.result.copied
         )
+    ]
+
+
+def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:
+    """Say which trials' guests died once and, on fresh boots, not again."""
+    return [
+        f"{arm.arm.label}: the guest of trial {trial.index} died once and not again, so no kernel"
+        f" is blamed: {died.reason}"
+        for arm in arms
+        for trial in arm.trials
+        if trial.result and (died := trial.result.flaky)
     ]

@@ -59,7 +59,7 @@ class TrialMeasure:
         place = results.trial_folder(folder, trial)
         with self._trials.slot(record):
             self._trials.ready(record)
-            return tried(self._trials, record, place, self._attempts, lambda _error: None)
+            return tried(self._trials, record, place, self._attempts, lambda _failed: None)
 
 
 def exact_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:

@@ -17,7 +17,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import Bench, run_trial
 from kdelta.run.trial import kernel_of, not_for
-from kdelta.run.trials import Trials
+from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
@@ -60,7 +60,7 @@ class ExactTrials(Trials):
         """The result of an arm that has the same code."""
         return self._twins.result(trial, finished)
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot or restore a guest and count."""
         kernel = kernel_of(self._kernels, trial)
         load = workload.load(trial.workload)
@@ -69,7 +69,7 @@ class ExactTrials(Trials):
             return skip
         settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
-        fresh = self._bench.fresh_boot or settings.swap == "disk"
+        fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         bench = replace(self._bench, settings=settings, fresh_boot=fresh)
         return run_trial(bench, kernel, scenario, load.program, folder)
 

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 from kdelta.errors import Cancelled, InfraError, StoreError
-from kdelta.journal import files, results
+from kdelta.journal import results
 from kdelta.journal.run import RunJournal
 from kdelta.run.trial import told
 from kdelta.run.trials import Trials, tried
-from kdelta.sample import Outcome, Skip, TrialRecord, TrialResult
+from kdelta.sample import Outcome, Skip, TrialRecord, TrialResult, Try
 
 _POLL_S = 0.2
-_LEAST_FREE = 1 << 20
 
 
 class TrialStep(StrEnum):
@@ -121,23 +118,23 @@ class Runner:
         """
         folder = results.trial_folder(self._journal.folder, trial.index)
         attempts = self._journal.study.plan.max_attempts
+        tries: list[Try] = []
+
+        def again(failed: Try) -> None:
+            tries.append(failed)
+            self._tell(TrialStep.RETRIED, trial, reason=failed.reason or "it lived there")
+            self._journal.claim(trial.index)
+
         try:
-            return tried(self._trials, trial, folder, attempts, partial(self._again, trial))
+            return tried(self._trials, trial, folder, attempts, again)
         except StoreError:
             raise
         except InfraError as error:
-            self._room_left(error)
-            return TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(told(error.sentence()),))
-
-    def _again(self, trial: TrialRecord, error: InfraError) -> None:
-        self._room_left(error)
-        self._tell(TrialStep.RETRIED, trial, reason=error.sentence())
-        self._journal.claim(trial.index)
-
-    def _room_left(self, error: InfraError) -> None:
-        """Whatever a fault says: on a full disk, a result stored now would spoil the trial."""
-        if shutil.disk_usage(self._journal.folder).free < _LEAST_FREE:
-            raise files.disk_full(self._journal.folder) from error
+            return TrialResult(
+                outcome=Outcome.INFRA_ERROR,
+                reasons=(told(error.sentence()),),
+                tries=tuple(tries),
+            )
 
     def _known(self, trial: TrialRecord) -> TrialResult | None:
         """The result of a trial that another arm's says."""

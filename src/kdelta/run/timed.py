@@ -29,7 +29,7 @@ from kdelta.run.trial import (
     read_back,
     run_in,
 )
-from kdelta.run.trials import Trials
+from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import (
     HostFacts,
     Instrument,
@@ -115,7 +115,7 @@ class HostTrials(Trials):
         release = own if fits else reboot.resolve(reference, (own, *reboot.installed()))
         raise NextBootError(release)
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Run the workload's program on leased CPUs, one for each of its workers."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
@@ -186,7 +186,7 @@ class KvmTrials(Trials):
         self._machines = machines
         kvm_guest.require(self._emulator, self._settings)
 
-    def measure(self, trial: TrialRecord, folder: Path) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
         kernel = kernel_of(self._kernels, trial)
         load = workload.load(trial.workload)

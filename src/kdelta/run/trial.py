@@ -87,6 +87,8 @@ def framed(
     kernel, facts: of a result that does not say them itself.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for name in _ARTIFACTS:  # of an attempt before
+        (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
     try:
         result = measure()
