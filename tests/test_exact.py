@@ -9,13 +9,47 @@ from pathlib import Path
 import pytest
 
 from kdelta import workload
-from kdelta.errors import SpecError
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import sha256_of
+from kdelta.guests.emulator import Qemu
 from kdelta.host import slots
+from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs
 from kdelta.run import exact
+from kdelta.run.counting import Bench
+from kdelta.sample import Outcome, TrialRecord
 from kdelta.study import spec
 
 SETTINGS = MachineSettings()
+BENCH = Bench(
+    emulator=Qemu(program=Path("qemu")),
+    settings=SETTINGS,
+    fresh_boot=False,
+    timeout_s=1,
+    cancelled=threading.Event(),
+)
+
+
+def kernel(image: Path) -> Kernel:
+    return Kernel(
+        reference="6.17",
+        release="6.17.1",
+        version="",
+        arch="amd64",
+        flavour="",
+        image=image,
+        image_sha256=sha256_of(image),
+        config=None,
+        config_sha256="",
+        build_id="",
+        suite="",
+        package="",
+    )
+
+
+def trial(scenario: str) -> TrialRecord:
+    load, _, name = scenario.partition(":")
+    return TrialRecord(index=0, round=0, arm=0, workload=load, scenario=name)
 
 
 def study(**settings: object) -> spec.Study:
@@ -52,29 +86,28 @@ def test_what_this_machine_cannot_hold_is_refused_before_anything_starts(
     assert exact.guests_of(study(cpus=8))[0].cpus == 8, "emulated CPUs need no cores"
 
 
-def test_trials_that_are_only_timed_are_skipped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from kdelta.kernels.kernel import Kernel
-    from kdelta.run.counting import Bench
-    from kdelta.sample import Outcome, TrialRecord
+def test_an_image_that_changed_since_is_not_measured(tmp_path: Path) -> None:
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"one kernel")
+    trials = exact.ExactTrials(BENCH, [kernel(image)])
+    image.write_bytes(b"six kernel")
+    for _ in range(2):
+        with pytest.raises(InfraError, match="another one than when this began"):
+            trials.measure(trial("mprotect:shared_dirty_full_toggle_16m"), tmp_path / "0000")
+    image.unlink()
+    with pytest.raises(InfraError, match="cannot be read: No such file"):
+        trials.measure(trial("mprotect:shared_dirty_full_toggle_16m"), tmp_path / "0000")
 
+
+def test_trials_that_are_only_timed_are_skipped(tmp_path: Path) -> None:
     timed = next(
         scenario.reference
         for name in workload.names()
         for scenario in workload.load(name).scenarios
         if scenario.instruments == ("time",)
     )
-    monkeypatch.setattr(exact, "kernel_of", lambda _kernels, _trial: Kernel)
-    bench = Bench(
-        emulator=None,  # type: ignore[arg-type]
-        settings=SETTINGS,
-        fresh_boot=False,
-        timeout_s=1,
-        cancelled=threading.Event(),
-    )
-    load, _, scenario = timed.partition(":")
-    trial = TrialRecord(index=0, round=0, arm=0, workload=load, scenario=scenario)
-    result = exact.ExactTrials(bench, ()).measure(trial, tmp_path)
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"one kernel")
+    result = exact.ExactTrials(BENCH, [kernel(image)]).measure(trial(timed), tmp_path)
     assert result.outcome is Outcome.SKIP
     assert "is only timed" in result.reason

@@ -203,6 +203,15 @@ def test_a_compiler_that_does_not_run_is_not_kept(archive: FakeArchive) -> None:
     assert not list((cache.root() / "toolchains").glob("gcc-98*"))
 
 
+def test_a_compiler_whose_files_changed_is_fetched_again(archive: FakeArchive) -> None:
+    gcc98(archive, "98.1-1", "sid")
+    program = toolchains.find("gcc-98").cc
+    program.write_text(program.read_text().replace("gcc", "gcd"))
+    archive.taken.clear()
+    assert toolchains.find("gcc-98").cc.read_text() == '#!/bin/sh\nexec gcc "$@"\n'
+    assert archive.taken
+
+
 def test_a_package_that_is_missing_is_named(archive: FakeArchive) -> None:
     archive.add(f"gcc-98-{DEBIAN_GNU}", "98.1-1", "sid", "", compiler())
     with pytest.raises(

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import is_full, sha256_of, sync, sync_tree, write_aside
+from kdelta.files import digest_of, is_full, sync, sync_tree, write_aside
 
 _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
@@ -68,6 +68,10 @@ class CacheKind:
         return f"{self.limit_mib} MiB, `{self.variable}`; the longest unused go first"
 
 
+# Of a QEMU: its program, libraries and firmware; `*` stands for slashes, too.
+_LOADED = (
+    "usr/bin/qemu-system-*64", "usr/lib/*", "lib/*", "usr/share/*.bin", "usr/share/*.rom",
+)  # fmt: skip
 _FETCHED, _COMPILED = "fetched from the archive", "compiled on this machine"
 _ALL = (
     CacheKind("apt", "private apt roots: package lists, downloads under way", "architecture",
@@ -77,9 +81,9 @@ _ALL = (
     CacheKind("modules", "kernel modules in loading order (zram)", "SHA-256 of their package",
               _FETCHED),
     CacheKind("qemu", "QEMU versions of the archive, unpacked", "package version, guest",
-              _FETCHED, read=()),
+              _FETCHED, read=_LOADED),
     CacheKind("toolchains", "compilers of the archive, unpacked", "package version",
-              _FETCHED, read=()),
+              _FETCHED),
     CacheKind("build", "plugin, PID 1, workload programs", "sources, flags, compiler", _COMPILED),
     CacheKind("initramfs", "PID 1 in an archive", "its content", _COMPILED),
     CacheKind("checkpoints", "booted guests to restore trials from, about 95 MB each",
@@ -123,9 +127,6 @@ class _Listed(msgspec.Struct, frozen=True):
     path: str
     size: int
     sha256: str
-
-
-_same: set[tuple[int, int, int]] = set()  # files that this process knows to be as they were made
 
 
 def root() -> Path:
@@ -214,11 +215,6 @@ def recorded(path: Path) -> str:
     return next((row.sha256 for row in _listed(path.parent) if row.path == path.name), "")
 
 
-def distrust() -> None:
-    """Compare every file with its SHA-256 again when it is used next: something went wrong."""
-    _same.clear()
-
-
 def discard(place: Path) -> None:
     """Remove an entry that turned out to be of no use: the next one is made anew."""
     with locked(_lock(place)), writing(place):
@@ -254,8 +250,7 @@ def _row(path: Path, top: Path) -> _Listed:
     if path.is_symlink():
         return _Listed(name, _LINK, str(path.readlink()))
     facts = path.stat()
-    _same.add(_seen(facts))
-    return _Listed(name, facts.st_size, sha256_of(path))
+    return _Listed(name, facts.st_size, digest_of(path, facts))
 
 
 def _is_dir(path: Path) -> bool:
@@ -284,17 +279,7 @@ def _is_same(path: str, row: _Listed, read: bool) -> bool:  # noqa: FBT001
     if row.size == _LINK:
         return str(Path(path).readlink()) == row.sha256
     facts = os.lstat(path)  # a Path for each of a thousand files would take longest
-    if facts.st_size != row.size:
-        return False
-    if read and _seen(facts) not in _same:
-        if sha256_of(Path(path)) != row.sha256:
-            return False
-        _same.add(_seen(facts))
-    return True
-
-
-def _seen(facts: os.stat_result) -> tuple[int, int, int]:
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns
+    return facts.st_size == row.size and (not read or digest_of(Path(path), facts) == row.sha256)
 
 
 # -- room -----------------------------------------------------------------------------------------

@@ -53,3 +53,19 @@ def sha256_of(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+_digests: dict[tuple[int, int, int, int], str] = {}
+
+
+def digest_of(path: Path, facts: os.stat_result | None = None) -> str:
+    """The same, read once in this process for as long as the file is not written to.
+
+    facts: of the file, when they are known already.
+    """
+    seen = facts or path.stat()
+    # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
+    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+    if key not in _digests:
+        _digests[key] = sha256_of(path)
+    return _digests[key]

@@ -154,11 +154,13 @@ def _key(name: str, package_version: str) -> str:
 
 
 def _cached(name: str) -> Toolchain | None:
-    """The newest fetched one."""
-    folders = cache.entries("toolchains", f"{name}_")
-    if not folders:
-        return None
-    return _checked(name, max(folders, key=lambda folder: Version(_version(folder))))
+    """The newest fetched one that is whole."""
+    folders = sorted(
+        cache.entries("toolchains", f"{name}_"), key=lambda folder: Version(_version(folder))
+    )
+    found = (cache.found("toolchains", folder.name) for folder in reversed(folders))
+    newest = next((folder for folder in found if folder is not None), None)
+    return _checked(name, newest) if newest else None
 
 
 def _version(prefix: Path) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kdelta.errors import InfraError
+from kdelta.files import digest_of
 from kdelta.sample import KernelIdentity
 
 # Such an option may change the code of any function: no commit to that function tells of it.
@@ -52,6 +54,21 @@ class Kernel:
     name: str = ""  # of a kernel built from source: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
     compiler: str = ""  # of such a kernel: first line of `cc --version`; of a file: as it tells
+
+    def check(self) -> None:
+        """Raise InfraError when the image is no longer, to the byte, the one that was resolved."""
+        try:
+            same = digest_of(self.image) == self.image_sha256
+        except OSError as error:
+            raise InfraError(
+                f"the kernel image cannot be read: {error.strerror}", place=str(self.image)
+            ) from error
+        if not same:
+            raise InfraError(
+                "the kernel image is another one than when this began",
+                place=str(self.image),
+                action="leave it as it is while it is measured, and run again",
+            )
 
     def identity(self) -> KernelIdentity:
         """The identity stored with results; build id and compiler are read back in the guest."""

@@ -67,6 +67,7 @@ class ExactTrials(Trials):
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
+        kernel.check()
         settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"

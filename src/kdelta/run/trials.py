@@ -100,7 +100,6 @@ def tried(
             if _settles(result, tries):
                 return _with(result, tries)
             tries.append(_set_aside(_ended(result, how), folder, len(tries) + 1))
-        cache.distrust()
         again(tries[-1])
 
 
