@@ -49,6 +49,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu.h"
+
 #define PROTOCOL 1
 #define PORT_NAME "kdelta.0"
 #define SERIAL_PORT "/dev/ttyS1"
@@ -325,6 +327,7 @@ static void tell_identity(FILE *out, bool serial)
 	tell_file(out, "preempt", "/sys/kernel/debug/sched/preempt");
 	tell_swap(out);
 	tell_file(out, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	tell_cpu(out);
 	tell_mitigations(out);
 	fprintf(out, "kdelta-done 0\n");
 }

@@ -92,6 +92,7 @@ thp always [madvise] never
 thp-shmem never
 preempt none (full)
 clocksource tsc
+cpu GenuineIntel 606a6
 kdelta-done 0
 """
 wanted = sys.argv[sys.argv.index("-append") + 1]
@@ -139,7 +140,9 @@ def _initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(cpus: int = 1, name: str = "") -> MachineSettings:
     assert HOST is not None
-    return MachineSettings(arch=name or HOST.debian, cpus=cpus, memory_mib=512, cmdline="quiet")
+    return MachineSettings(
+        arch=name or HOST.debian, cpus=cpus, memory_mib=512, cpu_model="host", cmdline="quiet"
+    )
 
 
 def started(
@@ -270,7 +273,7 @@ def test_command_line_of_a_pc(emulator: Qemu) -> None:
         "-sandbox",
         "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
         *("-accel", "kvm", "-M", "q35,memory-backend=ram"),
-        *("-smp", "2", "-m", "512", "-cpu", "max"),
+        *("-smp", "2", "-m", "512", "-cpu", "host"),
         *("-object", "memory-backend-memfd,id=ram,size=512M,hugetlb=on,prealloc=on"),
         *("-kernel", "/kernel", "-initrd", "/initramfs"),
         *("-append", "console=ttyS0 quiet nokaslr panic=-1 quiet"),

@@ -11,10 +11,10 @@ import pytest
 from msgspec import Meta, structs
 
 from fake_qemu import IDENTITY
-from kdelta import data
+from kdelta import arch, data
 from kdelta.cli.run import run
 from kdelta.errors import GuestError
-from kdelta.machine import axes
+from kdelta.machine import axes, cpu
 from kdelta.machine.axes import AXES, MachineSettings
 from kdelta.machine.identity import parse_identity
 from kdelta.machine.readback import lacking, mismatches
@@ -46,6 +46,7 @@ def test_what_was_got_as_asked_is_no_mismatch() -> None:
         ({"release": "6.16"}, f"kernel release is 6.16, the image says {RELEASE}"),
         ({"machine": "aarch64"}, "machine is aarch64, asked for x86_64"),
         ({"cpus": 2}, "cpus is 2, asked for 1"),
+        ({"cpu": "AuthenticAMD 663"}, "cpu_model is AuthenticAMD 663, asked for everyday"),
         ({"memory_mib": 700}, "memory_mib is 700, asked for 1024"),
         ({"memory_mib": 1025}, "memory_mib is 1025, asked for 1024"),
         ({"cmdline": "quiet"}, "command line is 'quiet'"),
@@ -76,6 +77,26 @@ def test_garbage_is_refused(before: str, after: str, cause: str) -> None:
     assert before in IDENTITY
     with pytest.raises(GuestError, match=cause.replace("[", r"\[")):
         parse_identity(IDENTITY.replace(before, after).splitlines())
+
+
+def test_a_preset_is_every_feature_of_it_and_refuses_what_qemu_lacks() -> None:
+    _, words = structs.replace(SETTINGS, cpu_model="icelake").qemu_options[4:6]
+    model, *features = words.split(",")
+    assert (model, features[0]) == ("Icelake-Server-v1", "enforce=on")
+    assert "spec-ctrl=off" in features
+    assert structs.replace(SETTINGS, cpu_model="max").qemu_options[4:6] == ["-cpu", "max"]
+
+
+def test_a_model_of_qemu_s_own_is_whatever_qemu_makes_of_it() -> None:
+    identity = parse_identity(IDENTITY.splitlines())
+    asked = structs.replace(SETTINGS, cpu_model="max")
+    assert mismatches(asked, RELEASE, identity) == ()
+
+
+def test_every_architecture_has_the_default_preset() -> None:
+    for target in arch.ARCHES:
+        assert cpu.preset(SETTINGS.cpu_model, target), target
+    assert cpu.preset("zen3", "arm64") is None
 
 
 def test_endless_mitigations_are_refused() -> None:

@@ -41,7 +41,7 @@ def test_a_short_study_gets_the_documented_defaults() -> None:
     assert study.kernels == ("6.1", "6.12")
     machine = study.machine
     assert (machine.arch, machine.flavour, machine.cpus) == ("amd64", "cloud", 1)
-    assert (machine.memory_mib, machine.cpu_model, machine.cmdline) == (1024, "max", "")
+    assert (machine.memory_mib, machine.cpu_model, machine.cmdline) == (1024, "everyday", "")
     plan = study.plan
     assert (plan.rounds, plan.seed, plan.fresh_boot) == (1, None, False)
     assert (plan.max_attempts, plan.timeout_s) == (2, 120)

@@ -28,11 +28,12 @@ def program(source: Path, architecture: arch.Arch) -> Path:
 
 def initramfs(architecture: arch.Arch) -> Path:
     """An initramfs that holds PID 1 and a console node, nothing else."""
+    folder = data.directory("guest")
     init = build.compiled(
         "init",
-        [data.directory("guest") / "init.c"],
+        [folder / "init.c", *sorted(folder.glob("*.h"))],
         compiler=arch.compiler(architecture),
-        flags=_CFLAGS,
+        flags=[*_CFLAGS, f"-I{folder}"],
         package=arch.compiler_package(architecture),
     )
     content = init.read_bytes()

@@ -30,6 +30,15 @@ hugepages_2m = 4
 nodes = [1, 2]
 preempt = ["full", "lazy"]
 """
+PRESETS = """\
+name = "presets"
+title = "each preset of amd64"
+scenarios = ["control:getppid"]
+kernels = ["6.12", "7.1"]
+
+[matrix]
+cpu_model = ["everyday", "icelake", "zen3"]
+"""
 SURVEY = ("survey", "--only", "control:getppid", "--only", "unmap:munmap", "--kernels", "6.12,6.17")
 
 
@@ -94,3 +103,15 @@ def test_a_killed_survey_goes_on_and_ends_in_one_table(command: Command) -> None
     assert "4/4 trials done" in text
     again = command.run("show", "latest", "--summary")
     assert again in text
+
+
+def test_every_preset_is_the_cpu_that_it_names(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "presets.toml").write_text(PRESETS)
+    command.run("run", str(tmp_path / "presets.toml"))
+    record = RunJournal.open(command.folder()).record()
+    for trial in record.trials:
+        assert trial.result is not None
+        assert trial.result.outcome == "ok", trial.result.reason
+    assert {arm.point for arm in record.arms} == {
+        f"cpu_model={name}" for name in ("everyday", "icelake", "zen3")
+    }

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from kdelta.arch import Arch, of
+from kdelta.arch import ARCHES, Arch, of
+from kdelta.machine import cpu
 from kdelta.machine.identity import GuestIdentity, MachineSeen
 
 _MAX_VALUES = 16  # of a key of [matrix]
@@ -55,6 +56,17 @@ class Axis:
     seen: Callable[[MachineSeen], int | str | None] | None = None
     fits: Callable[[Any, Any], bool] = operator.eq
     lacks: Callable[[Any, GuestIdentity], str] | None = None
+
+
+def _cpu(machine: MachineSettings) -> list[str]:
+    chosen = cpu.preset(machine.cpu_model, machine.arch)
+    return ["-cpu", chosen.qemu if chosen else machine.cpu_model]
+
+
+def _is_preset(asked: str, seen: str | None) -> bool:
+    """Whether that is the preset's CPU; what a model of QEMU's is, nobody promised."""
+    wanted = [one.seen for arch in ARCHES if (one := cpu.preset(asked, arch))]
+    return not any(wanted) or (seen or "") in wanted
 
 
 def _most_of_it(asked: int, seen: int) -> bool:
@@ -132,10 +144,12 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     cpu_model: Annotated[
         Word,
         Axis(
-            what='QEMU\'s CPU model, with its options if any: "max,-avx512f"',
-            qemu=lambda machine: ["-cpu", machine.cpu_model],
+            what='CPU: one of kdelta\'s presets, or a model of QEMU ("max", "qemu64,+avx2")',
+            qemu=_cpu,
+            seen=lambda said: said.cpu,
+            fits=_is_preset,
         ),
-    ] = "max"
+    ] = cpu.EVERYDAY
     cmdline: Annotated[
         str,
         Meta(

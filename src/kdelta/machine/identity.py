@@ -16,7 +16,7 @@ _MAX_LINE = 4096
 # What a guest has to say of itself, and what of it are numbers.
 _SAID = (
     *("port", "release", "machine", "build", "version", "build-id", "cmdline", "thp", "thp-shmem"),
-    *("preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes"),
+    *("preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes", "cpu"),
 )
 _NUMBERS = ("cpus", "memory-mib", "nodes")
 
@@ -24,9 +24,11 @@ _NUMBERS = ("cpus", "memory-mib", "nodes")
 class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a running kernel says of its machine.  None: it cannot tell; "": there is none.
 
-    swap: "/dev/zram0 262140", device and KiB of each; mitigations: "spectre_v2 Mitigation: ...".
+    cpu: "GenuineIntel 606a0 ...", see guest/cpu.h; "midr 413fd0c1" on arm64.  swap: "/dev/zram0
+    262140", device and KiB of each; mitigations: "spectre_v2 Mitigation: ...".
     """
 
+    cpu: str | None = None
     cpus: int | None = None
     memory_mib: int | None = None
     nodes: int | None = None
@@ -87,6 +89,7 @@ def parse_identity(lines: Iterable[str]) -> GuestIdentity:
         thp_shmem=chosen(words["thp-shmem"]),
         preempt_models=tuple(re.findall(r"\w+", words["preempt"])),
         seen=MachineSeen(
+            cpu=words["cpu"] or None,
             cpus=int(words["cpus"]),
             memory_mib=int(words["memory-mib"]),
             nodes=int(words["nodes"]),

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""CPUs by name: a fixed list of features each, so that a count means the same with every QEMU.
+
+QEMU's "max" is whatever that QEMU can emulate, and a kernel patches its code by what it finds:
+with FSRM it copies in line, with MOPS (arm64) it copies by one instruction.  A preset lists every
+feature, QEMU is told to refuse what it cannot give (`enforce`), and the guest says what it got.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVERYDAY = "everyday"
+
+_COMMON = (
+    *("3dnowprefetch", "abm", "adx", "aes", "arat", "avx", "avx2", "bmi1", "bmi2", "clflushopt"),
+    *("clwb", "cx16", "f16c", "fma", "fsgsbase", "fsrm", "lahf-lm", "la57", "movbe", "pclmulqdq"),
+    *("pdpe1gb", "pku", "popcnt", "rdpid", "rdrand", "rdseed", "rdtscp", "sha-ni", "smap", "smep"),
+    *("sse4.1", "sse4.2", "ssse3", "umip", "vaes", "wbnoinvd", "x2apic", "xgetbv1", "xsave"),
+    "xsaveopt",
+)
+# Features of these models that QEMU's emulator does not have.  Without them a kernel protects
+# itself as on older CPUs: docs/method.md says what of a real one is different.
+_ICELAKE_LACKS = (
+    *("pcid", "tsc-deadline", "hle", "invpcid", "rtm", "avx512f", "avx512dq", "avx512cd"),
+    *("avx512bw", "avx512vl", "avx512vbmi", "avx512vbmi2", "gfni", "vpclmulqdq", "avx512vnni"),
+    *("avx512bitalg", "avx512-vpopcntdq", "spec-ctrl", "ssbd", "xsavec"),
+)
+_ZEN_LACKS = (
+    *("pcid", "invpcid", "fxsr-opt", "misalignsse", "osvw", "topoext", "perfctr-core", "clzero"),
+    *("ibpb", "ibrs", "amd-stibp", "amd-ssbd", "nrip-save", "xsavec", "xsaves"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A CPU.
+
+    arch: Debian's word.  qemu: QEMU's words for it.  seen: what a guest that has it says of it
+    (guest/cpu.h); "": its kernels have no words for that.
+    """
+
+    name: str
+    arch: str
+    qemu: str
+    seen: str
+
+
+def _switched(model: str, *, on: tuple[str, ...] = (), off: tuple[str, ...] = ()) -> str:
+    switches = [f"{name}=on" for name in on] + [f"{name}=off" for name in off]
+    return ",".join([model, "enforce=on", *switches])
+
+
+_PRESETS = (
+    # FSRM without ERMS: string instructions count once whatever their width, and `rep stosq`
+    # clears a page in an eighth of the rounds that QEMU needs for `rep stosb`.
+    # The signature is that of "max": of a CPU in which no kernel knows a flaw of its own.
+    Preset(
+        name=EVERYDAY,
+        arch="amd64",
+        qemu=_switched("qemu64-v1,family=6,model=6,stepping=3", on=_COMMON),
+        seen="AuthenticAMD 663 f6f83203 78bfbfd 219c01a9 41020c 10 0 5 125 2d93fbfd 200",
+    ),
+    Preset(
+        name="icelake",
+        arch="amd64",
+        qemu=_switched("Icelake-Server-v1", off=_ICELAKE_LACKS),
+        seen="GenuineIntel 80660 f6f83203 78bfbfd 19c03a9 1020c 0 0 5 121 2c100800 200",
+    ),
+    Preset(
+        name="zen3",
+        arch="amd64",
+        qemu=_switched("EPYC-Milan-v1", off=_ZEN_LACKS),
+        seen="AuthenticAMD a00f11 f6d8320b 78bfbfd 219c03a9 40000c 10 0 5 175 2dd3fbfd 204",
+    ),
+    Preset(name=EVERYDAY, arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
+    Preset(name="neoverse-n1", arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
+    Preset(name="neoverse-v1", arch="arm64", qemu="neoverse-v1", seen="midr 411fd402"),
+    # A profile of RISC-V International, with the extensions that it demands and no other.
+    Preset(name=EVERYDAY, arch="riscv64", qemu="rva22s64", seen=""),
+)
+
+
+def preset(name: str, arch: str) -> Preset | None:
+    """The preset of that name; None when the name is one of QEMU's own ("max", "qemu64,+avx2")."""
+    return next((one for one in _PRESETS if (one.name, one.arch) == (name, arch)), None)
