@@ -50,6 +50,7 @@ class Measure:
     trials_range: int
     trial: int | None
     left_out: int = 0  # windows in which another task ran
+    second: int | None = None  # another length that repeats; see stats.exact.Location
 
     @property
     def per_operation(self) -> float:
@@ -249,6 +250,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         deviation=chosen.deviation,
         trial=used[across.index].index,
         left_out=chosen.left_out,
+        second=chosen.second,
         **_agreement(across),
     )
 
@@ -303,6 +305,11 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     low = [
         (label, m) for label, m in measured if m.kind is LocationKind.MODE and m.share < LOW_SHARE
     ]
+    if two := [f"{label} {m.value:,} and {m.second:,}" for label, m in measured if m.second]:
+        found.append(
+            f"{phase}: windows have two lengths, and both repeat (a batch that is full every few"
+            f" operations?): {', '.join(two)}"
+        )
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out]:
         found.append(
             f"{phase}: windows left out because another task ran in them: {', '.join(left)}"
@@ -311,7 +318,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
         worst = max(m.deviation / m.value if m.value else 0 for _, m in median)
         names = ", ".join(label for label, _ in median)
         found.append(
-            f"{phase}: counts hardly repeat, so the median window is shown (~); half of the"
+            f"{phase}: counts hardly repeat, so the median window is shown (~); four of five"
             f" windows lie within {_percent(worst)} of it: {names}"
         )
     if low:

@@ -14,6 +14,8 @@ from enum import StrEnum
 
 MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
+APART = 0.01  # share of the value from which another count that repeats is a second length
+RARE = 5  # one window in so many may be far away: what is met twice in eight is a second level
 
 
 class LocationKind(StrEnum):
@@ -31,7 +33,10 @@ class Location:
     looked at, because they were disturbed.  minimum, maximum: of all windows.
     index: position of the first count that equals value, so that whatever else was recorded for
     that one window (its functions) sums exactly to value.
-    deviation: half of the counts lie within this distance of value (0 when half of them equal it).
+    deviation: the counts lie within this distance of value, but for one in RARE.  (Half of them
+    would not do: of a path that takes one of two lengths half agree, and the other length is no
+    accident.)  second: another count that repeats and lies further than that share APART from
+    value, the most frequent such; None: there is none.
     """
 
     value: int
@@ -43,6 +48,7 @@ class Location:
     index: int
     deviation: int
     left_out: int = 0
+    second: int | None = None
 
 
 def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Location:
@@ -80,8 +86,18 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
         minimum=min(windows),
         maximum=max(windows),
         index=list(windows).index(value),
-        deviation=_lower_median([abs(window - value) for window in windows]),
+        deviation=sorted(abs(window - value) for window in windows)[n - 1 - n // RARE],
+        second=_second(seen, value),
     )
+
+
+def _second(seen: Counter[int], value: int) -> int | None:
+    others = [
+        (-times, count)
+        for count, times in seen.items()
+        if times > 1 and abs(count - value) > APART * value
+    ]
+    return min(others)[1] if others else None
 
 
 def _lower_median(values: Sequence[int]) -> int:
