@@ -50,6 +50,28 @@ def test_changes_and_new_files_are_part_of_a_work_tree(tmp_path: Path) -> None:
     assert dirty.read("mm/old.o") is None
 
 
+def test_what_the_clone_or_its_user_ignores_is_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    clean = of_folder(root)
+    (root / ".git/info").mkdir(exist_ok=True)
+    (root / ".git/info/exclude").write_text("/mine")  # no newline
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config/git").mkdir(parents=True)
+    (tmp_path / "config/git/ignore").write_text("*.swp\n")
+    (root / "mine").write_text("x")
+    (root / "mm/.mincore.c.swp").write_text("x")
+    assert of_folder(root) == clean
+
+
+def test_an_index_that_git_cannot_use_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    clean = of_folder(root)
+    (root / ".git/index").write_bytes(b"DIRC, cut short")
+    assert of_folder(root) == clean
+
+
 def test_a_repository_is_not_written(tmp_path: Path) -> None:
     root = kernel_tree.committed(tmp_path / "linux")
     (root / "mm/mincore.c").write_text("int changed;\n")

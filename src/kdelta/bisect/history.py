@@ -16,6 +16,7 @@ from pathlib import Path
 from kdelta import process
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, SpecError
+from kdelta.source import git
 
 _TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -27,14 +28,6 @@ _MERGE_BASE = "merge base"
 _FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
 _MOST_SUBJECT = 200
 _AT_ONCE = 1000  # files on one command line
-_ENVIRONMENT = {
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +92,12 @@ class History:
         self.good, self.bad = (self._resolved(reference) for reference in (good, bad))
 
     def open(self, folder: Path) -> None:
-        """Work in our repository at `folder`, made when it is not there.
+        """Work in a repository of our own at `folder`, made anew: what lies there may not be ours.
 
         Raises SpecError when good does not lead to bad.
         """
         self._folder = folder.absolute()
-        if not (folder / "HEAD").is_file():
-            self._make()
+        self._make()
         good, bad = self._names
         if self.good == self.bad:
             raise SpecError(f"{good} and {bad} are the same commit", action="name two")
@@ -213,13 +205,11 @@ class History:
         return tuple(found)
 
     def _make(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         aside = self._folder.with_name(f".{self._folder.name}.new")
-        shutil.rmtree(aside, ignore_errors=True)
-        process.run(
-            ["git", "init", "--quiet", "--bare", str(aside)], timeout=_TIMEOUT_S, env=_ENVIRONMENT
-        )
+        _remove(aside)
+        git.make(aside)
         objects = self._of_source("objects")
         (aside / "objects" / "info").mkdir(exist_ok=True)
         (aside / "objects" / "info" / "alternates").write_text(f"{objects}\n")
@@ -254,9 +244,7 @@ class History:
 
     def _ask(self, *arguments: str) -> process.Completed:
         """Ask the user's repository, as its user."""
-        argv = ["git", "-C", str(self._source), *arguments]
-        env = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-        return process.run(argv, timeout=_TIMEOUT_S, env=env, check=False)
+        return git.ask(self._source, *arguments)
 
     def _git(
         self,
@@ -264,9 +252,7 @@ class History:
         check: bool = True,
         env: Mapping[str, str] | None = None,
     ) -> process.Completed:
-        own = {**_ENVIRONMENT, "GIT_DIR": str(self._folder), **(env or {})}
-        argv = ["git", *arguments]
-        return process.run(argv, timeout=_TIMEOUT_S, cwd=self._folder, env=own, check=check)
+        return git.run_in(self._folder, *arguments, env=env, timeout=_TIMEOUT_S, check=check)
 
     def _lines(self, *arguments: str, env: Mapping[str, str] | None = None) -> list[str]:
         return self._git(*arguments, env=env).stdout.splitlines()
@@ -330,3 +316,10 @@ class History:
         }
         message = f"{original.subject}\n\n(cherry picked from commit {original.id})\n"
         return self._lines("commit-tree", tree, "-p", parent, "-m", message, env=who)[0]
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)

@@ -7,9 +7,10 @@ It lies in the cache and has no history.  Objects of a user's repository are rea
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -21,11 +22,23 @@ _MADE = "kdelta-made"
 QUICK_S = 120.0
 LONG_S = 1800.0
 
+# No program that a repository names is started, nor anything fetched: it may be a stranger's.
 _SETTINGS = (
     "-c", "core.compression=1", "-c", "gc.auto=0", "-c", "checkout.workers=0",
     "-c", "core.autocrlf=false", "-c", "core.fsmonitor=false", "-c", "core.splitIndex=false",
-    "-c", "core.symlinks=true", "-c", "core.fileMode=true",
+    "-c", "core.symlinks=true", "-c", "core.fileMode=true", "-c", "core.hooksPath=/dev/null",
+    "-c", "core.attributesFile=/dev/null", "-c", "submodule.recurse=false",
 )  # fmt: skip
+_ASKING = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
+_OWN = _ASKING | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 # Whole trees are added at once: as "large" files they go into one pack, and no delta is tried.
 ONE_PACK = ("-c", "core.bigFileThreshold=1")
 
@@ -35,19 +48,14 @@ def repository() -> Path:
     home = cache.folder("sources") / "objects.git"
     if not (home / _MADE).exists():
         with cache.workplace("sources", home.name), cache.writing(home):
-            argv = ["git", "init", "--quiet", "--bare", str(home)]
-            process.run(argv, timeout=QUICK_S, env=_BARE)
+            make(home)
             (home / _MADE).touch()
     return home
 
 
-_BARE = {
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-}
+def make(home: Path) -> None:
+    """Make a bare repository.  Raises InfraError."""
+    _git(["init", "--quiet", "--bare", str(home)], home.parent, _OWN, check=True)
 
 
 def run(
@@ -62,63 +70,76 @@ def run(
 ) -> process.Completed:
     """Run git on kdelta's repository, whatever git's environment and configuration here are.
 
-    index: the index file; work_tree: the checked-out files; borrowed: the object directory of
-    another repository, read only; settings: more of git's configuration.
-    Raises InfraError as `process.run` does.
+    index: the index file; work_tree: the checked-out files, whose own repository is not looked at;
+    borrowed: the object directory of another repository, read only; settings: more of git's
+    configuration.  Raises InfraError as `process.run` does.
     """
     home = repository()
-    env = _BARE | {
-        "GIT_DIR": str(home),
+    env = {
         "GIT_OBJECT_DIRECTORY": str(home / "objects"),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed),
         "GIT_INDEX_FILE": str(index or home / "index"),
         "GIT_WORK_TREE": str(work_tree or home),
     }
-    argv = ["git", *_SETTINGS, *settings, *arguments]
     with cache.writing(home):
-        done = process.run(
-            argv, timeout=timeout, cwd=work_tree or home, env=env, stdin=stdin, check=False
-        )
+        done = run_in(
+            home, *settings, *arguments,
+            folder=work_tree or home, env=env, stdin=stdin, timeout=timeout, check=False,
+        )  # fmt: skip
     raise_if_full(done.stderr)
     if check and done.returncode:
         raise InfraError(
             f"git failed: {done.last_words}",
-            action=f"run it by hand to see why: {process.quote(argv)}",
+            action=f"run it by hand to see why: {process.quote(done.argv)}",
         )
     return done
 
 
-def of_user(
-    folder: Path, *arguments: str, index: Path | None = None, timeout: float = QUICK_S
+def run_in(
+    home: Path,
+    *arguments: str,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: IO[bytes] | None = None,
+    timeout: float = LONG_S,
+    check: bool = True,
 ) -> process.Completed:
-    """Run git in a user's work tree; objects and the index that it writes are kdelta's own.
+    """Run git on a repository that kdelta made.  folder: where it runs; env: more of its variables.
+
+    Raises InfraError as `process.run` does.
+    """
+    own = {**_OWN, "GIT_DIR": str(home), **(env or {})}
+    return _git(arguments, folder or home, own, stdin=stdin, timeout=timeout, check=check)
+
+
+def ask(folder: Path, *arguments: str) -> process.Completed:
+    """Ask the repository around a folder where it has something, or what a name means in it.
 
     Never raises for a git that fails: see returncode.
     """
-    env = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    if index is not None:
-        found = of_user(folder, "rev-parse", "--git-path", "objects").stdout.strip()
-        env |= {
-            "GIT_INDEX_FILE": str(index),
-            "GIT_OBJECT_DIRECTORY": str(repository() / "objects"),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(folder / found),
-        }
+    return _git(["-C", str(folder), *arguments], None, _ASKING)
+
+
+def _git(
+    arguments: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str],
+    *,
+    stdin: IO[bytes] | None = None,
+    timeout: float = QUICK_S,
+    check: bool = False,
+) -> process.Completed:
     # kdelta may itself be called by a git (a hook, git bisect run), which says where it is.
-    unset = [word for name in _CALLERS if name not in env for word in ("-u", name)]
-    argv = ["env", *unset, "git", "-C", str(folder), *_SETTINGS, *arguments]
-    return process.run(argv, timeout=timeout, env=env, check=False)
+    theirs = sorted(name for name in os.environ if name.startswith("GIT_") and name not in env)
+    unset = [word for name in theirs for word in ("-u", name)]
+    argv = ["env", *unset, "git", *_SETTINGS, *arguments]
+    return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
 
 
 def raise_if_full(said: str) -> None:
     """Raise InfraError when git's messages say that the cache's disk is full."""
     if re.search(r"No space left on device|Disk quota exceeded|Out of diskspace", said):
         raise cache.disk_full(repository())
-
-
-_CALLERS = (
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE",
-    "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-)  # fmt: skip
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ _VERSION = re.compile(
 _SHORT = 12
 _WORD = 24
 _MOST_FILES = 500_000
+_MOST_PATTERNS = 1 << 20  # bytes of a list of names to ignore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def of_commit(path: Path, commit: str) -> SourceTree:
     ids = []
     for kind in ("commit", "tree"):
         word = f"{commit}^{{{kind}}}"
-        done = git.of_user(root, "rev-parse", "--verify", "--quiet", "--end-of-options", word)
+        done = git.ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", word)
         if done.returncode:
             raise SpecError(
                 f"the repository has no commit {commit}", place=str(root), action="name one it has"
@@ -128,41 +130,80 @@ def release_of(tree: SourceTree, place: Path | str) -> str:
     return numbers + words.get("EXTRAVERSION", "")
 
 
-def added(folder: Path, *, everything: bool, index: Path) -> str:
+def added(
+    folder: Path,
+    *,
+    everything: bool,
+    index: Path,
+    borrowed: Path | None = None,
+    settings: Sequence[str] = git.ONE_PACK,
+) -> str:
     """Take the files below a folder into kdelta's repository; returns their tree id.
 
-    everything: also what the folder's .gitignore files name.
+    everything: also what the folder's .gitignore files name.  borrowed: where the objects of an
+    index that is not empty are.  settings: of git.
     """
     with cache.locked("sources"):
         _drop_unfinished()
         force = ("--force",) if everything else ()
         git.run(
             "add", "--all", *force, ".",
-            index=index, work_tree=folder, settings=git.ONE_PACK, timeout=git.LONG_S,
+            index=index, work_tree=folder, borrowed=borrowed, settings=settings,
+            timeout=git.LONG_S,
         )  # fmt: skip
-        return git.run("write-tree", index=index).stdout.strip()
+        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
 
 
 def _work_tree(root: Path) -> SourceTree:
-    """A git work tree: its commit when nothing is changed, else what git would commit of it."""
+    """A git work tree: its commit when nothing is changed, else what git would commit of it.
+
+    Only its index is taken from its own repository, whose configuration names programs.
+    """
     head = of_commit(root, "HEAD")
-    own = git.of_user(root, "rev-parse", "--git-path", "index").stdout.strip()
     with git.scratch_index() as index:
-        if (root / own).is_file():
-            shutil.copyfile(root / own, index)
-        for arguments in (("add", "--all", "."), ("write-tree",)):
-            done = git.of_user(root, *arguments, index=index, timeout=git.LONG_S)
-            git.raise_if_full(done.stderr)
-            if done.returncode:
-                raise InfraError(
-                    f"git cannot read the work tree: {done.last_words}",
-                    place=str(root),
-                    action="look at it with: git status",
-                )
-    tree = done.stdout.strip()
+        _copy_index(root, index, head)
+        excluded = index.with_name("exclude")
+        excluded.write_bytes(b"\n".join(map(_patterns, _excludes(root))))
+        settings = ("-c", f"core.excludesFile={excluded}")
+        tree = added(root, everything=False, index=index, borrowed=head.objects, settings=settings)
     if tree == head.tree:
         return head
     return replace(head, tree=tree, commit="", name=f"{head.name}-dirty")
+
+
+def _copy_index(root: Path, index: Path, head: SourceTree) -> None:
+    """A work tree's index, which tells which files need no reading; none when git cannot use it.
+
+    Without the repositories inside: git would start itself in each.
+    """
+    own = root / git.ask(root, "rev-parse", "--git-path", "index").stdout.strip()
+    if not own.is_file():
+        return
+    shutil.copyfile(own, index)
+    listed = git.run("ls-files", "--stage", "-z", index=index, work_tree=root, check=False)
+    inside = [row for row in listed.stdout.split("\0") if row.startswith("160000 ")]
+    names = [row.partition("\t")[2] for row in inside]
+    dropped = names and git.run(
+        "update-index", "--force-remove", "--", *names, index=index, work_tree=root,
+        borrowed=head.objects, check=False,
+    )  # fmt: skip
+    if listed.returncode or (dropped and dropped.returncode):
+        index.unlink()
+
+
+def _excludes(root: Path) -> Iterator[Path]:
+    """Where git looks for names to ignore beside .gitignore files: of this clone, of this user."""
+    yield root / git.ask(root, "rev-parse", "--git-path", "info/exclude").stdout.strip()
+    own = git.ask(root, "config", "--global", "--type=path", "--get", "core.excludesFile").stdout
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    yield Path(own.rstrip("\n")) if own else Path(folder) / "git" / "ignore"
+
+
+def _patterns(path: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size <= _MOST_PATTERNS:
+            return path.read_bytes()
+    return b""
 
 
 def _plain(root: Path, progress: Progress | None) -> SourceTree:
@@ -226,7 +267,7 @@ def _folder(path: Path) -> Path:
 def _root(path: Path) -> Path | None:
     """The top of the git work tree around a path (or its bare repository), or None."""
     folder = _folder(path)
-    done = git.of_user(folder, "rev-parse", "--show-toplevel")
+    done = git.ask(folder, "rev-parse", "--show-toplevel")
     if "dubious ownership" in done.stderr:
         raise InfraError(
             "git refuses the repository because another user owns it",
@@ -235,18 +276,18 @@ def _root(path: Path) -> Path | None:
         )
     if done.returncode == 0:
         return Path(done.stdout.rstrip("\n")).resolve()
-    bare = git.of_user(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
+    bare = git.ask(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
     return folder.resolve() if bare else None
 
 
 def _objects(root: Path) -> Path:
-    found = git.of_user(root, "rev-parse", "--git-path", "objects").stdout.strip()
+    found = git.ask(root, "rev-parse", "--git-path", "objects").stdout.strip()
     return (root / found).resolve()
 
 
 def _line(root: Path) -> str:
     # Work trees of one repository share it: their commits are alike.
-    common = git.of_user(root, "rev-parse", "--git-common-dir").stdout.strip()
+    common = git.ask(root, "rev-parse", "--git-common-dir").stdout.strip()
     return _line_of((root / common).resolve())
 
 
