@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from kdelta.source import tree_reference
+from kdelta.kernels.reference import built
 
 _FILE = "mm/mincore.c"
 _OLD = "return -ENOMEM;"
@@ -28,7 +28,7 @@ def variant_s(base: str, text: str, folder: Path) -> float:
     path = folder / f"edited-{time.time_ns()}.c"
     path.write_text(text.replace(_OLD, f"return -{time.time_ns() % 1_000_000 + 10};"))
     begun = time.monotonic()
-    made = tree_reference.built(f"{base}+{_FILE}={path}")
+    made = built(f"{base}+{_FILE}={path}")
     if made.cached:
         sys.exit("this variant was built before: run it again")
     return time.monotonic() - begun
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--base", default="tree:deb:6.17.8+config=min")
     chosen = parser.parse_args()
-    text = (tree_reference.built(chosen.base).tree.read(_FILE) or b"").decode()
+    text = (built(chosen.base).tree.read(_FILE) or b"").decode()
     if _OLD not in text:
         sys.exit(f"{_FILE} of {chosen.base} has no {_OLD!r} to edit")
     with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as scratch:

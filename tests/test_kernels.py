@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kdelta import cache
+from kdelta import files
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
@@ -74,6 +74,24 @@ ARCHIVED = (
 
 def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
     return debian.assemble(ARCHIVED, "amd64", flavour)
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [
+        ("6.17.8", "6.17.8-1~bpo13+1"),
+        ("6.17.9", "6.17.8-1~bpo13+1"),
+        ("6.17.12", "6.17.13-1~bpo13+1"),
+        ("6.12.107", "6.12.107-1"),
+        ("6.12.107-1~deb12u1", "6.12.107-1~deb12u1"),
+        ("6.5.1", None),
+    ],
+)
+def test_the_package_like_a_release_is_its_own_or_the_nearest(
+    release: str, version: str | None
+) -> None:
+    found = debian.like(release, release.partition("-")[0], offered())
+    assert (found and found.version) == version
 
 
 def test_offers_are_the_kernels_in_order() -> None:
@@ -216,7 +234,7 @@ def test_a_lost_record_is_fetched_again() -> None:
 @pytest.mark.usefixtures("mirror")
 def test_an_image_is_hashed_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = resolve("6.17")
-    monkeypatch.setattr(cache, "sha256_of", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr(files, "sha256_of", lambda _: pytest.fail("hashed again"))
     assert resolve("6.17") == kernel
 
 

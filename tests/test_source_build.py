@@ -30,7 +30,7 @@ from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
 from kdelta.run import arms
-from kdelta.source import build, kconfig, make, tree_reference, variant, workspace
+from kdelta.source import build, kconfig, make, variant, workspace
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
@@ -362,7 +362,7 @@ def test_the_command_says_what_is_the_same(root: Path, tmp_path: Path) -> None:
 def test_a_whole_reference_is_built(root: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.config"
     more.write_text("CONFIG_MORE=y\n")
-    made = tree_reference.built(f"tree:{root}+fragment={more}")
+    made = reference.built(f"tree:{root}+fragment={more}")
     assert made.config_name == "deb+more.config"
     assert "CONFIG_MORE=y" in made.config.read_text()
     assert "CONFIG_VIRTIO_CONSOLE=y" in made.config.read_text()

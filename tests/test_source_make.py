@@ -89,6 +89,14 @@ def test_missing_tools_are_named_as_packages(
     make.check_tools.cache_clear()
 
 
+def test_options_that_need_a_tool_more_name_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "dwarves" not in make.missing()
+    assert "dwarves" in make.missing(frozenset({"DEBUG_INFO_BTF", "MM"}))
+
+
 def test_jobs_are_bounded_by_processors() -> None:
     import os
 

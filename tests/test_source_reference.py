@@ -34,6 +34,35 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     assert commit.variants[0].name == "revert-1234567890ab"
 
 
+def unpackaged(release: str) -> Path:
+    raise AssertionError(f"nobody needs the package of {release}")
+
+
+def test_a_release_is_configured_as_its_package_is(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text('CONFIG_MM=y\nCONFIG_SYSTEM_TRUSTED_KEYS="debian/certs/some.pem"\n')
+    more = tmp_path / "more.config"
+    more.write_text("CONFIG_MORE=y\n")
+    reference = tree_reference.parse(f"tree:deb:6.17.8+fragment={more}")
+    found = tree_reference.configured(reference, {"6.17.8": config}.__getitem__)
+    assert (found.name, found.whole) == ("package+more.config", True)
+    assert found.options == {"MM": "y", "SYSTEM_TRUSTED_KEYS": '""', "MORE": "y"}
+
+
+def test_a_named_configuration_and_a_folder_need_no_package(tmp_path: Path) -> None:
+    root = kernel_tree.make(tmp_path / "linux")
+    for text in ("tree:deb:6.17.8+config=deb", f"tree:{root}"):
+        assert tree_reference.configured(tree_reference.parse(text), unpackaged).name == "deb"
+
+
+@pytest.mark.parametrize(
+    "text", ["tree:.+config=package", "tree:deb:6.17+config=package+config=min"]
+)
+def test_a_package_s_configuration_stands_alone(text: str) -> None:
+    with pytest.raises(SpecError, match="of a release of the archive"):
+        tree_reference.configured(tree_reference.parse(text), unpackaged)
+
+
 def test_files_are_named_by_path(tmp_path: Path) -> None:
     edited = tmp_path / "edited.c"
     edited.write_text("x")

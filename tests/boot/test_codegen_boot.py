@@ -17,10 +17,9 @@ from kdelta.attribution import symbols
 from kdelta.codegen import hot
 from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.identity import Sameness, compare
-from kdelta.kernels import payload
+from kdelta.kernels import payload, reference
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
-from kdelta.source import tree_reference
 from kdelta.source.build import Build
 
 pytestmark = pytest.mark.boot
@@ -64,7 +63,7 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
 @pytest.fixture(scope="module")
 def built() -> Build:
     """The kernel that tests of sources share: minutes when nothing of it is in the cache."""
-    return tree_reference.built(f"tree:{RELEASE}")
+    return reference.built(f"tree:{RELEASE}")
 
 
 def test_each_variant_is_linked_booted_and_counted(built: Build, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from boot.command import Command, until
 from kdelta import cache, data
 from kdelta.files import sha256_of
 from kdelta.journal.run import RunJournal
-from kdelta.source import tree_reference
+from kdelta.kernels.reference import built
 from kdelta.source.build import Build
 
 pytestmark = pytest.mark.boot
@@ -26,7 +26,7 @@ MPROTECT = "mprotect:shared_dirty_full_toggle_16m"
 @pytest.fixture(scope="module")
 def original() -> Build:
     """Minutes when nothing of it is in the cache."""
-    return tree_reference.built(RELEASE)
+    return built(RELEASE)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path
     for _ in range(2):
         number = time.time_ns() % 1_000_000 + 10
         reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
-        made = tree_reference.built(reference)
+        made = built(reference)
         assert not made.cached
         assert made.image_sha256 != original.image_sha256
     assert re.findall(r"^  CC +(mm/\S+)", made.log.read_text(), re.MULTILINE) == ["mm/mincore.o"]
@@ -83,7 +83,7 @@ def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path
 
 def test_equal_code_is_the_same_image(original: Build, tmp_path: Path) -> None:
     reference = edited(original, tmp_path, "int step, i;", f"int step, i; /* {time.time_ns()} */")
-    made = tree_reference.built(reference)
+    made = built(reference)
     assert not made.cached
     assert made.image_sha256 == original.image_sha256
 
@@ -131,6 +131,6 @@ def test_a_kill_in_the_middle_spoils_nothing(
     time.sleep(2)
     child.kill()
     child.wait()
-    assert tree_reference.built(reference).image_sha256 != original.image_sha256
+    assert built(reference).image_sha256 != original.image_sha256
     (original.image.parent / "build.json").unlink()
-    assert tree_reference.built(RELEASE).image_sha256 == original.image_sha256
+    assert built(RELEASE).image_sha256 == original.image_sha256

@@ -33,21 +33,22 @@ def build(*, references: tuple[str, ...], show_log: bool, as_json: bool) -> None
       NAME or PATH         a variant that kdelta brings, a patch, a mailbox
       revert=COMMIT        that commit's change taken back
       mm/mincore.c=PATH    one file replaced
-      config=NAME or FILE  min, deb (default), xenpv, ftrace; or a .config
+      config=NAME or FILE  package (a release's own), min, deb, xenpv, ftrace;
+                           or a .config
       fragment=FILE        options added to the configuration
       cc=gcc-14            a compiler; by default this system's gcc
 
     Kernels of the same code have the same bytes, and this says so.
     """
+    from kdelta.kernels import reference as reference_of
     from kdelta.kernels.kernel import null_variants
-    from kdelta.source import tree_reference
     from kdelta.source.make import SourceError
 
     made: list[Build] = []
     with reporting() as progress:
         for reference in references:
             try:
-                made.append(tree_reference.built(reference, progress=progress))
+                made.append(reference_of.built(reference, progress=progress))
             except SourceError as error:
                 if show_log:
                     click.echo(error.log.read_text(errors="replace"), err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,8 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeT
 def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
     from kdelta import toolchains
     from kdelta.codegen import table
-    from kdelta.source import build, kconfig, tree_reference, variant
+    from kdelta.kernels.reference import packaged_config
+    from kdelta.source import build, tree_reference, variant
 
     name, _, function = target.rpartition(":")
     if not name:
@@ -150,7 +152,8 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
     chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
     chains = chains or [build.compiler(reference.compiler, progress=progress)]
-    config = kconfig.named(reference.configs, reference.fragments)
+    packaged = partial(packaged_config, progress=progress)
+    config = tree_reference.configured(reference, packaged)
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")

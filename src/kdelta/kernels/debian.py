@@ -191,6 +191,26 @@ def nearest(wanted: str, offered: Sequence[KernelOffer], count: int = 3) -> tupl
     return tuple(ordered[start : start + count])
 
 
+def like(release: str, upstream: str, offered: Sequence[KernelOffer]) -> KernelOffer | None:
+    """The package of a source's release; else the nearest of its series, the later of two.
+
+    release: "6.12.107-1" or, like upstream, "6.12.107".
+    """
+    series = _SERIES.match(upstream)
+    own = [offer for offer in offered if series and offer.series == series[0]]
+    wanted = _numbers(upstream)[2]
+    return max(
+        own,
+        key=lambda offer: (
+            offer.version == release,
+            offer.upstream == upstream,
+            -abs(_numbers(offer.upstream)[2] - wanted),
+            Version(offer.version),
+        ),
+        default=None,
+    )
+
+
 def fetch(
     offer: KernelOffer,
     reference: str,

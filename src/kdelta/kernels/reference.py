@@ -7,8 +7,11 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from kdelta.archive.apt import Progress
+from kdelta.archive.index import upstream_of
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import alike, debian, local
@@ -42,7 +45,7 @@ def resolve(
     Raises SpecError for a bad or unknown reference, InfraError when it cannot be fetched.
     """
     if reference.startswith(tree_reference.PREFIX):
-        return built(reference, arch, progress=progress)
+        return of_build(reference, built(reference, arch, flavour, progress=progress))
     if reference.startswith("file:"):
         return local.resolve(reference, arch)
     kind = _flavour(flavour)
@@ -121,14 +124,51 @@ def _check_compiler(kernel: Kernel, pick: Picked) -> None:
         )  # fmt: skip
 
 
-def built(reference: str, arch: str = "amd64", *, progress: Progress | None = None) -> Kernel:
+def built(
+    reference: str,
+    arch: str = BUILT_FOR,
+    flavour: str = "cloud",
+    *,
+    progress: Progress | None = None,
+) -> Build:
     """The kernel of tree:..., from the cache or built now.
 
     Raises SpecError (SourceError for a source that does not build) or InfraError.
     """
     if arch != BUILT_FOR:
         raise SpecError(f"kernels are built for {BUILT_FOR} only, not for {arch}", place=reference)
-    return of_build(reference, tree_reference.built(reference, progress=progress))
+    packaged = partial(packaged_config, flavour=flavour, progress=progress)
+    return tree_reference.built(reference, packaged, progress=progress)
+
+
+def packaged_config(
+    release: str, *, flavour: str = "cloud", progress: Progress | None = None
+) -> Path:
+    """The configuration of a release's package, of the nearest one when the archive has none.
+
+    release: "6.17.8" or, as Debian's package has it, "6.12.107-1".  Another release's is told.
+    Raises SpecError when the archive has no package of that series.
+    """
+    upstream = upstream_of(release)
+    offered = listing(BUILT_FOR, flavour, progress=progress)
+    offer = debian.like(release, upstream, offered)
+    if offer is None:
+        raise SpecError(
+            f"the archive has no package of {upstream}'s series whose configuration could be taken",
+            action=f"name one: tree:deb:{release}+config={kconfig.DEFAULT}, or config=FILE",
+        )
+    if offer.upstream != upstream:
+        log.warning(
+            "note: %s is configured as %s %s is: the archive has no package of %s",
+            release, offer.package.name, offer.version, upstream,
+        )  # fmt: skip
+    kernel = debian.fetch(offer, release, archive=opened(BUILT_FOR), progress=progress)
+    if kernel.config is None:
+        raise InfraError(
+            f"{offer.package.name} {offer.version} holds no configuration",
+            action=f"name one: tree:deb:{release}+config={kconfig.DEFAULT}, or config=FILE",
+        )
+    return kernel.config
 
 
 def of_build(reference: str, build: Build) -> Kernel:

@@ -220,7 +220,7 @@ def _ready(
     tree: SourceTree, config: Config, chain: Toolchain, log: Path, progress: Progress | None
 ) -> Iterator[Make]:
     """A workspace with the tree checked out and configured, between two makes."""
-    make.check_tools()
+    make.check_tools(frozenset(name for name, value in config.options.items() if value == "y"))
     with workspace.opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)

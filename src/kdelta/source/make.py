@@ -38,6 +38,9 @@ _NEEDED = {
     "lz4": "lz4", "git": "git", "tar": "tar", "xz": "xz-utils",
 }  # fmt: skip
 _HEADERS = {"gelf.h": "libelf-dev"}
+# What only kernels of these options are built with.
+_NEEDED_FOR = {"DEBUG_INFO_BTF": ("pahole", "dwarves")}
+_HEADERS_FOR = {"SYSTEM_TRUSTED_KEYRING": ("openssl/bio.h", "libssl-dev")}
 _STEP = re.compile(rb"^  [A-Z][A-Z0-9_.-]*\s", re.MULTILINE)
 
 # What a log of a failed make is searched for, the best explanation first.
@@ -162,11 +165,16 @@ def jobs() -> int:
     return max(1, min(cpus, int(match[1]) // 1024 // _MIB_PER_JOB if match else cpus))
 
 
-def missing() -> tuple[str, ...]:
-    """The packages, by Debian's names, that this machine lacks to build kernels; sorted."""
-    found = {package for tool, package in _NEEDED.items() if process.which(tool) is None}
+def missing(options: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The packages, by Debian's names, that this machine lacks to build kernels; sorted.
+
+    options: those of the configuration that are set, without CONFIG_.
+    """
+    tools = _NEEDED | dict(_NEEDED_FOR[name] for name in options & _NEEDED_FOR.keys())
+    headers = _HEADERS | dict(_HEADERS_FOR[name] for name in options & _HEADERS_FOR.keys())
+    found = {package for tool, package in tools.items() if process.which(tool) is None}
     if "gcc" not in found:
-        for header, package in _HEADERS.items():
+        for header, package in headers.items():
             argv = ["gcc", "-E", "-include", header, "-x", "c", "/dev/null"]
             if process.run(argv, timeout=_QUICK_S, check=False).returncode:
                 found.add(package)
@@ -174,9 +182,12 @@ def missing() -> tuple[str, ...]:
 
 
 @remember
-def check_tools() -> None:
-    """Raise InfraError that names the packages to install when a tool is missing."""
-    packages = missing()
+def check_tools(options: frozenset[str] = frozenset()) -> None:
+    """Raise InfraError that names the packages to install when a tool is missing.
+
+    options: as for `missing`.
+    """
+    packages = missing(options)
     if packages:
         raise InfraError(
             f"building kernels needs {', '.join(packages)}",

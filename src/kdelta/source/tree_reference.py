@@ -11,27 +11,35 @@ and then, each after a "+", any number of
     NAME or PATH             a variant that kdelta brings, a patch file, a mailbox with a series
     revert=COMMIT            that commit's change taken back
     mm/mincore.c=PATH        one file replaced
-    config=NAME or FILE      min, deb (default), xenpv, ftrace; or a whole .config
+    config=NAME or FILE      package, min, deb, xenpv, ftrace; or a whole .config
     fragment=FILE            options added to the configuration
     cc=gcc-14                a compiler, by default this system's gcc
+
+A release of the archive is configured as its package is (`package`), so that its counts can stand
+beside the package's; a folder of one's own as `deb`, which builds in minutes.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.source import build, fetch, kconfig, tree, variant
 from kdelta.source.build import Build
+from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
 from kdelta.source.variant import Variant
 
 log = logging.getLogger(__name__)
 
 PREFIX = "tree:"
+PACKAGE = "package"
+Packaged = Callable[[str], Path]
+"""From a release ("6.17.8", "6.12.107-1") to the configuration of its package."""
 _SETTINGS = ("config", "fragment", "cc")
 
 
@@ -44,7 +52,7 @@ class TreeReference:
     path: Path | None = None
     commit: str = ""
     variants: tuple[Variant, ...] = ()
-    configs: tuple[str, ...] = (kconfig.DEFAULT,)
+    configs: tuple[str, ...] = ()
     fragments: tuple[Path, ...] = ()
     compiler: str = ""  # "": this system's gcc
 
@@ -76,7 +84,7 @@ def parse(text: str) -> TreeReference:
         path=path,
         commit=commit,
         variants=tuple(variants),
-        configs=tuple(settings["config"]) or (kconfig.DEFAULT,),
+        configs=tuple(settings["config"]) or (PACKAGE if release else kconfig.DEFAULT,),
         fragments=tuple(Path(name).expanduser() for name in settings["fragment"]),
         compiler="".join(settings["cc"]),
     )
@@ -93,14 +101,28 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
     return variant.applied(found, reference.variants)
 
 
-def built(text: str, *, progress: Progress | None = None) -> Build:
+def configured(reference: TreeReference, packaged: Packaged) -> Config:
+    """The configuration that a reference means.  Raises SpecError for what is none."""
+    if PACKAGE not in reference.configs:
+        return kconfig.named(reference.configs, reference.fragments)
+    if not reference.release or len(reference.configs) > 1:
+        raise SpecError(
+            f"config={PACKAGE} is the whole configuration of a release of the archive",
+            place=reference.text,
+            action="write tree:deb:RELEASE, or name another configuration",
+        )
+    whole = kconfig.named([str(packaged(reference.release))], reference.fragments)
+    return replace(whole, name="+".join([PACKAGE, *(path.name for path in reference.fragments)]))
+
+
+def built(text: str, packaged: Packaged, *, progress: Progress | None = None) -> Build:
     """The kernel that a reference means, from the cache or built now.
 
     Raises SpecError for a wrong reference, SourceError when the source does not build, and
     InfraError when this machine is at fault.
     """
     reference = parse(text)
-    config = kconfig.named(reference.configs, reference.fragments)
+    config = configured(reference, packaged)
     found = source(reference, progress=progress)
     chain = build.compiler(reference.compiler, progress=progress)
     made = build.build(found, config, chain, progress=progress)
