@@ -193,13 +193,13 @@ def test_unreadable_files(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     with pytest.raises(SpecError, match=r"study.toml: the study cannot be read: No such file"):
         spec.load(path)
-    with pytest.raises(SpecError, match="cannot be read: Is a directory"):
+    with pytest.raises(SpecError, match="cannot be read: it is a folder"):
         spec.load(tmp_path)
     path.write_bytes(b'name = "\xff"')
     with pytest.raises(SpecError, match=r"study.toml: not UTF-8 at byte 8"):
         spec.load(path)
     path.write_bytes(b"#" * (spec.MAX_BYTES + 1))
-    with pytest.raises(SpecError, match="larger than 65536 bytes"):
+    with pytest.raises(SpecError, match="it has more than 65536 bytes"):
         spec.load(path)
     path.write_text(HEAD + SCENARIOS + KERNELS)
     assert spec.load(path) == parse(HEAD + SCENARIOS + KERNELS)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Files put in place whole or not at all, and their digests."""
+"""Files put in place whole or not at all, read within bounds, and their digests."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,38 @@ from pathlib import Path
 def is_full(error: OSError) -> bool:
     """True when the disk, or what this user may have of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class NotPlainError(OSError):
+    """A file that is not to be read: a pipe, a device, a folder, or one that is too large."""
+
+
+def content(path: Path, most: int) -> bytes:
+    """All that is in a file of at most so many bytes, which may be a stranger's.
+
+    Raises NotPlainError for anything else, without waiting for a pipe; other OSErrors.
+    """
+    _check_plain(path.stat(), path, most)  # opening a device may already do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as stream:
+        _check_plain(os.fstat(descriptor), path, most)
+        found = stream.read(most + 1)
+    if len(found) > most:
+        raise _too_large(path, most)
+    return found
+
+
+def _check_plain(facts: os.stat_result, path: Path, most: int) -> None:
+    if stat.S_ISDIR(facts.st_mode):
+        raise NotPlainError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(facts.st_mode):
+        raise NotPlainError(errno.EINVAL, "it is no plain file", str(path))
+    if facts.st_size > most:
+        raise _too_large(path, most)
+
+
+def _too_large(path: Path, most: int) -> NotPlainError:
+    return NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
 
 
 def write_aside(path: Path, content: bytes) -> None:

@@ -187,9 +187,15 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 
 
 def find(root: Path, question: Question) -> Journal | None:
-    """The newest bisection under `root` that asks the same, ended or not."""
-    found = (_read(folder) for folder in BISECTIONS.folders(root))
-    return next((each for each in found if each and each.state.digest == question.digest), None)
+    """The newest bisection under `root` that asks the same, ended or not.
+
+    Raises StoreError when it is not to be written to (folders.check_plain).
+    """
+    every = (_read(folder) for folder in BISECTIONS.folders(root))
+    found = next((each for each in every if each and each.state.digest == question.digest), None)
+    if found:
+        folders.check_plain(found.folder)
+    return found
 
 
 def _read(folder: Path) -> Journal | None:

@@ -9,12 +9,14 @@ when its code is the same.
 from __future__ import annotations
 
 import gzip
+import io
 import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdelta import files
 from kdelta.attribution import insns
 from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly.code import Code
@@ -150,7 +152,7 @@ def _window(path: Path, phase: PhaseCounts) -> CountedWindow:
 
 def _read(path: Path) -> insns.Counts:
     try:
-        with gzip.open(path) as stream:
+        with gzip.open(io.BytesIO(files.content(path, _MAX_BYTES))) as stream:
             content = stream.read(_MAX_BYTES)
     except FileNotFoundError as error:
         raise SpecError("the trial kept no counts per address", place=str(path)) from error

@@ -11,10 +11,11 @@ from typing import TypeVar
 import msgspec
 
 from kdelta.errors import StoreError
-from kdelta.files import is_full, sync, write_aside
+from kdelta.files import NotPlainError, content, is_full, sync, write_aside
 from kdelta.printable import printable
 
 _NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
+_MOST_BYTES = 1 << 28
 _MOST = 300  # characters of what is wrong with one
 _T = TypeVar("_T")
 
@@ -24,12 +25,12 @@ def write(path: Path, value: object) -> None:
     write_bytes(path, msgspec.json.encode(value))
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file by these bytes, on the disk when this returns.  Raises StoreError."""
     with disk_errors(path.parent):
         is_new = not path.parent.is_dir()
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, content)
+        write_aside(path, data)
         sync(path.parent)
         if is_new:
             sync(path.parent.parent)
@@ -43,11 +44,13 @@ def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
     """
     with disk_errors(path):
         try:
-            content = path.read_bytes()
+            data = content(path, _MOST_BYTES)
         except FileNotFoundError:
             return None
+        except NotPlainError as error:
+            raise damaged(path, error.strerror or "", action=action) from error
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(data, type=kind)
     except _NOT_OURS as error:
         raise damaged(path, printable(str(error), _MOST), action=action) from error
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ class FolderKind:
     def folders(self, root: Path) -> list[Path]:
         """Those under `root`, newest first."""
         with disk_errors(root):
-            found = [path.parent for path in root.glob(f"[!.]*/{self.file}")]
+            known = (path.parent for path in root.glob(f"[!.]*/{self.file}"))
+            found = [folder for folder in known if not folder.is_symlink()]
         return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
 
     def find(self, root: Path, text: str) -> Path:
@@ -103,10 +105,46 @@ def _listed(folders: Sequence[Path]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
+def check_plain(folder: Path) -> None:
+    """Raise StoreError for a folder with anything in it through which a write would leave it.
+
+    One that somebody sent may hold links to files of ours; a pipe would be waited for.
+    """
+    with disk_errors(folder):
+        for place, folders, names in os.walk(folder):
+            for name in (*folders, *names):
+                if why := _not_plain(Path(place, name)):
+                    raise StoreError(
+                        f"nothing is written into a run's folder with {why} in it",
+                        place=str(Path(place, name)),
+                        action="remove that, or go on with a copy of the plain files",
+                    )
+
+
+def _not_plain(path: Path) -> str:
+    """What an entry of a folder is that is neither a folder nor a file of this name alone."""
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:  # another process executes the run
+        return ""
+    if stat.S_ISDIR(facts.st_mode):
+        return ""
+    if stat.S_ISLNK(facts.st_mode):
+        return "a symbolic link"
+    if not stat.S_ISREG(facts.st_mode):
+        return "a pipe, a socket or a device"
+    return "a file that has other names, too," if facts.st_nlink > 1 else ""
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process.  Raises StoreError while another process holds it."""
+    """Hold a folder for this process.
+
+    Raises StoreError while another process holds it, and as check_plain does.
+    """
     import filelock
+
+    check_plain(folder)
 
     owner = folder / "lock.pid"
     lock = filelock.FileLock(folder / "lock", thread_local=False)

@@ -203,6 +203,8 @@ def _check_size(file: Path) -> None:
         raise SpecError(
             f"the file cannot be read: {error.strerror}", place=str(file), action="name one that is"
         ) from error
+    if not file.is_file():
+        raise SpecError("it is no plain file", place=str(file), action="name a patch")
     if not 0 < size <= _MOST_BYTES:
         raise SpecError(f"{size} bytes are no patch", place=str(file))
 

@@ -20,6 +20,7 @@ import msgspec
 import tomli_w
 from msgspec import Meta, Struct
 
+from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.sample import Instrument
@@ -212,18 +213,13 @@ def load(path: Path) -> Study:
     """The study in a TOML file.  Raises SpecError naming the file and the key."""
     place = str(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = files.content(path, MAX_BYTES)
     except OSError as error:
         raise SpecError(
             f"the study cannot be read: {error.strerror or error}",
             place=place,
             action="give the path of a study's TOML file",
         ) from error
-    if len(data) > MAX_BYTES:
-        raise SpecError(
-            f"the file is larger than {MAX_BYTES} bytes", place=place, action="is it a study?"
-        )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
