@@ -24,7 +24,7 @@ def evidence(*names: str) -> list[Path]:
 
 
 def imported(*paths: Path, kind: ImportFormat | None = None) -> Foreign:
-    sources, contents, found = reader.read(paths, kind, None)
+    sources, contents, found = reader.read(paths, reader.Wish(kind=kind))
     return Foreign(
         name="test", created="2026-11-20T12:00:00Z", kind=found, sources=sources, contents=contents
     )

@@ -39,7 +39,7 @@ def test_import_stores_sources_with_their_digests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = kdelta(capsys, "import", CAC1)
-    assert "5 files as points, 180 values, 15 published summaries" in said
+    assert "5 files as table, 180 values, 15 published summaries" in said
     (place,) = (tmp_path / "runs").iterdir()
     assert place.name.startswith("exact-cac1-")
     stored = folder.load(place)

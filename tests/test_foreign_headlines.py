@@ -25,7 +25,7 @@ def headlines() -> list[dict[str, str]]:
 
 @lru_cache
 def read(file: str) -> tuple[Case, ...]:
-    _, contents, _ = reader.read([EVIDENCE / file], None, None)
+    _, contents, _ = reader.read([EVIDENCE / file])
     return cases(contents)
 
 

@@ -11,8 +11,9 @@ import pytest
 from foreign_records import EVIDENCE, imported
 from kdelta.errors import SpecError
 from kdelta.foreign import mapping, reader, tables
+from kdelta.foreign.arms import version_key
 from kdelta.foreign.record import Foreign, ImportFormat
-from kdelta.foreign.series import Case, cases, version_key
+from kdelta.foreign.series import Case, cases
 from kdelta.metric import Assume, Better
 from kdelta.stats.series import ReplicateUnit
 
@@ -27,7 +28,7 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def mapped(path: Path, toml: str) -> Foreign:
     found = mapping.parse(toml, "map.toml")
-    sources, contents, kind = reader.read([path], None, found)
+    sources, contents, kind = reader.read([path], reader.Wish(mappings=(found,)))
     return Foreign(name="t", created="", kind=kind, sources=sources, contents=contents)
 
 
@@ -40,12 +41,12 @@ def only(foreign: Foreign) -> Case:
     ("text", "place", "cause"),
     [
         (b"", "line 1", "no head line"),
-        (b"kernel,kernel\n", "line 1", 'two columns are called "kernel"'),
+        (b"kernel,kernel\n", "line 1, column 2", 'two columns are called "kernel"'),
         (b"kernel,\n", "line 1, column 2", "no name"),
         (b"kernel,x_ns\n6.1,5\n6.2\n", "line 3, column x_ns", "1 cells where the head has 2"),
         (b"kernel,x_ns\n6.1,5,7\n", "line 2, column x_ns", "3 cells"),
         (b'kernel,x_ns\n"6.1,5\n', "line 2", "not a table"),
-        (b"kernel,x_ns\n6.1,\xff\n", "line 2", "not UTF-8"),
+        (b"kernel,x_ns\n6.1,\xff\n", "line 2, byte 5", "not UTF-8"),
         (b"kernel,x_ns\n6.1,5\n6.2,\0\n", "line 3", "NUL"),
         (b"kernel,x_ns\n6.1,nan\n", "line 2, column x_ns", '"nan" is not a number'),
         (b"kernel,x_ns\n6.1,1e999\n", "line 2, column x_ns", "not a number"),
@@ -68,7 +69,7 @@ def test_very_long_cell_and_file_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.csv", "kernel,x_ns\n" + "6" * 70000 + ",5\n")
-    with pytest.raises(SpecError, match="65536 characters"):
+    with pytest.raises(SpecError, match="70000 characters, more than 65536"):
         imported(path)
     monkeypatch.setattr(tables, "MAX_BYTES", 1000)
     with pytest.raises(SpecError, match="larger than"):
@@ -112,8 +113,8 @@ def test_wrong_bundle_file_is_named(tmp_path: Path, name: str, text: str, cause:
 
 
 def test_bundle_run_that_is_ok_needs_a_value(tmp_path: Path) -> None:
-    write(tmp_path / "b" / "raw.csv", f"{BUNDLE_HEAD}6.1,x_ns,,ok,r1,\n")
-    with pytest.raises(SpecError, match="the status is ok"):
+    write(tmp_path / "b" / "raw.csv", f"{BUNDLE_HEAD}6.1,x_ns,5,ok,r0,\n6.1,x_ns,,ok,r1,\n")
+    with pytest.raises(SpecError, match="nothing says that the run failed"):
         imported(tmp_path / "b")
 
 
@@ -156,7 +157,7 @@ status = "end"
 failure = "why"
 unit = "unit"
 better = "dir"
-group = ["cpus"]
+dimensions = ["cpus"]
 state = ["thp"]
 [facts]
 clocksource = "tsc"
@@ -188,7 +189,7 @@ delimiter = ";"
 [columns]
 arm = "k"
 [metrics.latency]
-column = "lat"
+value = "lat"
 unit = "us"
 better = "lower"
 assume = "exact"
@@ -203,10 +204,13 @@ assume = "exact"
     ("toml", "cause"),
     [
         ("[columns", "not TOML"),
-        ("[columns]\n", "missing required field arm"),
-        ('[columns]\narm = "a"\n', "either columns.metric"),
+        ("[columns]\n", "no column with figures"),
+        ('[columns]\narm = "a"\n', "no column with figures"),
         ('[columns]\narm = "a"\ncolour = "b"\n', "colour"),
-        ('[columns]\narm = "a"\nmetric = "m"\nvalue = "v"\n[metrics.x]\ncolumn = "c"\n', "either"),
+        (
+            '[columns]\narm = "a"\nmetric = "m"\nvalue = "v"\n[metrics.x]\nvalue = "c"\n',
+            "one place",
+        ),
         ('delimiter = "xx"\n[columns]\narm = "a"\n', "delimiter"),
         ('replicate = "day"\n[columns]\narm = "a"\n', "replicate"),
     ],
@@ -235,11 +239,6 @@ def test_table_that_does_not_fit_the_mapping(
     with pytest.raises(SpecError, match=cause) as caught:
         mapped(path, LONG)
     assert caught.value.place.startswith(place)
-
-
-def test_csv_needs_a_mapping(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="needs a mapping"):
-        imported(write(tmp_path / "a.csv", "a,b\n1,2\n"), kind=ImportFormat.CSV)
 
 
 # The Go benchmark format.
@@ -387,9 +386,11 @@ def test_wrong_lkp_matrix(tmp_path: Path, stats: dict[str, object], cause: str) 
 
 def test_direction_of_an_lkp_statistic_may_be_given(tmp_path: Path) -> None:
     matrix(tmp_path, "aaaa", **{"x.odd": [1, 2, 3, 4]})
-    toml = '[columns]\narm = "-"\n[metrics."x.odd"]\ncolumn = "-"\nunit = "s"\nbetter = "lower"\n'
+    toml = '[metrics."x.odd"]\nunit = "s"\nbetter = "lower"\n'
     known = mapping.parse(toml, "map.toml")
-    _, contents, _ = reader.read([tmp_path / "lkp"], ImportFormat.LKP, known)
+    _, contents, _ = reader.read(
+        [tmp_path / "lkp"], reader.Wish(kind=ImportFormat.LKP, mappings=(known,))
+    )
     assert [metric.unit for metric in contents.metrics] == ["s"]
 
 

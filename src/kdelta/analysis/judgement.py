@@ -11,6 +11,7 @@ from itertools import pairwise
 from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
+from kdelta.foreign.arms import stem
 from kdelta.foreign.record import Foreign, Pairs, Published
 from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
@@ -253,13 +254,14 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
 
 
 def _sandwich(case: Case) -> tuple[Series, Series, Series] | None:
-    """A, B, A where two of three arms have one role, or are one commit."""
+    """A, B, A where two of three arms have one role, one commit, or one name but for a or b."""
     if len(case.series) != 3:
         return None
     roles = dict(case.roles)
     for key in (
         [roles.get(series.arm, "") for series in case.series],
         [case.detail(series.arm, "commit") for series in case.series],
+        [stem(series.arm) for series in case.series],
     ):
         twice = next((word for word in key if word and key.count(word) == 2), None)
         if twice is not None:

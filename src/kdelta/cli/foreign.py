@@ -3,19 +3,24 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdelta.cli.options import formats, need, runs_directory
+from kdelta.errors import InfraError, SpecError
+from kdelta.printable import printable
 
 if TYPE_CHECKING:
     from kdelta.foreign.mapping import Mapping
+    from kdelta.foreign.reader import UndescribedError
     from kdelta.foreign.record import Foreign
 
-FORMATS = ("auto", "bundle", "points", "csv", "benchfmt", "kernbench", "lkp")
+FORMATS = ("auto", "bundle", "table", "benchfmt", "kernbench", "lkp", "perf-stat", "hyperfine")
 GRADES = ("guest-time", "host-time", "metal-time")
+_MOST_FILES = 9  # that `import` says a line about
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
@@ -34,18 +39,30 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 )
 @click.option(
     "--mapping",
+    "mappings",
     type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
     metavar="FILE",
-    help="TOML file that says what the columns of a CSV are.",
+    help="TOML file that says what the columns of a table are; may be given for each table.",
+)
+@click.option(
+    "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
 @runs_directory
 def import_command(
-    paths: tuple[Path, ...], form: str, mapping: Path | None, name: str | None, runs: Path
+    paths: tuple[Path, ...],
+    form: str,
+    mappings: tuple[Path, ...],
+    encoding: str,
+    name: str | None,
+    runs: Path,
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
-    Nothing is changed in PATH; every line is kept, with the SHA-256 of its file.
+    Nothing is changed in PATH; every line is kept, with the SHA-256 of its file. What the columns
+    of a table are is found out from their names and cells. Where that leaves a doubt nothing is
+    stored: a proposal is written to NAME.mapping.toml here, to be corrected and given as --mapping.
     """
     from datetime import UTC, datetime
 
@@ -54,7 +71,13 @@ def import_command(
 
     chosen = _name(name, paths[0])
     kind = None if form == "auto" else ImportFormat(form)
-    sources, contents, found = reader.read(paths, kind, _mapping(mapping))
+    wish = reader.Wish(
+        kind=kind, mappings=tuple(_mapping(path) for path in mappings), encoding=encoding
+    )
+    try:
+        sources, contents, found = reader.read(paths, wish)
+    except reader.UndescribedError as error:
+        raise _proposed(error, paths) from error
     now = datetime.now(UTC)
     foreign = Foreign(
         name=chosen,
@@ -66,6 +89,10 @@ def import_command(
     )
     place = folder.write(runs, foreign, now)
     click.echo(f"{place.name}: {_counted(foreign)}")
+    for text in contents.how[:_MOST_FILES]:
+        click.echo(f"  {printable(text)}")
+    if len(contents.how) > _MOST_FILES:
+        click.echo(f"  and {len(contents.how) - _MOST_FILES} files more")
     click.echo(f"judge it with: kdelta judge {place.name}")
 
 
@@ -82,9 +109,34 @@ def _name(name: str | None, path: Path) -> str:
     return name
 
 
-def _mapping(path: Path | None) -> Mapping | None:
-    if path is None:
-        return None
+def _proposed(error: UndescribedError, paths: tuple[Path, ...]) -> SpecError:
+    """Write the proposal here, beside no other, and say what to do with it."""
+    stem = _name(None, Path(error.place))
+    number = 1
+    while True:
+        path = Path(f"{stem}.mapping.toml" if number == 1 else f"{stem}-{number}.mapping.toml")
+        try:
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(error.proposal)
+            break
+        except FileExistsError:
+            number += 1
+        except OSError as fault:
+            raise InfraError(
+                f"the proposal cannot be written: {fault.strerror}",
+                place=str(path),
+                action="go to a folder of your own",
+            ) from fault
+    given = " ".join(shlex.quote(str(path)) for path in paths[:3])
+    return SpecError(
+        error.cause,
+        place=error.place,
+        action=f"what it would be is in {path}: correct it, then kdelta import {given}"
+        f"{' ...' if len(paths) > 3 else ''} --mapping {path}",
+    )
+
+
+def _mapping(path: Path) -> Mapping:
     from kdelta.foreign import mapping, tables
 
     data, _ = tables.load(path, str(path))
@@ -103,7 +155,8 @@ def _version() -> str:
 def _counted(foreign: Foreign) -> str:
     contents = foreign.contents
     values = len(contents.readings)
-    parts = [f"{len(foreign.sources)} files as {foreign.kind}"]
+    count = len(foreign.sources)
+    parts = [f"{count} file{'s' * (count > 1)} as {foreign.kind}"]
     parts += [f"{values} values"] if values else []
     parts += [f"{len(contents.published)} published summaries"] if contents.published else []
     parts += [f"{len(contents.audited)} audited fields"] if contents.audited else []

@@ -37,8 +37,13 @@ def looks_like(text: str) -> bool:
     return bool(re.search(rf"^{PREFIX}\S*[ \t]+\d+[ \t]+\S+[ \t]+\S", text, re.MULTILINE))
 
 
-def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Contents:
-    """The results of files; unit metadata holds for all of them.  Raises SpecError."""
+def read(
+    sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str], labels: Mapping[int, str]
+) -> Contents:
+    """The results of files; unit metadata holds for all of them.  Raises SpecError.
+
+    labels: of each source, what names its arm where no line does.
+    """
     units: dict[str, dict[str, str]] = {}
     for (_, source), text in zip(sources, texts, strict=True):
         _metadata(source.name, text, units)
@@ -46,7 +51,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Con
     readings = [
         reading
         for (number, source), text in zip(sources, texts, strict=True)
-        for reading in _results(number, source.name, text, counts)
+        for reading in _results(number, source.name, text, labels[number], counts)
     ]
     names = sorted({reading.metric for reading in readings})
     metrics = {name: _metric(name, units) for name in names}
@@ -96,10 +101,9 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
 
 
 def _results(
-    number: int, name: str, text: str, counts: Counter[tuple[str, Pairs, str]]
+    number: int, name: str, text: str, arm: str, counts: Counter[tuple[str, Pairs, str]]
 ) -> Iterator[ForeignReading]:
     config: dict[str, str] = {}
-    arm = name.rpartition("/")[2].partition(".")[0]
     for at, line in enumerate(text.splitlines(), start=1):
         if line.startswith(PREFIX):
             for unit, value, group in _measurements(name, at, line):

@@ -6,44 +6,41 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from kdelta.errors import SpecError
-from kdelta.foreign import columns
-from kdelta.foreign.points import plain_number
+from kdelta.foreign import tidy
+from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import (
     ArmFacts,
     Contents,
-    ForeignReading,
     Pairs,
     PublishedRules,
     SourceFile,
-    audited,
     merged,
 )
-from kdelta.foreign.tables import TableRow, json_object, rows
-from kdelta.metric import Metric
+from kdelta.foreign.tables import json_object, rows
 from kdelta.stats.series import ReplicateUnit
 
 ORDER = "execution_order.json"
 ENVIRONMENT = "pipeline_run_env.json"
 _NEEDED = ("exact_version", "metric", "value", "status", "run_id", "failure_reason")
 _STAMP = re.compile(r"(?P<suite>.+?)(?:-bench)?-(?P<stamp>\d{8}T\d{6}Z)\Z")
-_OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
     """What the JSON files say; `order`: suite name -> (sequence, repeat)."""
 
-    order: Mapping[str, tuple[int, int]]
+    order: Dict[str, tuple[int, int]]
     facts: Pairs
     group: Pairs
-    profiles: Mapping[str, tuple[float, float, str, int]]
+    profiles: Dict[str, tuple[float, float, str, int]]
 
 
 def is_bundle(source: SourceFile) -> bool:
@@ -51,18 +48,22 @@ def is_bundle(source: SourceFile) -> bool:
     return all(name in source.columns for name in _NEEDED)
 
 
-def read(sources: Sequence[tuple[int, SourceFile]]) -> Contents:
-    """What the bundle in one folder says.  Raises SpecError."""
-    session = _session({_base(source.name): source for _, source in sources})
-    raws = [(number, source) for number, source in sources if is_bundle(source)]
-    return merged(tuple(_raw(number, source, session) for number, source in raws))
+def read(
+    members: Sequence[tuple[int, SourceFile]], raws: Sequence[tuple[int, SourceFile, Mapping]]
+) -> Contents:
+    """What the bundle in one folder says; `raws` with the mappings of their columns.
+
+    Raises SpecError.
+    """
+    session = _session({_base(source.name): source for _, source in members})
+    return merged(tuple(_raw(number, source, mapping, session) for number, source, mapping in raws))
 
 
 def _base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _session(files: Mapping[str, SourceFile]) -> _Session:
+def _session(files: Dict[str, SourceFile]) -> _Session:
     order = _object(files.get(ORDER))
     env = _object(files.get(ENVIRONMENT))
     facts: list[tuple[str, str]] = []
@@ -91,7 +92,7 @@ def _object(source: SourceFile | None) -> dict[str, Any]:
     return json_object(source.text, source.name) if source else {}
 
 
-def _part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> Any:
+def _part(found: Dict[str, Any], key: str, empty: Any, place: str) -> Any:
     part = found.get(key, empty)
     if not isinstance(part, type(empty)):
         raise SpecError(f"{key} is not what the framework writes", place=place)
@@ -99,7 +100,7 @@ def _part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> Any:
 
 
 def _steps(
-    order: Mapping[str, Any], source: SourceFile | None
+    order: Dict[str, Any], source: SourceFile | None
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     if source is None:
         return
@@ -113,7 +114,7 @@ def _steps(
 
 
 def _profiles(
-    env: Mapping[str, Any], source: SourceFile | None
+    env: Dict[str, Any], source: SourceFile | None
 ) -> Iterator[tuple[str, tuple[float, float, str, int]]]:
     if source is None:
         return
@@ -135,93 +136,63 @@ def _profiles(
             ) from error
 
 
-def _raw(number: int, source: SourceFile, session: _Session) -> Contents:
-    readings: list[ForeignReading] = []
-    times: Counter[tuple[str, str]] = Counter()
-    metrics: dict[str, Metric] = {}
-    states: dict[tuple[str, Pairs, str], set[str]] = {}
-    runs_of: dict[tuple[str, Pairs], dict[str, str]] = {}
-    seen: dict[tuple[str, str, Pairs], int] = {}
-    groups: dict[tuple[str, Pairs], str] = {}
+def _raw(number: int, source: SourceFile, mapping: Mapping, session: _Session) -> Contents:
+    """The table by its mapping, with the place, the round and the boot that the session gives."""
+    found = tidy.read(number, source, mapping)
     runs = {row["run_id"].text for row in rows(source)}
     refilled = set(_refilled(runs, session))
-    for row in rows(source):
-        name, arm = row["metric"].text, row["exact_version"].text
-        group = (*_dimensions(row), *session.group)
-        groups[arm, group] = row.text("profile")
-        runs_of.setdefault((arm, group), {})[row["run_id"].text] = _failure(row)
-        metric = columns.metric_of(name)
-        if metric is None:
-            if row["value"].text:
-                states.setdefault((arm, group, name), set()).add(plain_number(row["value"].text))
-            continue
-        metrics[name] = metric
-        seen[arm, name, group] = seen.get((arm, name, group), 0) + 1
-        reading = _reading(number, row, group, session, seen[arm, name, group], refilled)
+    times: Counter[tuple[str, str]] = Counter()
+    seen: Counter[tuple[str, str, Pairs]] = Counter()
+    readings = []
+    for item in found.readings:
+        seen[item.arm, item.metric, item.group] += 1
+        times[item.run, item.metric] += 1
+        count = seen[item.arm, item.metric, item.group]
+        sequence, repeat = session.order.get(_suite(item.run), (0, count))
         # A run that stands there twice is no second sample: it is one run counted twice.
-        times[reading.run, name] += 1
-        again = times[reading.run, name]
-        if again > 1:
-            reading = msgspec.structs.replace(
-                reading, replicate=f"{reading.replicate} line {again}"
+        again = f" line {times[item.run, item.metric]}" if times[item.run, item.metric] > 1 else ""
+        readings.append(
+            msgspec.structs.replace(
+                item,
+                group=(*item.group, *session.group),
+                replicate=f"{item.arm} r{repeat:02d}{again}",
+                position=sequence - 1 if sequence else None,
+                round=repeat,
+                refilled=item.run in refilled,
             )
-        readings.append(reading)
-    return Contents(
-        metrics=tuple(metrics.values()),
+        )
+    return replace(
+        found,
         readings=tuple(readings),
-        audited=audited(states),
-        arms=(*_arms(groups, session, rows(source)), *_runs(runs_of)),
-        rules=tuple(_rules(groups, session)),
+        audited=tuple(replace(one, group=(*one.group, *session.group)) for one in found.audited),
+        arms=(*_arms(found, source, session), *_runs(found, source, mapping, session)),
+        rules=tuple(_rules(source, found, session)),
     )
 
 
-def _failure(row: TableRow) -> str:
-    """Why a run has no value; "" for one that ended ok."""
-    if row["status"].text == _OK:
-        return ""
-    return row["failure_reason"].text or row["status"].text or "no reason given"
-
-
-def _runs(runs_of: Mapping[tuple[str, Pairs], Mapping[str, str]]) -> Iterator[ArmFacts]:
-    for (arm, group), runs in runs_of.items():
-        lost = sorted({reason for reason in runs.values() if reason})
-        count = sum(not reason for reason in runs.values())
-        facts = [("runs", f"{count}/{len(runs)}")]
+def _runs(
+    found: Contents, source: SourceFile, mapping: Mapping, session: _Session
+) -> Iterator[ArmFacts]:
+    """Of every arm and group: how many of how many runs ended ok, and why the others did not."""
+    runs: dict[tuple[str, Pairs], dict[str, str]] = {}
+    for row in rows(source, missing=mapping.missing):
+        key = (row["exact_version"].text, (*tidy.group_of(row, mapping), *session.group))
+        why = tidy.failure_of(row, mapping)
+        runs.setdefault(key, {})[row["run_id"].text] = why
+    for item in found.readings:
+        if item.failure:
+            runs[item.arm, (*item.group, *session.group)][item.run] = item.failure
+    for (arm, group), each in runs.items():
+        lost = sorted({reason for reason in each.values() if reason})
+        count = sum(not reason for reason in each.values())
+        facts = [("runs", f"{count}/{len(each)}")]
         facts += [("lost_run", "; ".join(lost))] if lost else []
-        yield ArmFacts(arm=arm, group=group, facts=tuple(facts))
-
-
-def _dimensions(row: TableRow) -> Pairs:
-    return tuple((name, row[name].text) for name in ("scenario", "case") if row.text(name))
+        yield ArmFacts(arm=arm, group=group, details=tuple(facts))
 
 
 def _suite(run: str) -> str:
     found = _STAMP.match(run)
     return found["suite"] if found else run
-
-
-def _reading(
-    number: int, row: TableRow, group: Pairs, session: _Session, count: int, refilled: set[str]
-) -> ForeignReading:
-    ok = row["status"].text == _OK
-    if ok and not row["value"].text:
-        raise row["value"].wrong("a number, and the status is ok")
-    run = row["run_id"].text
-    sequence, repeat = session.order.get(_suite(run), (0, count))
-    return ForeignReading(
-        source=number,
-        line=row.line,
-        arm=row["exact_version"].text,
-        metric=row["metric"].text,
-        value=row["value"].number() if ok else None,
-        failure=_failure(row),
-        replicate=f"{row['exact_version'].text} r{repeat:02d}",
-        group=group,
-        position=sequence - 1 if sequence else None,
-        round=repeat,
-        run=run,
-        refilled=run in refilled,
-    )
 
 
 def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
@@ -238,20 +209,38 @@ def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
         insort(later, stamp)
 
 
-def _arms(
-    groups: Mapping[tuple[str, Pairs], str], session: _Session, found: Iterator[TableRow]
-) -> Iterator[ArmFacts]:
-    families = {row["exact_version"].text: row.text("version_family") for row in found}
-    for (arm, group), profile in groups.items():
-        facts = (*session.facts, ("version_family", families[arm]))
-        planned = session.profiles[profile][3] if profile in session.profiles else None
-        yield ArmFacts(
-            arm=arm, group=group, facts=facts, replicate=ReplicateUnit.BOOT, planned=planned
+def _arms(found: Contents, source: SourceFile, session: _Session) -> Iterator[ArmFacts]:
+    planned = _profile(source, session)
+    for item in found.arms:
+        group = (*item.group, *session.group)
+        yield replace(
+            item,
+            group=group,
+            facts=(*session.facts, *item.facts),
+            replicate=ReplicateUnit.BOOT,
+            planned=planned[3] if planned else None,
         )
+    said = {(item.arm, item.group) for item in found.arms}
+    for one in found.audited:
+        if (one.arm, one.group) not in said:
+            said.add((one.arm, one.group))
+            group = (*one.group, *session.group)
+            yield ArmFacts(
+                arm=one.arm, group=group, facts=session.facts, replicate=ReplicateUnit.BOOT
+            )
 
 
-def _rules(groups: Mapping[tuple[str, Pairs], str], session: _Session) -> Iterator[PublishedRules]:
-    for group, profile in {group: profile for (_, group), profile in groups.items()}.items():
-        if profile in session.profiles:
-            tolerance, max_cv, baseline, _ = session.profiles[profile]
-            yield PublishedRules(group=group, tolerance=tolerance, max_cv=max_cv, baseline=baseline)
+def _profile(source: SourceFile, session: _Session) -> tuple[float, float, str, int] | None:
+    names = {row.text("profile") for row in rows(source)}
+    return next(
+        (session.profiles[name] for name in sorted(names) if name in session.profiles), None
+    )
+
+
+def _rules(source: SourceFile, found: Contents, session: _Session) -> Iterator[PublishedRules]:
+    profile = _profile(source, session)
+    if profile is None:
+        return
+    tolerance, max_cv, baseline, _ = profile
+    for group in dict.fromkeys((*item.group, *session.group) for item in found.readings):
+        yield PublishedRules(group=group, tolerance=tolerance, max_cv=max_cv, baseline=baseline)

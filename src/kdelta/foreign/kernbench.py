@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.errors import SpecError
 from kdelta.foreign.record import Contents, ForeignReading, Pairs, SourceFile, each_arm
@@ -36,12 +36,17 @@ def looks_like(text: str) -> bool:
     return bool(_TIMES.search(text))
 
 
-def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Contents:
-    """The times of all logs.  Raises SpecError for a log without one."""
+def read(
+    sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str], labels: Mapping[int, str]
+) -> Contents:
+    """The times of all logs.  Raises SpecError for a log without one.
+
+    labels: of each source, what names its arm where no folder does.
+    """
     readings: list[ForeignReading] = []
     counts: Counter[tuple[str, Pairs]] = Counter()
     for (number, source), text in zip(sources, texts, strict=True):
-        found = list(_log(number, source.name, text, counts))
+        found = list(_log(number, source.name, text, labels[number], counts))
         if not found:
             raise SpecError(
                 "no line such as 12.34user 5.67system 0:11.22elapsed",
@@ -54,12 +59,12 @@ def read(sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str]) -> Con
 
 
 def _log(
-    number: int, name: str, text: str, counts: Counter[tuple[str, Pairs]]
+    number: int, name: str, text: str, label: str, counts: Counter[tuple[str, Pairs]]
 ) -> Iterator[ForeignReading]:
     *folders, base = name.split("/")
     file = _FILE.match(base)
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
-    arm = named[-1] if named else base.partition(".")[0]
+    arm = named[-1] if named else label
     group: Pairs = (("jobs", file["jobs"]),) if file else ()
     boot_id = "/".join(folder for folder in folders if _PASS.match(folder))
     for at, line in enumerate(text.splitlines(), start=1):

@@ -1,43 +1,85 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Any CSV, read by a mapping: a TOML file that says what its columns are (docs/foreign.md)."""
+"""A mapping says what each column of a table is; users write it as TOML (docs/foreign.md).
+
+It is the only way from a table to rows: `guess` makes one where the user gave none.
+"""
 
 from __future__ import annotations
 
+import codecs
+import fnmatch
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.foreign.points import plain_number
-from kdelta.foreign.record import Contents, ForeignReading, Pairs, SourceFile, audited, each_arm
-from kdelta.foreign.tables import TableRow, rows
-from kdelta.metric import Assume, Better, Metric
+from kdelta.foreign.words import vocabulary
+from kdelta.metric import Assume, Better
 from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit
 
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
-_Names = Annotated[tuple[_Text, ...], Meta(max_length=50)]
+_Names = Annotated[tuple[_Text, ...], Meta(max_length=500)]
+
+OK = vocabulary(
+    "ok pass passed success successful succeeded done completed complete good valid yes"
+    " true 0 1 clean finished exited"
+)
+MISSING = ("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "\N{EN DASH}", "\N{EM DASH}")
 
 
-class MetricKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[metrics.NAME]: `column` for a wide table; unit and direction where no column tells."""
+class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The columns with the figures of one metric.
 
-    column: _Text | None = None
+    value:  one measured value a row.
+    values: all values of an arm in one cell, or a column for each of them.
+    mean .. failed: what somebody computed of values that are not shown; cv is a fraction.
+    """
+
+    value: _Text | None = None
+    values: _Text | _Names | None = None
+    mean: _Text | None = None
+    median: _Text | None = None
+    sd: _Text | None = None
+    cv: _Text | None = None
+    cv_percent: _Text | None = None
+    n: _Text | None = None
+    failed: _Text | None = None
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """(key, column) of every column that is named."""
+        for key in Figures.__struct_fields__:
+            found = getattr(self, key)
+            for column in (found,) if isinstance(found, str) else found or ():
+                yield key, column
+
+    @property
+    def measured(self) -> bool:
+        """True when a column with figures is named; a count alone is none."""
+        return any(key not in ("n", "failed") for key, _ in self.named())
+
+
+class MetricKeys(Figures, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[metrics.NAME]: its columns in a wide table; unit and direction where no column tells."""
+
     unit: _Text | None = None
     better: Better | None = None
     assume: Assume = Assume.NOTHING
 
 
-class ColumnKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[columns]: the name of the column for each part of a reading."""
+class ArmKeys(Figures, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[arms.NAME]: the columns of that arm, in a table that has a column for each arm."""
 
-    arm: _Text
+
+class ColumnKeys(Figures, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[columns]: the column for each part of a row."""
+
+    arm: _Text | None = None
+    role: _Text | None = None
     metric: _Text | None = None
-    value: _Text | None = None
     boot: _Text | None = None
     position: _Text | None = None
     round: _Text | None = None
@@ -46,20 +88,66 @@ class ColumnKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     failure: _Text | None = None
     unit: _Text | None = None
     better: _Text | None = None
-    group: _Names = ()
+    dimensions: _Names = ()
     state: _Names = ()
+    gates: _Names = ()
+
+
+class Split(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[split.COLUMN]: the dimensions whose settings stand in its cells, separated by `at`."""
+
+    into: Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=6)]
+    at: Annotated[str, Meta(min_length=1, max_length=5)] = "/"
 
 
 class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping file."""
 
-    columns: ColumnKeys
-    delimiter: Annotated[str, Meta(pattern=r"\A[,;\t|]\Z")] = ","
-    replicate: ReplicateUnit = ReplicateUnit.PROCESS_ROUND
+    columns: ColumnKeys = ColumnKeys()
+    files: _Names = ()
+    delimiter: Annotated[str, Meta(pattern=r"\A(?:[,;\t|]|blanks)\Z")] | None = None
+    encoding: _Text = "utf-8"
+    decimal: Annotated[str, Meta(pattern=r"\A[.,]\Z")] = "."
+    missing: Annotated[tuple[str, ...], Meta(max_length=50)] = MISSING
+    replicate: ReplicateUnit | None = None
     planned: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    ok: _Names = ("ok",)
+    ok: _Names = OK
+    order: _Names = ()
+    ignore: _Names = ()
     facts: dict[_Text, _Text] = {}
+    details: dict[_Text, _Text] = {}
+    read_back: dict[_Text, _Text] = {}
+    split: dict[_Text, Split] = {}
+    arms: dict[_Text, _Text | ArmKeys] = {}
     metrics: dict[_Text, MetricKeys] = {}
+
+    def takes(self, name: str) -> bool:
+        """True when this mapping is for the file of that name."""
+        base = name.rpartition("/")[2]
+        return not self.files or any(
+            fnmatch.fnmatchcase(text, one) for one in self.files for text in (name, base)
+        )
+
+    def arm_keys(self) -> Iterator[tuple[str, ArmKeys]]:
+        """(arm, its columns) of a table with a column for each arm."""
+        for arm, keys in self.arms.items():
+            yield arm, ArmKeys(value=keys) if isinstance(keys, str) else keys
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """(key, column) of every column that the mapping names, as a user would write the key."""
+        keys = self.columns
+        for key in ColumnKeys.__struct_fields__:
+            found = getattr(keys, key)
+            for column in (found,) if isinstance(found, str) else found or ():
+                yield f"columns.{key}", column
+        for arm, arm_keys in self.arm_keys():
+            yield from ((f"arms.{arm}.{key}", column) for key, column in arm_keys.named())
+        for name, metric in self.metrics.items():
+            yield from ((f"metrics.{name}.{key}", column) for key, column in metric.named())
+        for table, pairs in (("details", self.details), ("read_back", self.read_back)):
+            yield from ((f"{table}.{key}", column) for key, column in pairs.items())
+        yield from (("split", column) for column in self.split)
+        yield from (("ignore", column) for column in self.ignore)
 
 
 def parse(text: str, name: str) -> Mapping:
@@ -67,143 +155,43 @@ def parse(text: str, name: str) -> Mapping:
     try:
         found = msgspec.convert(tomllib.loads(text), Mapping)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"not TOML: {error}", place=name) from error
+        raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
     except msgspec.ValidationError as error:
         raise SpecError(
             str(error).replace("`", ""), place=name, action="see docs/foreign.md"
         ) from error
-    columns = found.columns
-    wide = [key for key in found.metrics.values() if key.column]
-    if bool(columns.metric and columns.value) == bool(wide):
-        raise SpecError(
-            "either columns.metric and columns.value, or a column in each [metrics.NAME]",
-            place=f"{name}: columns",
-        )
+    for cause, place in _contradictions(found):
+        raise SpecError(cause, place=f"{name}: {place}", action="see docs/foreign.md")
     return found
 
 
-def read(sources: Sequence[tuple[int, SourceFile]], mapping: Mapping) -> Contents:
-    """The readings of tables with this mapping.  Raises SpecError."""
-    readings: list[ForeignReading] = []
-    metrics: dict[str, Metric] = {}
-    states: dict[tuple[str, Pairs, str], set[str]] = {}
-    counts: Counter[tuple[str, Pairs, str]] = Counter()
-    for number, source in sources:
-        _check_columns(source, mapping)
-        for row in rows(source):
-            arm, group = _arm(row, mapping), _group(row, mapping)
-            for field in mapping.columns.state:
-                if text := row[field].text:
-                    states.setdefault((arm, group, field), set()).add(plain_number(text))
-            for metric, column in _values(row, mapping):
-                counts[arm, group, metric.name] += 1
-                if metrics.setdefault(metric.name, metric) != metric:
-                    raise row[column].wrong(f"in the unit and direction of {metric.name} above")
-                number_of = counts[arm, group, metric.name]
-                readings.append(
-                    _reading(number, row, (arm, group, metric.name), column, mapping, number_of)
-                )
-    return Contents(
-        metrics=tuple(metrics.values()),
-        readings=tuple(readings),
-        audited=audited(states),
-        arms=each_arm(
-            readings,
-            mapping.replicate,
-            facts=tuple(mapping.facts.items()),
-            planned=mapping.planned,
-        ),
-    )
-
-
-def _check_columns(source: SourceFile, mapping: Mapping) -> None:
-    keys = mapping.columns
-    named = [(f"columns.{key}", value) for key, value in msgspec.structs.asdict(keys).items()]
-    named += [(f"metrics.{key}.column", value.column) for key, value in mapping.metrics.items()]
-    for key, value in named:
-        for column in (value,) if isinstance(value, str) else value or ():
-            if column not in source.columns:
-                raise SpecError(
-                    f"there is no column {quoted(column)}, which the mapping's {key} names",
-                    place=f"{source.name}: line 1",
-                    action=f"the columns are {', '.join(source.columns[:20])}",
-                )
-
-
-def _arm(row: TableRow, mapping: Mapping) -> str:
-    cell = row[mapping.columns.arm]
-    if not cell.text:
-        raise cell.wrong("the name of an arm")
-    return cell.text
-
-
-def _group(row: TableRow, mapping: Mapping) -> Pairs:
-    return tuple((name, row[name].text) for name in mapping.columns.group if row[name].text)
-
-
-def _values(row: TableRow, mapping: Mapping) -> Iterator[tuple[Metric, str]]:
-    """(metric, column of its value) of a row."""
-    keys = mapping.columns
-    if keys.metric and keys.value:
-        name = row[keys.metric].text
-        if not name:
-            raise row[keys.metric].wrong("the name of a metric")
-        yield _metric(row, name, mapping), keys.value
-        return
-    for name, metric in mapping.metrics.items():
-        if metric.column:
-            yield _metric(row, name, mapping), metric.column
-
-
-def _metric(row: TableRow, name: str, mapping: Mapping) -> Metric:
-    known = mapping.metrics.get(name, MetricKeys())
-    unit = row[mapping.columns.unit].text if mapping.columns.unit else known.unit
-    if not unit:
-        raise SpecError(
-            f"the unit of {quoted(name)} is not known",
-            place=f"{row.source}: line {row.line}",
-            action=f"name a column in columns.unit, or write unit in [metrics.{name}]",
+def _contradictions(found: Mapping) -> Iterator[tuple[str, str]]:
+    columns = found.columns
+    long = columns.measured
+    wide = any(keys.measured for keys in found.metrics.values())
+    if long + wide + bool(found.arms) > 1:
+        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", "columns"
+    rest = found.metrics or columns.state or columns.gates or found.read_back or found.details
+    if not (long or found.arms or rest):
+        yield "it names no column with figures", "columns"
+    if long and not columns.metric and len(found.metrics) != 1:
+        yield (
+            "either columns.metric, or one [metrics.NAME] that says what the values are",
+            "columns",
         )
-    better = known.better
-    if mapping.columns.better:
-        cell = row[mapping.columns.better]
-        if cell.text not in list(Better):
-            raise cell.wrong('"lower" or "higher"')
-        better = Better(cell.text)
-    if better is None:
-        raise SpecError(
-            f"which direction of {quoted(name)} is better is not known",
-            place=f"{row.source}: line {row.line}",
-            action=f"name a column in columns.better, or write better in [metrics.{name}]",
-        )
-    return Metric(name=name, unit=unit, better=better, assume=known.assume)
+    if found.arms and columns.arm:
+        yield "columns.arm and [arms.NAME] exclude each other", "arms"
+    if found.arms and not columns.metric and len(found.metrics) != 1:
+        yield "columns.metric, or one [metrics.NAME], says what the arms' columns hold", "arms"
+    try:
+        codecs.lookup(found.encoding)
+    except LookupError:
+        yield f"no encoding is called {quoted(found.encoding)}", "encoding"
 
 
-def _reading(
-    number: int,
-    row: TableRow,
-    key: tuple[str, Pairs, str],
-    column: str,
-    mapping: Mapping,
-    count: int,
-) -> ForeignReading:
-    keys, (arm, group, metric) = mapping.columns, key
-    status = row[keys.status].text if keys.status else mapping.ok[0]
-    failed = status not in mapping.ok
-    if not failed and not row[column].text:
-        raise row[column].wrong("a number, and nothing says that the run failed")
-    boot = row[keys.boot].text if keys.boot else ""
-    reason = row[keys.failure].text if keys.failure else ""
-    return ForeignReading(
-        source=number,
-        line=row.line,
-        arm=arm,
-        metric=metric,
-        value=None if failed else row[column].number(),
-        failure=(reason or status or "no reason given") if failed else "",
-        replicate=f"{arm} {boot or f'r{count}'}",
-        group=group,
-        position=row[keys.position].integer() if keys.position else None,
-        round=row[keys.round].integer() if keys.round else count,
-        run=row[keys.run].text if keys.run else "",
+def audit_only(found: Mapping) -> Mapping:
+    """A mapping without its figures: states and facts only."""
+    keys = dict.fromkeys((*Figures.__struct_fields__, "metric", "unit", "better"))
+    return msgspec.structs.replace(
+        found, columns=msgspec.structs.replace(found.columns, **keys), metrics={}, arms={}
     )

@@ -12,7 +12,7 @@ import msgspec
 from kdelta.metric import Metric
 from kdelta.stats.series import ReplicateUnit
 
-FORMAT = 1  # of foreign.json
+FORMAT = 2  # of foreign.json
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -20,11 +20,12 @@ class ImportFormat(StrEnum):
     """The formats that an import reads; the values are what --format takes."""
 
     BUNDLE = "bundle"
-    POINTS = "points"
-    CSV = "csv"
+    TABLE = "table"
     BENCHFMT = "benchfmt"
     KERNBENCH = "kernbench"
     LKP = "lkp"
+    PERF_STAT = "perf-stat"
+    HYPERFINE = "hyperfine"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -109,12 +110,15 @@ class Audited:
 class ArmFacts:
     """What is known of an arm in a group; `arm` "" means every arm of the group.
 
+    facts:     what the machine was; arms whose facts differ are not compared.
+    details:   what the arm is, or what happened to it: arms may differ in these.
     replicate: what was repeated, where the data tells.
     """
 
     arm: str
     group: Pairs
-    facts: Pairs
+    facts: Pairs = ()
+    details: Pairs = ()
     replicate: ReplicateUnit | None = None
     planned: int | None = None
     role: str = ""
@@ -132,7 +136,12 @@ class PublishedRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What readers make of sources; `notes` are sentences on what was left alone and why."""
+    """What readers make of sources.
+
+    order: arms as somebody put them, oldest first; empty: their names tell, or nothing does.
+    how:   sentences on what the columns of each source were taken for.
+    notes: sentences on what was left alone and why.
+    """
 
     metrics: tuple[Metric, ...] = ()
     readings: tuple[ForeignReading, ...] = ()
@@ -140,7 +149,8 @@ class Contents:
     audited: tuple[Audited, ...] = ()
     arms: tuple[ArmFacts, ...] = ()
     rules: tuple[PublishedRules, ...] = ()
-    seen: Pairs = ()
+    order: tuple[str, ...] = ()
+    how: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -167,7 +177,8 @@ def merged(parts: tuple[Contents, ...]) -> Contents:
         audited=tuple(item for part in parts for item in part.audited),
         arms=tuple(dict.fromkeys(item for part in parts for item in part.arms)),
         rules=tuple(item for part in parts for item in part.rules),
-        seen=tuple(dict(pair for part in parts for pair in part.seen).items()),
+        order=next((part.order for part in parts if part.order), ()),
+        how=tuple(dict.fromkeys(text for part in parts for text in part.how)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kdelta.foreign.arms import in_order
 from kdelta.foreign.record import (
     ArmFacts,
     Contents,
@@ -19,12 +19,6 @@ from kdelta.foreign.record import (
 )
 from kdelta.metric import Metric
 from kdelta.stats.series import Boot, ReplicateUnit, Series
-
-# What an arm is, or what happened to it: two arms may differ in these and be compared.
-_DETAILS = frozenset(
-    {"boot_id", "commit", "kernel_release", "lost_run", "runs", "runs_checked", "version_family"}
-)
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:-?(rc\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +31,7 @@ class Case:
     roles:     arm -> role, where the data names roles (parent, child).
     details:   of each arm what is no condition of the machine: commit, lost runs ...
     remarks:   sentences on sources that contradict each other.
+    ordered:   how it is known which arm is older: "given", "versions", "words"; "": it is not.
     """
 
     group: Pairs
@@ -47,6 +42,7 @@ class Case:
     details: tuple[tuple[str, Pairs], ...] = ()
     rules: PublishedRules | None = None
     remarks: tuple[str, ...] = ()
+    ordered: str = ""
 
     def detail(self, arm: str, name: str) -> str:
         """One detail of an arm; "" when it is not known."""
@@ -96,7 +92,7 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     found = []
     for group in dict.fromkeys(item.group for item in contents.audited):
         mine = [item for item in contents.audited if item.group == group]
-        arms = in_order(dict.fromkeys(item.arm for item in mine))
+        arms, _ = in_order(dict.fromkeys(item.arm for item in mine), contents.order)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         fields = dict.fromkeys(item.field for item in mine)
         facts = {arm: dict(_details(known.about(arm, group))) for arm in arms}
@@ -120,6 +116,7 @@ class _Known:
     arms: Mapping[str, tuple[ArmFacts, ...]]
     states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
     rules: tuple[PublishedRules, ...]
+    order: tuple[str, ...]
 
     @classmethod
     def of(cls, contents: Contents) -> _Known:
@@ -134,6 +131,7 @@ class _Known:
             {arm: tuple(items) for arm, items in arms.items()},
             {arm: tuple(items) for arm, items in states.items()},
             contents.rules,
+            contents.order,
         )
 
     def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
@@ -158,7 +156,7 @@ def _case(
     said: Sequence[Published],
     known: _Known,
 ) -> Case:
-    arms = in_order(dict.fromkeys([*readings, *(one.arm for one in said)]))
+    arms, ordered = in_order(dict.fromkeys([*readings, *(one.arm for one in said)]), known.order)
     series, remarks = [], []
     for arm in arms:
         published = [one for one in said if one.arm == arm]
@@ -177,32 +175,15 @@ def _case(
         details=tuple((arm, tuple(_details(known.about(arm, group)))) for arm in arms),
         rules=next((rule for rule in known.rules if _within(rule.group, group)), None),
         remarks=tuple(dict.fromkeys(remarks)),
+        ordered=ordered,
     )
 
 
 def _details(about: Sequence[ArmFacts]) -> Iterator[tuple[str, str]]:
-    found = dict(pair for item in about for pair in item.facts if pair[0] in _DETAILS)
+    found = dict(pair for item in about for pair in item.details)
     yield from found.items()
     if not any(item.replicate for item in about):
         yield "replicate", "not said"
-
-
-def in_order(arms: Iterable[str]) -> list[str]:
-    """Arms by version, oldest first, when every name begins with one; else as they come."""
-    names = list(arms)
-    found = [_VERSION.match(name) for name in names]
-    if not all(found):
-        return names
-    return sorted(names, key=version_key)
-
-
-def version_key(name: str) -> tuple[tuple[int, ...], bool, str]:
-    """A key that sorts 6.9 before 6.12, and 7.1-rc3 before 7.1."""
-    found = _VERSION.match(name)
-    if not found:
-        return ((), True, name)
-    numbers = tuple(int(part) for part in found[1].split(".")[:6] if len(part) < 10)
-    return (numbers, "-rc" not in name, name)
 
 
 def _series(
@@ -227,7 +208,7 @@ def _series(
         metric=metric,
         boots=boots,
         planned=planned,
-        facts=tuple((name, text) for name, text in facts.items() if name not in _DETAILS),
+        facts=tuple(facts.items()),
         state=known.state(arm, group),
         replicate=replicate or ReplicateUnit.PROCESS_ROUND,
     )

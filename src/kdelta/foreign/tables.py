@@ -9,37 +9,47 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.foreign.record import Line, SourceFile
-from kdelta.printable import quoted
+from kdelta.printable import printable, quoted
 
 MAX_BYTES = 64 * 2**20
 MAX_LINES = 2_000_000
 MAX_COLUMNS = 500
 MAX_CELL = 65536
+BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
+# Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
+_LARGEST = 1e30
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
+_LIST = re.compile(r"[;|\s]+|,\s*")
+_CONTROLS = re.compile(rb"[\x80-\x9f]")  # in Latin-1; letters and signs in Windows-1252
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell with the place to name in an error."""
+    """One cell with the place to name in an error; decimal: the sign before its decimals."""
 
     text: str
     source: str
     line: int
     column: str
+    decimal: str = "."
 
     def number(self) -> float:
         """The finite decimal number it holds.  Raises SpecError."""
-        found = float(self.text) if _NUMBER.fullmatch(self.text) else math.nan
+        text = self.text.replace(",", ".") if self.decimal == "," else self.text
+        found = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not math.isfinite(found):
             raise self.wrong("a number")
+        if abs(found) > _LARGEST:
+            raise self.wrong(f"a number up to {_LARGEST:.0e}, as measured figures are")
         return found
 
     def integer(self) -> int:
@@ -49,19 +59,22 @@ class TableCell:
         return int(self.text)
 
     def numbers(self) -> tuple[float, ...]:
-        """The numbers it lists, separated by blanks or semicolons, at least one."""
-        parts = [part for part in re.split(r"[;\s]+", self.text) if part]
+        """The numbers it lists, separated by blanks, semicolons, bars or commas, at least one."""
+        text = self.text.strip("[](){} ")
+        split = re.compile(r"[;|\s]+") if self.decimal == "," else _LIST
+        parts = [part for part in split.split(text) if part]
         if not parts:
             raise self.wrong("a list of numbers")
         return tuple(
-            TableCell(part, self.source, self.line, self.column).number() for part in parts
+            TableCell(part, self.source, self.line, self.column, self.decimal).number()
+            for part in parts
         )
 
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
         return SpecError(
             f"{quoted(self.text)} is not {wanted}",
-            place=f"{self.source}: line {self.line}, column {self.column}",
+            place=f"{self.source}: line {self.line}, column {printable(self.column, 80)}",
             action="correct the file, or import the others without it",
         )
 
@@ -72,29 +85,39 @@ class TableRow:
 
     source: str
     line: int
-    columns: tuple[str, ...]
+    index: Mapping[str, int]
     cells: tuple[str, ...]
+    decimal: str = "."
+    missing: Collection[str] = ()
 
     def __contains__(self, column: str) -> bool:
-        return column in self.columns
+        return column in self.index
 
     def __getitem__(self, column: str) -> TableCell:
-        return TableCell(self.cells[self.columns.index(column)], self.source, self.line, column)
+        text = self.cells[self.index[column]]
+        return TableCell(
+            "" if text in self.missing else text, self.source, self.line, column, self.decimal
+        )
 
-    def text(self, *columns: str) -> str:
+    def text(self, *columns: str | None) -> str:
         """The cell of the first of these columns that the table has; "" without one."""
-        return next((self[column].text for column in columns if column in self), "")
+        return next(
+            (self[column].text for column in columns if column and column in self.index), ""
+        )
 
 
 def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
     """A file's content and its SourceFile without lines.  Raises SpecError."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SpecError(
+                "it is no plain file", place=name, action="copy what it holds into a file"
+            )
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(
-            f"it cannot be read: {error.strerror or error}", place=name, action="check the path"
-        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise SpecError(f"it cannot be read: {why}", place=name, action="check the path") from error
     if len(data) > MAX_BYTES:
         raise SpecError(
             f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
@@ -102,72 +125,180 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
-def decoded(data: bytes, name: str) -> str:
-    """The text of a file: UTF-8, with an optional mark, no NUL.  Raises SpecError."""
+def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
+    """The text of a file, with an optional mark, no NUL.  Raises SpecError."""
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise SpecError("not UTF-8", place=f"{name}: line {number}") from error
+        text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except (UnicodeError, LookupError) as error:
+        start = getattr(error, "start", 0)
+        byte = start - data.rfind(b"\n", 0, start)
+        place = f"{name}: line {1 + data.count(bytes([10]), 0, start)}, byte {byte}"
+        raise SpecError(
+            f"not {encoding.upper()}", place=place, action=_encoding_that_reads(data)
+        ) from error
     if "\0" in text:
         number = text.count("\n", 0, text.index("\0")) + 1
-        raise SpecError("it holds a NUL character", place=f"{name}: line {number}")
+        raise SpecError(
+            "it holds a NUL character",
+            place=f"{name}: line {number}",
+            action="convert it to UTF-8 text",
+        )
     return text
 
 
-def table(data: bytes, name: str, delimiter: str) -> tuple[tuple[str, ...], tuple[Line, ...]]:
-    """Columns and lines of a CSV or TSV file with a head line.  Raises SpecError."""
-    text = decoded(data, name)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+def _encoding_that_reads(data: bytes) -> str:
+    wide = ["utf-16"] if data[:2] in (b"\xff\xfe", b"\xfe\xff") else []
+    for encoding in (*wide, "cp1252" if _CONTROLS.search(data) else "latin-1"):
+        try:
+            data.decode(encoding)
+        except UnicodeError:
+            continue
+        return f"{encoding} would read it: give --encoding {encoding}"
+    return "convert it to UTF-8"
+
+
+def delimiter_of(text: str, suffix: str) -> str:
+    """What separates the cells of a table: what cuts its head line into most cells."""
+    head = next((line for line in text.splitlines() if line.strip(" #\t")), "")
+    if suffix == ".tsv" and "\t" in head:
+        return "\t"
+    counts = {each: head.count(each) for each in ("\t", ";", ",", "|")}
+    best = max(counts, key=lambda each: counts[each])
+    if counts[best]:
+        return best
+    return BLANKS if suffix not in (".csv", ".tsv") and len(head.split()) > 1 else ","
+
+
+def table(text: str, name: str, delimiter: str) -> tuple[tuple[str, ...], tuple[Line, ...]]:
+    """Columns and lines of a table with a head line; lines that begin with # are left out.
+
+    Raises SpecError with file, line and column.
+    """
+    found = _rows(text, name, delimiter)
+    head = next(found, (1, []))
+    columns = _columns(head[1], f"{name}: line {head[0]}")
+    return columns, tuple(_lines(found, columns, name))
+
+
+def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of all lines that hold cells; the head line may follow a #."""
+    started = False
+    for number, raw in _cut(text, name, delimiter):
+        if not any(cell.strip() for cell in raw) and (delimiter == BLANKS or len(raw) < 2):
+            continue
+        marked = raw[0].lstrip().startswith("#")
+        if marked and (started or len(raw) < 2):
+            continue
+        cells = _unmarked(raw, delimiter) if marked else raw
+        if delimiter == "|":
+            cells = _framed(cells)
+        if cells:
+            started = True
+            yield number, cells
+
+
+def _unmarked(cells: list[str], delimiter: str) -> list[str]:
+    """A head line without the # before it; a column may be called # itself."""
+    first = cells[0].lstrip().lstrip("#")
+    if first.strip():
+        return [first, *cells[1:]]
+    return cells[1:] if delimiter == BLANKS else cells
+
+
+def _framed(cells: list[str]) -> list[str]:
+    """A line of a table as web pages have it, | a | b |; of the rule below the head nothing."""
+    inner = cells[1:] if not cells[0].strip() else cells
+    inner = inner[:-1] if inner and not inner[-1].strip() else inner
+    rule = all(cell.strip() and set(cell.strip()) <= set("-:+") for cell in inner)
+    return [] if rule else inner
+
+
+def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    if delimiter == BLANKS:
+        # Two blanks separate columns whose cells hold one blank themselves.
+        lines = [line for line in text.splitlines() if line.strip()]
+        wide = all(re.search(r"\S\s{2,}\S", line) for line in lines)
+        cut = re.compile(r"\s{2,}" if wide else r"\s+")
+        for number, line in enumerate(text.splitlines(), start=1):
+            yield number, cut.split(line.strip())
+        return
+    limit = csv.field_size_limit(MAX_BYTES)
     try:
-        head = next(reader, [])
-        columns = _columns(head, name)
-        lines = tuple(_lines(reader, columns, name))
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        for cells in reader:
+            yield reader.line_num, cells
     except csv.Error as error:
-        raise SpecError(f"not a table: {error}", place=f"{name}: line {reader.line_num}") from error
-    return columns, lines
+        raise SpecError(
+            f"not a table: {error}",
+            place=f"{name}: line {reader.line_num}",
+            action="correct the line",
+        ) from error
+    finally:
+        csv.field_size_limit(limit)
 
 
-def _columns(head: list[str], name: str) -> tuple[str, ...]:
-    place = f"{name}: line 1"
-    if not any(head):
+def _columns(head: list[str], place: str) -> tuple[str, ...]:
+    if not any(cell.strip() for cell in head):
         raise SpecError("there is no head line", place=place, action="name the columns in line 1")
     if len(head) > MAX_COLUMNS:
-        raise SpecError(f"more than {MAX_COLUMNS} columns", place=place)
+        raise SpecError(
+            f"{len(head)} columns, more than {MAX_COLUMNS}",
+            place=f"{place}, column {MAX_COLUMNS + 1}",
+            action="put values below each other: a line for each, and a column for the arm",
+        )
     columns = tuple(cell.strip() for cell in head)
     for at, column in enumerate(columns):
+        where = f"{place}, column {at + 1}"
         if not column:
-            raise SpecError("a column has no name", place=f"{place}, column {at + 1}")
+            raise SpecError("a column has no name", place=where, action="name it")
         if column in columns[:at]:
-            raise SpecError(f"two columns are called {quoted(column)}", place=place)
+            raise SpecError(
+                f"two columns are called {quoted(column)}", place=where, action="rename one of them"
+            )
+        if len(column) > 200:
+            raise SpecError(
+                "the name of a column is longer than 200 characters", place=where, action="cut it"
+            )
     return columns
 
 
-def _lines(reader: Any, columns: tuple[str, ...], name: str) -> Iterator[Line]:
-    for count, cells in enumerate(reader):
-        number = reader.line_num
-        if not cells:
-            continue
+def _lines(
+    found: Iterator[tuple[int, list[str]]], columns: tuple[str, ...], name: str
+) -> Iterator[Line]:
+    for count, (number, cells) in enumerate(found):
         place = f"{name}: line {number}"
         if count >= MAX_LINES:
-            raise SpecError(f"more than {MAX_LINES} lines", place=place)
+            raise SpecError(
+                f"more than {MAX_LINES} lines", place=place, action="import a part of it"
+            )
         if len(cells) != len(columns):
             raise SpecError(
                 f"{len(cells)} cells where the head has {len(columns)}",
                 place=f"{place}, column {columns[min(len(cells), len(columns) - 1)]}",
+                action="quote cells that hold the separator, and fill those that are missing",
             )
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:
                 raise SpecError(
-                    f"more than {MAX_CELL} characters", place=f"{place}, column {column}"
+                    f"{len(cell)} characters, more than {MAX_CELL}",
+                    place=f"{place}, column {column}",
+                    action="put a long list of values below each other, one line for each",
                 )
         yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
 
 
-def rows(source: SourceFile) -> Iterator[TableRow]:
+def rows(
+    source: SourceFile, *, decimal: str = ".", missing: Collection[str] = ()
+) -> Iterator[TableRow]:
     """The lines of a table source by column name."""
+    index = {column: at for at, column in enumerate(source.columns)}
     for line in source.lines:
-        yield TableRow(source.name, line.number, source.columns, line.cells)
+        yield TableRow(source.name, line.number, index, line.cells, decimal, missing)
+
+
+def plain_number(text: str) -> str:
+    """A number written one way, so that 100.000000 and 100 are the same state; other text as is."""
+    return f"{float(text):.12g}" if _NUMBER.fullmatch(text) else text
 
 
 def json_object(text: str, name: str) -> dict[str, Any]:

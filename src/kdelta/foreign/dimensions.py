@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which of the columns that are left tell the rows of an arm apart.
+
+A column of text that separates rows is a dimension, whatever it is called, or there is a doubt: no
+column is dropped that would put two different things into one.
+"""
+
+from __future__ import annotations
+
+from kdelta.foreign import words
+from kdelta.foreign.columns import Holds
+from kdelta.foreign.mapping import Split
+from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.work import Work
+
+# Dimensions by name that are rather what an arm is, where they change with the arm.
+_OF_ARMS = vocabulary("config configuration tree flags set group path page")
+# What a table of facts alone may be told apart by: other tables of its session have these.
+_SHARED = vocabulary(
+    "environment cpu memory_mib guest_memory_mib thp_mode scenario case thp memory"
+)
+# What a machine was: arms that differ in it are not compared.
+_MACHINES = vocabulary(
+    "host hostname machine platform cpu_model governor compiler hypervisor cluster site"
+)
+_FEW = 24
+_INDEX = ("boot", "round", "position", "run")
+
+
+def take(work: Work) -> None:
+    """Say of every column that is left what it is."""
+    for name in work.of(Part.DIMENSION):
+        _named(work, name)
+    left = [name for name in work.left if work.left[name].part is not Part.METRIC]
+    for name in sorted(left, key=lambda name: work.cells(name).holds is not Holds.TEXT):
+        _unnamed(work, name)
+
+
+def _named(work: Work, name: str) -> None:
+    cells, word = work.cells(name), "_".join(words.words(name))
+    if word in _MACHINES and (cells.constant or _of_arm(work, name)):
+        work.read_back[word] = name
+        work.take(name, f"read_back.{word}", "what the machine was")
+        return
+    if not cells.constant and _of_arm(work, name) and word in _OF_ARMS:
+        work.details[name] = name
+        work.take(name, "details", "it changes with the arm")
+        return
+    if not (work.figures or work.arms) and word not in _SHARED:
+        work.leave(name, "the table holds facts alone")
+        return
+    parts = words.dimensions_in(name)
+    if len(parts) > 1 and not any("/" in text for text in cells.distinct):
+        parts = parts[:1]
+    if len(parts) > 1:
+        work.split[name] = Split(into=parts)
+    work.dimensions.append(name)
+    work.take(name, "dimensions", "its name says so")
+
+
+def _of_arm(work: Work, name: str) -> bool:
+    """True when each arm has one value of it."""
+    many = work.arm and not work.cells(work.arm[0]).constant
+    return bool(many) and work.table.determined(work.arm, name)
+
+
+def _unnamed(work: Work, name: str) -> None:
+    cells = work.cells(name)
+    if cells.constant:
+        work.leave(name, "it is the same in every row")
+    elif _of_arm(work, name):
+        work.details[name] = name
+        work.take(name, "details", "it changes with the arm")
+    elif len(cells.distinct) == work.table.rows and (work.arm or cells.holds is Holds.NUMBERS):
+        _different(work, name)
+    elif cells.holds is Holds.TEXT:
+        _text(work, name)
+    elif cells.holds is Holds.NUMBERS:
+        _numbers(work, name)
+    else:
+        work.leave(name, "lists that nobody named")
+
+
+def _different(work: Work, name: str) -> None:
+    """No two rows have the same: it tells runs apart, not what was measured."""
+    if work.cells(name).holds is Holds.TEXT and "run" not in work.keys:
+        work.key("run", name, "it is different in every row")
+    else:
+        work.leave(name, "it is different in every row")
+
+
+def _by(work: Work) -> tuple[str, ...]:
+    metric = work.keys.get("metric")
+    named = [metric] if isinstance(metric, str) else []
+    return (*work.arm, *work.dimensions, *named)
+
+
+def _counts(work: Work, name: str) -> bool:
+    """True for 1, 2, 3 ... once in each setting: rounds, or a dimension that looks like them."""
+    return work.cells(name).counts_up and work.table.once_in_each(_by(work), name)
+
+
+def _indexed(work: Work) -> bool:
+    return any(key in work.keys for key in _INDEX)
+
+
+def _text(work: Work, name: str) -> None:
+    if _counts(work, name) and not _indexed(work):
+        work.doubts.append(f"is {name} the number of a round, a boot, or a dimension?")
+        work.key("round", name, "it counts up within each arm")
+    elif not work.arm or work.table.crosses(work.arm[0], name):
+        work.dimensions.append(name)
+        work.take(name, "dimensions", "it tells rows of one arm apart")
+    elif work.cells(work.arm[0]).constant:
+        work.dimensions.append(name)
+        work.take(name, "dimensions", "it tells rows apart")
+    else:
+        _nested(work, name)
+
+
+def _nested(work: Work, name: str) -> None:
+    """Text that repeats within one arm and is met in no other."""
+    work.doubts.append(f"is {name} a boot, a run, or a dimension? its cells differ from arm to arm")
+    if "boot" in work.keys:
+        work.dimensions.append(name)
+        work.take(name, "dimensions", "it tells rows of one arm apart")
+    else:
+        work.key("boot", name, "several rows of one arm share it")
+
+
+def _numbers(work: Work, name: str) -> None:
+    cells, arm = work.cells(name), work.arm
+    few = cells.whole and len(cells.distinct) <= min(_FEW, max(2, work.table.rows // 2))
+    if not few or (arm and not work.table.crosses(arm[0], name)):
+        work.leave(name, "numbers whose name says neither unit nor direction")
+    elif _counts(work, name) and not _indexed(work):
+        work.doubts.append(f"is {name} the number of a round, a boot, or a dimension?")
+        work.key("round", name, "it counts up within each arm")
+    elif not arm or work.table.balanced(arm[0], name):
+        work.dimensions.append(name)
+        work.take(name, "dimensions", "every arm was measured at each of its settings")
+    else:
+        work.doubts.append(f"is {name} a dimension? its few numbers stand with several arms")
+        work.leave(name, "few numbers whose name says nothing")

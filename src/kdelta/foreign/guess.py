@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a table that nobody described would be: a mapping, a reason for each column, and the doubts.
+
+A name says what its column may be (`words`), the cells say whether it can be that (`columns`), and
+the whole table says what tells its rows apart.  A guess with a doubt is never read: it is proposed.
+"""
+
+from __future__ import annotations
+
+from kdelta.foreign import arms, dimensions, measures, samples, words
+from kdelta.foreign.columns import Cells, Holds, columns_of
+from kdelta.foreign.mapping import MISSING, OK, Mapping
+from kdelta.foreign.record import SourceFile
+from kdelta.foreign.tidy import is_moment
+from kdelta.foreign.words import Part, Said, vocabulary
+from kdelta.foreign.work import Guess, Work
+
+_FAILED = vocabulary(
+    "fail failed failure error crash crashed timeout timedout killed invalid skipped"
+    " unsupported hung oom aborted bad no false broken lost panic hang missing n"
+    " interrupted"
+)
+_FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
+_CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
+_COUNTED = ("samples", "observations", "measurements", "points", "readings")
+_FEW = 24
+
+
+def guess(source: SourceFile, base: Mapping) -> Guess:
+    """What the columns of a loaded table would be.  base: encoding and delimiter of the file."""
+    table = columns_of(source, frozenset(MISSING))
+    stem = source.name.rpartition("/")[2].partition(".")[0]
+    work = Work(table, stem, {name: words.said(name) for name in source.columns})
+    names = {word for name in source.columns for word in words.words(name)}
+    work.profile = bool(names & _FUNCTIONS and names & _CALLS)
+    if table.doubtful:
+        work.doubts.append(table.doubtful)
+    for name in source.columns:
+        _by_content(work, name)
+    samples.columns(work)
+    _long(work)
+    if not work.of(Part.ARM):
+        measures.arms_in_columns(work)
+    if not work.arms:
+        _arm(work)
+    _statuses(work)
+    _replicates(work)
+    _plain(work)
+    measures.take(work)
+    dimensions.take(work)
+    measures.settle(work)
+    return work.guess(base)
+
+
+def _by_content(work: Work, name: str) -> None:
+    """Correct what a name says where the cells cannot be that."""
+    said, cells = work.left[name], work.cells(name)
+    if cells.holds is Holds.NOTHING:
+        work.take(name, "not read", "it is empty")
+    elif said.part in (Part.TIME, Part.STATISTIC):
+        _figure(work, name, said, cells)
+    else:
+        work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _part(part: Part, cells: Cells) -> Part | None:
+    """What a column is rather than what its name says; None: its name is right."""
+    text, lists = cells.holds is Holds.TEXT, cells.holds is Holds.LISTS
+    numbers = cells.holds is Holds.NUMBERS
+    found: dict[Part, Part | None] = {
+        Part.VALUES: _listed(cells),
+        Part.COUNT: Part.VALUES if lists else Part.UNKNOWN if text else None,
+        Part.VALUE: Part.UNKNOWN if text else None,
+        Part.FAILED: Part.GATE if text else None,
+        Part.STATUS: Part.VALUE if numbers and set(cells.distinct) - {"0", "1"} else None,
+        Part.FAILURE: Part.GATE if numbers else None,
+        Part.RUN: Part.ROUND if cells.whole and cells.counts_up else None,
+    }
+    for word in (Part.METRIC, Part.UNIT, Part.BETTER):
+        found[word] = None if text else Part.UNKNOWN
+    return found.get(part)
+
+
+def _listed(cells: Cells) -> Part | None:
+    """What a column called values or samples is: lists, one value each, or how many there were."""
+    if cells.holds is Holds.NUMBERS:
+        return Part.COUNT if cells.whole and words.words(cells.name)[-1] in _COUNTED else Part.VALUE
+    digits = all(text[:1].isdigit() for text in cells.distinct)
+    return Part.UNKNOWN if cells.holds is Holds.TEXT and not digits else None
+
+
+def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
+    if cells.holds is Holds.LISTS:
+        work.left[name] = Said(
+            part=said.part,
+            statistic="values",
+            metric=said.metric,
+            unit=said.unit,
+            better=said.better,
+        )
+    elif cells.holds is Holds.TEXT and not said.unit:
+        moment = all(is_moment(text) for text in cells.distinct)
+        work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)
+
+
+def _long(work: Work) -> None:
+    """A column of metrics is one only where a column of values is beside it."""
+    named = work.of(Part.METRIC)
+    figures = work.of(Part.VALUE, Part.VALUES)
+    figures += [name for name in work.of(Part.STATISTIC) if not _own_metric(work.left[name])]
+    texts = [
+        name
+        for name in work.of(Part.UNKNOWN, Part.NOTE)
+        if work.cells(name).holds is Holds.TEXT
+        and all(words.metric_of(text) for text in work.cells(name).distinct)
+    ]
+    if not named and texts and figures:
+        work.left[texts[0]] = Said(part=Part.METRIC)
+    for name in named:
+        direct = [one for one in work.of(Part.TIME) if work.left[one].unit]
+        if direct and not figures:
+            work.left[name] = Said(part=Part.DIMENSION)
+
+
+def _own_metric(said: Said) -> bool:
+    return said.metric not in ("", "value")
+
+
+def _arm(work: Work) -> None:
+    """The column that names what is compared."""
+    named = sorted(work.of(Part.ARM), key=words.arm_rank)
+    varying = [name for name in named if not work.cells(name).constant]
+    if varying:
+        _among(work, varying)
+    elif named and not _by_words(work):
+        work.key("arm", named[0], "its name says so; it is the same in every row")
+    elif not named and not _by_words(work):
+        _unnamed(work)
+    for name in work.of(Part.ARM):
+        work.details[name] = name
+        work.take(name, "details", "it says more of the arm")
+
+
+def _among(work: Work, named: list[str]) -> None:
+    """Of several columns that could name the arm, the first that tells the most apart."""
+    chosen = named[0]
+    for other in named[1:]:
+        if work.table.determined((chosen,), other):
+            continue
+        if work.table.determined((other,), chosen):
+            if 2 * len(work.cells(other).distinct) <= work.table.rows or work.table.rows <= _FEW:
+                chosen = other
+            continue
+        work.doubts.append(
+            f"both {chosen} and {other} could be the arm: say which, the other is a dimension"
+        )
+        work.dimensions.append(other)
+        work.take(other, "dimensions", f"it could be the arm as well as {chosen}")
+    work.key("arm", chosen, "its name says so")
+
+
+def _by_words(work: Work) -> bool:
+    """True when a column of text was found whose cells are versions, or old and new."""
+    for name in work.of(Part.UNKNOWN, Part.DIMENSION, Part.ROLE, Part.RUN, Part.NOTE, Part.STATUS):
+        texts = work.cells(name).distinct
+        if not 1 < len(texts) <= _FEW or work.cells(name).holds is not Holds.TEXT:
+            continue
+        if all(arms.is_version(text) for text in texts):
+            work.key("arm", name, "its cells are versions of a kernel")
+            return True
+        sides = [arms.side(text) for text in texts]
+        if min(sides) < 0 < max(sides):
+            work.key("arm", name, "its cells say old and new: " + ", ".join(texts[:4]))
+            return True
+    return False
+
+
+def _unnamed(work: Work) -> None:
+    """A column of few words that repeat may be the arm, and that is a doubt."""
+    for name in work.of(Part.ROLE, Part.UNKNOWN):
+        cells = work.cells(name)
+        few = 1 < len(cells.distinct) <= _FEW and cells.holds is Holds.TEXT
+        if few and not cells.counts_up:
+            listed = ", ".join(cells.distinct[:4])
+            work.key("arm", name, f"no name says arm; its cells are few words: {listed}")
+            if work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
+                work.doubts.append(f"is {name} ({listed}) what is compared?")
+            return
+
+
+def _statuses(work: Work) -> None:
+    """What the words of a status mean."""
+    for name in work.of(Part.STATUS):
+        cells = work.cells(name)
+        texts = {text.lower() for text in cells.distinct}
+        if "status" in work.keys:
+            if texts <= {*OK, *_FAILED}:
+                work.gates.append(name)
+                work.take(name, "gates", "another status")
+            continue
+        if not texts & {*OK, *_FAILED}:
+            work.left[name] = Said(part=Part.UNKNOWN)
+            continue
+        unknown = sorted(texts - {*OK, *_FAILED, "partial"})
+        if unknown:
+            work.doubts.append(
+                f"does {name} {', '.join(unknown)} mean a good run? (ok lists those)"
+            )
+        work.key("status", name, "its cells say how runs ended")
+    for name in work.of(Part.FAILURE):
+        if "failure" in work.keys:
+            work.leave(name, "a second column of reasons")
+        else:
+            work.key("failure", name, "its name says so")
+
+
+def _replicates(work: Work) -> None:
+    """Boots, rounds, places and runs."""
+    for part, key in (
+        (Part.BOOT, "boot"),
+        (Part.POSITION, "position"),
+        (Part.ROUND, "round"),
+        (Part.RUN, "run"),
+    ):
+        for name in work.of(part):
+            if part is Part.POSITION and not _is_place(work, name):
+                work.leave(name, "it only numbers the lines")
+            elif key in work.keys:
+                work.leave(name, f"{work.keys[key]} is the {key}")
+            else:
+                work.key(key, name, "its name says so")
+
+
+def _is_place(work: Work, name: str) -> bool:
+    """False for the number of the line, which data tools add, and for what does not sort."""
+    texts = work.cells(name).texts
+    if words.words(name) in (("index",), ("idx",)):
+        return [text for text in texts if text.isdecimal()] != [
+            str(at + int(texts[0] == "1")) for at in range(len(texts))
+        ]
+    return all(is_moment(text) or text.replace(".", "", 1).isdecimal() for text in texts) or (
+        work.cells(name).holds is Holds.NUMBERS or words.words(name)[-1] in ("step", "order")
+    )
+
+
+def _plain(work: Work) -> None:
+    """Columns whose name alone says what they are."""
+    for name in work.of(Part.ROLE):
+        if "role" in work.keys:
+            continue
+        work.key("role", name, "its name says so")
+    for name in work.of(Part.READ_BACK):
+        fact = work.left[name].fact
+        if fact not in work.read_back:
+            work.read_back[fact] = name
+            work.take(name, f"read_back.{fact}", "the machine as it was seen")
+    for name in work.of(Part.STATE):
+        work.state.append(name)
+        work.take(name, "state", "a field of the audit")
+    for name in work.of(Part.GATE):
+        work.gates.append(name)
+        work.take(name, "gates", "a result that must be zero, or true")
+    for name in work.of(Part.DERIVED):
+        work.leave(name, "it is made of other figures")
+    for name in work.of(Part.NOTE):
+        work.leave(name, "a remark")

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which columns of a table hold what was measured, and whether a row is a run or a summary."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from kdelta.foreign import arms, words
+from kdelta.foreign.columns import Holds
+from kdelta.foreign.mapping import ArmKeys, MetricKeys
+from kdelta.foreign.words import Part, Said
+from kdelta.foreign.work import Work
+from kdelta.metric import Better
+
+_COUNTS = ("ok_runs", "runs", "n", "run_count")  # best first
+_INDEX = ("boot", "round", "position", "run")
+_SUMMARY = ("mean", "median", "sd", "cv", "cv_percent", "values")
+_MAY_BE_ARMS = (Part.UNKNOWN, Part.STATISTIC, Part.TIME, Part.POSITION)
+_PIECES = re.compile(r"[\s_:()\[\]/]+")
+Columns = Mapping[str, str]  # statistic -> column; "" is the quantity itself
+
+
+def arms_in_columns(work: Work) -> None:
+    """Columns that are called after arms: 6.16, v6.12.77_mean, base_ns, parent_a."""
+    found: dict[str, dict[tuple[str, ...], str]] = {}
+    for name, said in work.left.items():
+        if said.part in _MAY_BE_ARMS and (cut := _arm_and_rest(name)):
+            found.setdefault(cut[0], {})[cut[1]] = name
+    shared = Counter(rest for columns in found.values() for rest in columns)
+    found = {
+        arm: {r: c for r, c in columns.items() if shared[r] > 1} for arm, columns in found.items()
+    }
+    found = {arm: columns for arm, columns in found.items() if columns}
+    if len(found) < 2 or not any(
+        work.cells(c).holds is not Holds.TEXT for x in found.values() for c in x.values()
+    ):
+        return
+    metrics = {_base(rest) for columns in found.values() for rest in columns}
+    timed = [base for base in metrics if words.said(base).part is Part.TIME] or sorted(metrics)
+    if len(metrics - {""}) > 1:
+        work.doubts.append(f"the columns of each arm hold several metrics; only {timed[0]} is read")
+    for arm, columns in found.items():
+        keys = {
+            _statistic(rest) or "value": c
+            for rest, c in columns.items()
+            if _base(rest) in (timed[0], "")
+        }
+        work.arms[arm] = ArmKeys(
+            **{key: c for key, c in keys.items() if key in ("value", *_SUMMARY, "n")}
+        )
+        for key, column in keys.items():
+            work.take(column, f"arms.{arm}.{key}", "it is called after an arm")
+    work.metrics[timed[0] or "value"] = MetricKeys()
+    _likewise(work)
+
+
+def _arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """The arm that a column is called after, and the other words of its name."""
+    if words.said(name).part is Part.DERIVED and not (arms.is_version(name) or arms.side(name)):
+        return None
+    pieces = [piece for piece in _PIECES.split(name) if piece]
+    if any(
+        word in ("vs", "versus", "delta", "pct", "ratio", "midpoint", "change")
+        for word in words.words(name)
+    ):
+        return None
+    for at in (0, len(pieces) - 1):
+        piece = pieces[at]
+        if not (
+            arms.is_version(piece)
+            or (arms.side(piece) and len(re.findall(r"[a-z]+", piece.lower())) < 3)
+        ):
+            continue
+        rest = pieces[1:] if at == 0 else pieces[:-1]
+        arm = piece
+        if rest and at == 0 and re.fullmatch(r"[0-9a-zA-Z]", rest[0]) and rest[0] not in ("n", "s"):
+            arm, rest = f"{piece}_{rest[0]}", rest[1:]
+        return arm, words.words(" ".join(rest))
+    return None
+
+
+def _statistic(rest: tuple[str, ...]) -> str:
+    if rest in (("n",), ("runs",), ("count",)):
+        return "n"
+    return words.said(" ".join(rest)).statistic if rest else ""
+
+
+def _base(rest: tuple[str, ...]) -> str:
+    """The metric in the words that are left of a column's name."""
+    if not rest or rest in (("n",), ("runs",), ("count",)):
+        return ""
+    said = words.said(" ".join(rest))
+    return said.metric if said.part in (Part.TIME, Part.STATISTIC) else "_".join(rest)
+
+
+def _likewise(work: Work) -> None:
+    """Numbers beside the columns of arms: another arm, surely where each row is a metric."""
+    for name in work.of(Part.UNKNOWN, Part.STATISTIC):
+        cells = work.cells(name)
+        if cells.holds is not Holds.NUMBERS or (cells.constant and work.table.rows > 1):
+            continue
+        statistic = work.left[name].statistic
+        key = statistic if statistic in _SUMMARY else "value"
+        if not work.of(Part.METRIC):
+            work.doubts.append(f"is {name} an arm?")
+        work.arms[words.said(name).metric or name] = ArmKeys(**{key: name})
+        work.take(name, f"arms.{name}.{key}", "numbers beside those of arms")
+
+
+def take(work: Work) -> None:
+    """Take every column of figures; `settle` says later what they are."""
+    for name in work.of(Part.METRIC):
+        if "metric" in work.keys or not (work.arms or _values_beside(work)):
+            work.left[name] = Said(part=Part.UNKNOWN)
+        else:
+            work.metrics.clear()
+            work.key("metric", name, "its cells are the names of metrics")
+    for part, key in ((Part.UNIT, "unit"), (Part.BETTER, "better")):
+        for name in work.of(part):
+            work.key(key, name, "its name says so")
+    for name in work.of(
+        Part.COUNT, Part.FAILED, Part.TIME, Part.STATISTIC, Part.VALUE, Part.VALUES
+    ):
+        work.figures[name] = work.left.pop(name)
+
+
+def _values_beside(work: Work) -> bool:
+    return bool(work.of(Part.VALUE, Part.VALUES, Part.STATISTIC))
+
+
+def settle(work: Work) -> None:
+    """Make metrics of the columns of figures: runs, or summaries of runs."""
+    counts = [name for name, said in work.figures.items() if said.part is Part.COUNT]
+    failed = [name for name, said in work.figures.items() if said.part is Part.FAILED]
+    bases = _bases(work)
+    summary = _summary(work, counts, bases)
+    if work.arms:
+        _settle_arms(work, summary=summary)
+    elif "metric" in work.keys:
+        merged = {stat: column for columns in bases.values() for stat, column in columns.items()}
+        work.keys |= _figures(merged, summary=summary)
+        _tell(work, merged, "columns")
+        _united_by_cells(work)
+        work.measured = bool(merged)
+    else:
+        _settle_wide(work, bases, summary=summary)
+    if summary:
+        for key, names in (("n", counts), ("failed", failed)):
+            best = sorted(names, key=lambda name: _COUNTS.index(name) if name in _COUNTS else 9)
+            if best:
+                work.key(key, best[0], "how many runs a row sums up")
+        if column := work.keys.get("status"):
+            work.ok = (*work.ok, *(t for t in work.cells(str(column)).distinct if t not in work.ok))
+    for name in (*counts, *failed):
+        if name not in work.keys.values():
+            work.leave(name, "a count of runs that is said elsewhere, or of what a run did")
+    if work.measured and not summary:
+        _repeats(work)
+
+
+def _bases(work: Work) -> dict[str, dict[str, str]]:
+    """metric -> statistic -> column; "" is the metric of columns that name none."""
+    found: dict[str, dict[str, str]] = {}
+    for name, said in work.figures.items():
+        if said.part is Part.TIME:
+            base = said.metric if said.statistic else name
+            found.setdefault(base, {})[said.statistic] = name
+    for name, said in work.figures.items():
+        if said.part is Part.VALUE:
+            found.setdefault("", {})[""] = name
+        elif said.part is Part.VALUES:
+            found.setdefault(_owner("", found), {})["values"] = name
+        elif said.part is Part.STATISTIC:
+            if said.statistic not in _SUMMARY:
+                work.leave(name, f"{said.statistic} is no figure to judge by")
+                continue
+            base = said.metric if said.metric != "value" else ""
+            found.setdefault(_owner(base, found), {})[said.statistic] = name
+    return found
+
+
+def _owner(base: str, found: Mapping[str, Columns]) -> str:
+    """The metric that a statistic belongs to: the only one, when its name says no other."""
+    normal = {"_".join(words.words(name)): name for name in found}
+    if base in normal:
+        return normal[base]
+    timed = [name for name in found if name]
+    return timed[0] if not base and len(timed) == 1 else base
+
+
+def _summary(work: Work, counts: list[str], bases: Mapping[str, Columns]) -> bool:
+    """True when a row sums up several runs; doubts whether rows that are alike are runs."""
+    metric = work.keys.get("metric")
+    by = (*work.arm, *work.dimensions, *([metric] if isinstance(metric, str) else []))
+    several = [group for group in work.table.groups(by) if len(group) > 1]
+    stats = {stat for columns in bases.values() for stat in columns}
+    stats |= {
+        key for keys in work.arms.values() if isinstance(keys, ArmKeys) for key, _ in keys.named()
+    }
+    counted = any(set(work.cells(name).distinct) - {"1", "1.0"} for name in counts)
+    spread = bool(stats & {"sd", "cv", "cv_percent"}) or {"mean", "median"} <= stats
+    if several and (counted or spread) and not any(key in work.keys for key in _INDEX):
+        lines = " and ".join(str(at + 2) for at in several[0][:2])
+        work.doubts.append(
+            f"rows {lines} both sum up runs of one arm and setting: what tells them apart?"
+        )
+    listed = "values" in stats
+    return not several and (counted or spread or listed or "mean" in stats or "median" in stats)
+
+
+def _figures(columns: Columns, *, summary: bool) -> dict[str, str]:
+    """The keys of a mapping for the columns of one metric."""
+    if summary:
+        found = {stat: column for stat, column in columns.items() if stat in _SUMMARY}
+        if "" in columns:
+            found.setdefault("mean", columns[""])
+        return found
+    if "values" in columns:
+        return {"values": columns["values"]}
+    best = next((stat for stat in ("", "mean", "median") if stat in columns), None)
+    return {} if best is None else {"value": columns[best]}
+
+
+def _tell(work: Work, columns: Columns, where: str) -> None:
+    for stat, column in columns.items():
+        work.take(column, f"{where}: {stat or 'value'}", "what was measured")
+
+
+def _settle_wide(work: Work, bases: dict[str, dict[str, str]], *, summary: bool) -> None:
+    timed = {base for base in bases if base and words.said(base).better is not None}
+    timed = timed or {base for base, columns in bases.items() if base and _direct(work, columns)}
+    for base, columns in bases.items():
+        keys = _figures(columns, summary=summary)
+        if not keys or (timed and base not in timed):
+            for column in columns.values():
+                work.leave(column, "its name says neither unit nor direction")
+            continue
+        work.measured = True
+        name, unit, better = _named(work, base, columns)
+        work.united = work.united or better is not None
+        if better is None and "unit" not in work.keys:
+            better = Better.NONE
+        work.metrics[name] = MetricKeys(
+            **keys,  # type: ignore[arg-type]
+            unit=unit or None,
+            better=better,
+        )
+        _tell(work, columns, f"metrics.{name}")
+
+
+def _direct(work: Work, columns: Columns) -> bool:
+    return any(work.figures[column].better for column in columns.values())
+
+
+def _named(work: Work, base: str, columns: Columns) -> tuple[str, str, Better | None]:
+    """Name, unit and direction of a metric: by its column, else by the name of the file."""
+    for text in (base, *columns.values()):
+        said = words.said(text)
+        if said.better is not None:
+            return base, said.unit, said.better
+    said = words.said(work.stem)
+    if said.part is Part.TIME and said.unit:
+        return base or work.stem, said.unit, said.better
+    return base or "value", "", None
+
+
+def _settle_arms(work: Work, *, summary: bool) -> None:
+    work.measured = True
+    if not summary:
+        by = (*work.dimensions, *([str(work.keys["metric"])] if "metric" in work.keys else []))
+        alone = all(len(group) == 1 for group in work.table.groups(by))
+        indexed = any(key in work.keys for key in _INDEX)
+        for arm, keys in work.arms.items():
+            column = keys.value if isinstance(keys, ArmKeys) else keys
+            if column and alone and not indexed and work.table.rows > 0:
+                work.arms[arm] = ArmKeys(mean=column)
+    if "metric" in work.keys:
+        _united_by_cells(work)
+        return
+    (base,) = work.metrics
+    name, unit, better = _named(work, "" if base == "value" else base, {})
+    work.united = better is not None
+    if better is None and "unit" not in work.keys:
+        better = Better.NONE
+    work.metrics = {name: MetricKeys(unit=unit or None, better=better)}
+
+
+def _united_by_cells(work: Work) -> None:
+    """Whether the names of metrics in the cells tell units, or the units beside them."""
+    texts = work.cells(str(work.keys["metric"])).distinct
+    units = work.cells(str(work.keys["unit"])).distinct if "unit" in work.keys else ()
+    work.united = any(words.metric_of(text) for text in texts) or any(
+        words.said(unit).better for unit in units
+    )
+    audited = any(words.is_state(text) or words.is_gate(text) for text in texts)
+    work.united = work.united or audited
+    if not work.united:
+        work.metrics = {text: MetricKeys(better=Better.NONE) for text in texts}
+
+
+def _repeats(work: Work) -> None:
+    """Rows of one arm, setting and round: something else tells them apart."""
+    if "round" not in work.keys or "position" in work.keys or "boot" in work.keys:
+        return
+    metric = work.keys.get("metric")
+    by = (*work.arm, *work.dimensions, *([str(metric)] if metric else []))
+    if "run" not in work.keys and not work.table.once_in_each(by, str(work.keys["round"])):
+        work.doubts.append(
+            f"several rows are of one arm, setting and {work.keys['round']}: what tells them apart?"
+        )

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A guess as a file: the mapping that --mapping takes, with a reason for each column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from kdelta.foreign.mapping import ArmKeys, ColumnKeys, Figures, Mapping, MetricKeys
+from kdelta.foreign.record import SourceFile
+from kdelta.foreign.work import Guess
+from kdelta.printable import printable
+
+_HEAD = """\
+# What the columns of this table are.  kdelta is not sure; check the lines marked with "?",
+# correct what is wrong, and import again with --mapping and the name of this file.
+# All keys: docs/foreign.md.
+"""
+
+
+def text(source: SourceFile, guess: Guess) -> str:
+    """The proposal as TOML that `mapping.parse` reads."""
+    lines = [_HEAD]
+    lines += [f"# ? {printable(doubt, 300)}" for doubt in guess.doubts]
+    lines += ["#", "# column: what it would be (why)"]
+    lines += [
+        f"#   {printable(one.column, 60)}: {one.what} ({printable(one.why, 200)})"
+        for one in guess.told
+    ]
+    lines += ["", *_mapping(source, guess.mapping)]
+    return "\n".join(lines) + "\n"
+
+
+def sentence(guess: Guess) -> str:
+    """What the columns of a table were taken for, in one line."""
+    mapping = guess.mapping
+    keys = mapping.columns
+    parts = [f"arm {keys.arm}"] if keys.arm else []
+    parts += [f"arms {', '.join(mapping.arms)}"] if mapping.arms else []
+    parts += [f"dimensions {', '.join(keys.dimensions)}"] if keys.dimensions else []
+    parts += [
+        f"{key} {getattr(keys, key)}"
+        for key in ("boot", "position", "round", "run", "metric", "status")
+        if getattr(keys, key)
+    ]
+    for name, metric in mapping.metrics.items():
+        unit = f" ({metric.unit}, {metric.better})" if metric.unit else ""
+        what = ", ".join(key for key, _ in metric.named()) or "arms"
+        parts.append(f"{name}{unit}: {what}")
+    parts += [f"{key} {column}" for key, column in keys.named()]
+    left = [one.column for one in guess.told if one.what == "not read"]
+    parts += [f"not read: {', '.join(left)}"] if left else []
+    return printable("; ".join(parts), 1000)
+
+
+def _mapping(source: SourceFile, mapping: Mapping) -> Iterator[str]:
+    default = Mapping()
+    yield f"files = [{_value(source.name.rpartition('/')[2])}]"
+    for key in ("delimiter", "encoding", "decimal", "replicate", "planned", "order", "ignore"):
+        found = getattr(mapping, key)
+        if found != getattr(default, key):
+            yield f"{key} = {_value(found)}"
+    yield f"ok = {_value(mapping.ok)}"
+    yield f"missing = {_value(mapping.missing)}"
+    yield from ("", "[columns]")
+    yield from _keys(mapping.columns, ColumnKeys())
+    for table in ("facts", "details", "read_back"):
+        pairs = getattr(mapping, table)
+        if pairs:
+            yield from ("", f"[{table}]")
+            yield from (f"{_key(key)} = {_value(column)}" for key, column in pairs.items())
+    for column, split in mapping.split.items():
+        yield from ("", f"[split.{_key(column)}]", f"into = {_value(split.into)}")
+        yield f"at = {_value(split.at)}"
+    for arm, keys in mapping.arm_keys():
+        yield from ("", f"[arms.{_key(arm)}]", *_keys(keys, ArmKeys()))
+    for name, metric in mapping.metrics.items():
+        yield from ("", f"[metrics.{_key(name)}]", *_keys(metric, MetricKeys()))
+
+
+def _keys(found: Figures, default: Figures) -> Iterator[str]:
+    for key in found.__struct_fields__:
+        value = getattr(found, key)
+        if value != getattr(default, key):
+            yield f"{key} = {_value(value)}"
+
+
+def _key(text: str) -> str:
+    return _value(text)
+
+
+def _value(found: object) -> str:
+    """A string, a number or a list of strings as TOML, whose strings are JSON's."""
+    plain = msgspec.to_builtins(found)
+    if isinstance(plain, tuple | list):
+        return "[" + ", ".join(_value(each) for each in plain) + "]"
+    return json.dumps(plain).replace("\x7f", "\\u007f")

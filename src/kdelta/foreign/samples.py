@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tables that have a column for each run: r1, r2, r3, or boot_1_ns, boot_2_ns, boot_3_ns."""
+
+from __future__ import annotations
+
+import re
+
+from kdelta.foreign import words
+from kdelta.foreign.columns import Cells, Holds
+from kdelta.foreign.words import Part, Said, vocabulary
+from kdelta.foreign.work import Work
+from kdelta.stats.series import ReplicateUnit
+
+_NUMBERED = re.compile(
+    r"(?P<word>[^\d]*?)[\s_#.-]*(?P<number>\d{1,4})(?:[\s_(]+(?P<rest>[^\d)]+)\)?)?\Z"
+)
+# The numbers of runs, and no quantity: v1 may be a version, x2 a factor.
+_RUNS = vocabulary(
+    "r run runs rep repeat repetition sample samples value i iter iteration trial round try"
+    " attempt pass measurement obs"
+)
+_BOOTS = vocabulary("b boot reboot")
+
+
+def columns(work: Work) -> None:
+    """Take columns that are numbered 1, 2, 3 ... as the runs of one metric."""
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for name, said in work.left.items():
+        cut = _NUMBERED.match(name)
+        if cut and said.part in (
+            Part.UNKNOWN,
+            Part.TIME,
+            Part.STATISTIC,
+            Part.NOTE,
+            Part.DIMENSION,
+        ):
+            key = (cut["word"].strip().lower(), cut["rest"] or "")
+            found.setdefault(key, {})[int(cut["number"])] = name
+    runs = {key: names for key, names in found.items() if _are_runs(work, key[0], names)}
+    if len(runs) != 1:
+        return
+    ((word, rest), names) = next(iter(runs.items()))
+    listed = tuple(names[at] for at in sorted(names))
+    if word in _BOOTS:
+        work.replicate = ReplicateUnit.BOOT
+    for name in listed:
+        work.take(name, "values", "it is numbered as a run is")
+    one = f"{listed[0]} ... {listed[-1]}"
+    texts = zip(*(work.cells(name).texts for name in listed), strict=True)
+    work.table.cells[one] = Cells(one, tuple(" ".join(filter(None, each)) for each in texts))
+    work.samples[one] = listed
+    said = words.said(rest)
+    timed = said.part is Part.TIME
+    work.left[one] = Said(
+        part=Part.TIME if timed else Part.VALUES,
+        statistic="values",
+        metric=rest,
+        unit=said.unit,
+        better=said.better,
+    )
+
+
+def _are_runs(work: Work, word: str, names: dict[int, str]) -> bool:
+    """True for at least three, from 0 or 1 on without a gap, that hold numbers."""
+    numbers = sorted(names)
+    whole = numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    if len(numbers) < 3 or not whole:
+        return False
+    known = word in (*_RUNS, *_BOOTS, "")
+    return known and all(work.cells(name).holds is Holds.NUMBERS for name in names.values())

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the name of a column says: the words that people who measure kernels give their columns.
+
+A name is cut into words ("CPU/mem", "meanLatency_us", "ns per page"), and the words are looked up.
+Nothing here looks at values: that is `guess`, which knows the whole table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.metric import Assume, Better, Metric
+
+
+class Part(StrEnum):
+    """What a column can be of a row; the values are the words of a proposal."""
+
+    ARM = "arm"
+    ROLE = "role"
+    DIMENSION = "dimension"
+    POSITION = "position"
+    ROUND = "round"
+    BOOT = "boot"
+    RUN = "run"
+    STATUS = "status"
+    FAILURE = "failure"
+    METRIC = "metric"
+    VALUE = "value"
+    VALUES = "values"
+    UNIT = "unit"
+    BETTER = "better"
+    COUNT = "n"
+    FAILED = "failed"
+    TIME = "time"
+    STATISTIC = "statistic"
+    DERIVED = "derived"
+    STATE = "state"
+    GATE = "gate"
+    READ_BACK = "read back"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a name says.
+
+    statistic: of a TIME or STATISTIC: "mean", "median", "sd", "cv", "cv_percent", "values", or
+               another word ("min", "p99"); "" for the quantity itself.
+    metric:    the name without the words of the statistic.
+    unit, better: as far as the words tell; "" and None when they do not.
+    fact:      of a READ_BACK: which.
+    """
+
+    part: Part
+    statistic: str = ""
+    metric: str = ""
+    unit: str = ""
+    better: Better | None = None
+    fact: str = ""
+
+
+def vocabulary(text: str) -> tuple[str, ...]:
+    """The words of a list that stands as one text."""
+    return tuple(text.split())
+
+
+# Best first: of two columns that could name the arm, the earlier does.
+ARM = vocabulary(
+    "arm point exact_version kernel_version kernel kernel_name kver version linux"
+    " linux_version release kernel_release uname variant build tree branch tag"
+    " point_label label image side series patchset treatment subject commit sha"
+    " candidate flavour flavor git_ref revision rev"
+)
+_PLAIN: dict[Part, tuple[str, ...]] = {
+    Part.ROLE: vocabulary("role leg"),
+    Part.POSITION: vocabulary(
+        "order step sequence seq index position slot place execution_order exec_order"
+        " run_order timestamp time_stamp started started_at start_time when date datetime"
+        " at_utc timestamp_utc started_at_utc"
+    ),
+    Part.ROUND: vocabulary(
+        "round repeat rep repetition iteration iter trial sample attempt pass try round_no"
+        " rep_no replicate iter_no sample_no sample_id loop idx i run_no repeat_no run_index"
+        " run_number trial_no observation obs"
+    ),
+    Part.BOOT: vocabulary(
+        "boot boot_id bootid boot_index boot_no boot_nr boot_number reboot boot_idx"
+        " power_cycle boot_label boot_seq vm_boot guest_boot"
+    ),
+    Part.RUN: vocabulary(
+        "run run_id runid id uuid job_id job run_name run_uuid log logfile file filename"
+    ),
+    Part.STATUS: vocabulary(
+        "status outcome result verdict_status exit_status run_status success succeeded"
+        " passed valid ok state completed finished"
+    ),
+    Part.FAILURE: vocabulary(
+        "failure_reason failure_reasons reason error err why fail_reason error_message"
+        " failure message"
+    ),
+    Part.METRIC: vocabulary(
+        "metric name_of_metric measure measurement metric_name quantity counter indicator"
+        " stat statistic field"
+    ),
+    Part.VALUE: vocabulary(
+        "value val figure reading measured number result_value mean_value avg_value"
+    ),
+    Part.VALUES: vocabulary(
+        "values samples raw raw_values data all_values points readings runs_list list times"
+        " sample_values observations measurements"
+    ),
+    Part.UNIT: vocabulary("unit units uom"),
+    Part.BETTER: vocabulary("better direction dir good goodness polarity better_is"),
+    Part.COUNT: vocabulary(
+        "n runs ok_runs run_count count nsamples n_samples num_samples sample_count reps"
+        " repetitions repeats boots n_boots num_boots nruns n_runs num_runs valid_runs"
+        " good_runs cnt boot_count rounds_ok trials ok_count"
+    ),
+    Part.FAILED: vocabulary(
+        "failed_runs failed nfailed n_failed num_failed failures failed_count lost"
+    ),
+    Part.NOTE: vocabulary(
+        "note notes comment comments remark remarks description desc classification"
+        " decision verdict conclusion interpretation run_status_note stable robust_stable"
+        " semantic_warning reliable semantic_warning_reasons comparison_reliable"
+        " comparison_robust_reliable experiment_note annotation todo author classify"
+        " significant confidence reliability star"
+    ),
+}
+_DIMENSIONS = vocabulary(
+    "environment env cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp core cores"
+    " thread threads nthreads nr_threads num_threads worker workers nr_workers jobs"
+    " njobs nr_jobs tasks nr_tasks procs nprocs processes nr_processes clients memory"
+    " memory_mib memory_gib mem mem_mib mem_gib mem_mb mem_gb guest_memory_mib ram thp"
+    " thp_mode hugepages hugepage huge scenario case subcase test testcase test_case"
+    " benchmark bench workload suite op operation syscall path phase stage mode"
+    " page_size pagesize page_kb size size_kb size_mb size_mib bytes length block_size"
+    " bs chunk mapping_size region_size depth iodepth batch batch_size node numa nodes"
+    " nr_nodes fs filesystem device disk host hostname machine platform cpu_model arch"
+    " config configuration preempt preempt_model governor page_type folio_order folio"
+    " pages nr_pages npages backend cluster site group set access pattern topology"
+    " distance policy flag flags variant_of setting settings hypervisor compiler shared"
+    " distinct watchers mitigations cpu_mem smp_mem lab old_node new_node"
+)
+_READ_BACK = {
+    "requested_cpu": "requested_cpus",
+    "requested_cpus": "requested_cpus",
+    "requested_vcpus": "requested_cpus",
+    "seen_cpu": "seen_cpus",
+    "seen_cpus": "seen_cpus",
+    "online_cpus": "seen_cpus",
+    "guest_cpus": "seen_cpus",
+    "observed_cpus": "seen_cpus",
+    "clocksource": "clocksource",
+    "clock_source": "clocksource",
+    "current_clocksource": "clocksource",
+    "function_profile_enabled": "coverage",
+    "coverage": "coverage",
+    "coverage_enabled": "coverage",
+    "tracing": "coverage",
+    "tracing_on": "coverage",
+    "gcov": "coverage",
+    "smp_enabled": "smp",
+    "returncode": "returncode",
+    "return_code": "returncode",
+    "exit_code": "returncode",
+    "exitcode": "returncode",
+    "rc": "returncode",
+    "retcode": "returncode",
+}
+_TIME_UNITS = {
+    word: unit
+    for unit, words in {
+        "ns": "ns nsec nsecs nanosecond nanoseconds nanos",
+        "us": "us usec usecs microsecond microseconds micros",
+        "ms": "ms msec msecs millisecond milliseconds millis",
+        "s": "s sec secs second seconds",
+    }.items()
+    for word in words.split()
+}
+_TIME_UNITS |= {"\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
+_COSTS = {"cycles": "cycles", "instructions": "instructions", "insns": "instructions"}
+_FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score hz")
+_SLOW = vocabulary(
+    "latency lat elapsed duration runtime walltime wall cost wallclock delay overhead time"
+)
+_AMOUNTS = ("mb", "gb", "kb", "mib", "gib", "ops", "op", "requests", "req")
+_CENTRES = {"mean": "mean", "avg": "mean", "average": "mean", "amean": "mean", "median": "median"}
+_CENTRES |= {"med": "median", "p50": "median", "values": "values", "samples": "values"}
+_CENTRES |= {"middle": "median", "mu": "mean"}
+_SPREADS = {"sd": "sd", "stdev": "sd", "stddev": "sd", "std": "sd", "sigma": "sd", "cv": "cv"}
+_SPREADS |= {"cov": "cv", "rsd": "cv", "coeffvar": "cv"}
+_OTHER = vocabulary(
+    "min max minimum maximum mad var variance iqr ci se sem err stderr low high lower"
+    " upper lo hi q1 q3 p1 p5 p10 p25 p75 p90 p95 p99 p999 best worst first last trimmed"
+    " geomean hmean range spread mode skew kurtosis ci95 ci99 ci_low ci_high total_min"
+    " total_max quantile percentile sum"
+)
+_DERIVED = vocabulary(
+    "delta diff difference change changed pct percent ratio speedup slowdown vs versus"
+    " baseline gap improvement drift relative rel gain recovery closed faster slower"
+    " normalized normalised share points pvalue p_value p fold against increase decrease"
+    " loss regression"
+)
+_STATE = re.compile(
+    r"anon_?huge|page_kb\Z|page_kb_|thp_?eligible|expected_match|unexpected_results|semantic|vmas(?:_avg)?\Z"
+    r"|pagemap|kpf_|compound_|soft_dirty|(?:^|_)present\Z|(?:target|other|failed|queried)_pages"
+    r"|node_required|noapic|(?:huge|thp|swap|rss|pss|dirty|mapped|shmem|file_pmd)\w*_kb\Z"
+)
+_FINE_GATE = re.compile(r"(?:.+_)?(?:ok|match|matched|matches|as_expected|verified|correct|sane)\Z")
+_COUNT_GATE = re.compile(
+    r"(?:.+_)?(?:unexpected(?:_\w+)?|failed_pages|mismatch(?:es)?|(?:semantic|check|state|audit)_"
+    r"(?:failures|errors|violations)|failed_(?:units|checks|ops|calls)|errors|violations|bad_steps"
+    r"|corruptions?|checks_failed)(?:_sum|_mean)?\Z"
+)
+_SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name, in lower case; "/" between two is "per", "%" is "pct"."""
+    text = _CAMEL.sub("_", name.strip())
+    # "CPU/mem" is two things, "ns/page" a quotient: the first word of a quotient is a unit.
+    text = re.sub(r"(?<=\w)/(?=\w)", " per ", text).replace("%", " pct ").lower()
+    text = re.sub(r"(?<![a-z])(ns|us|ms|cycles)(?=per)", r"\1 ", text)
+    return tuple(word for word in _SPLIT.split(text) if word.strip("."))
+
+
+def is_state(name: str) -> bool:
+    """True for a field of an audit: page state, results of the calls, integrity."""
+    joined = "_".join(words(name))
+    return bool(_STATE.search(joined)) and not joined.endswith(("_mean", "_sum"))
+
+
+def is_gate(name: str) -> bool:
+    """True for a result of a run that must be zero, or true, for its times to count."""
+    joined = "_".join(words(name))
+    return _fine(joined) or bool(_COUNT_GATE.match(joined))
+
+
+def _fine(joined: str) -> bool:
+    return joined not in _PLAIN[Part.STATUS] and bool(_FINE_GATE.match(joined))
+
+
+def fails(name: str, text: str) -> bool:
+    """True when what a gate says of a run means that the run failed."""
+    word = text.strip().lower()
+    if not word:
+        return False
+    if _fine("_".join(words(name))):
+        return word in ("0", "no", "false", "n", "bad", "fail", "failed", "0.0")
+    try:
+        return float(word) != 0
+    except ValueError:
+        return word in ("yes", "true", "y", "fail", "failed", "bad")
+
+
+def said(name: str) -> Said:
+    """What the name of a column says."""
+    found = words(name)
+    joined = "_".join(found)
+    if not found:
+        return Said(part=Part.UNKNOWN)
+    if joined in _READ_BACK:
+        return Said(part=Part.READ_BACK, fact=_READ_BACK[joined])
+    for part, names in _PLAIN.items():
+        if joined in names:
+            return Said(part=part)
+    if joined in ARM:
+        return Said(part=Part.ARM)
+    if joined in _DIMENSIONS or (len(found) == 3 and _two_dimensions(name)):
+        return Said(part=Part.DIMENSION)
+    if is_gate(name):
+        return Said(part=Part.GATE)
+    if is_state(name):
+        return Said(part=Part.STATE)
+    return _quantity(found)
+
+
+def _two_dimensions(name: str) -> bool:
+    """ "CPU/mem": two dimensions in one column."""
+    parts = [part.strip().lower() for part in re.split(r"[/x,+]", name)]
+    return len(parts) == 2 and all(part in _DIMENSIONS for part in parts)
+
+
+def dimensions_in(name: str) -> tuple[str, ...]:
+    """The names of the dimensions that a column such as "CPU/mem" holds; else itself."""
+    parts = [part.strip().lower() for part in re.split(r"[/x,+]", name)]
+    if len(parts) == 2 and all(part in _DIMENSIONS for part in parts):
+        return tuple(parts)
+    joined = "_".join(words(name))
+    return ("cpu", "memory") if joined in ("cpu_mem", "smp_mem") else (name,)
+
+
+def _quantity(found: tuple[str, ...]) -> Said:
+    """A quantity, or a statistic of one: mean_x_ns, x_ns_p99, "cv (%)", delta_pct."""
+    rest, statistic = _stripped(found)
+    unit, better = _unit(rest)
+    metric = "_".join(rest)
+    if statistic in ("", "mean", "median", "values"):
+        if _derived(rest):
+            return Said(part=Part.DERIVED)
+        if better is not None:
+            return Said(
+                part=Part.TIME, statistic=statistic, metric=metric, unit=unit, better=better
+            )
+        if statistic:
+            return Said(part=Part.STATISTIC, statistic=statistic, metric=metric)
+        return Said(part=Part.UNKNOWN)
+    return Said(part=Part.STATISTIC, statistic=statistic, metric=metric, unit=unit, better=better)
+
+
+def _derived(rest: Sequence[str]) -> bool:
+    return any(word in _DERIVED for word in rest)
+
+
+def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The words without those of a statistic, and which it is."""
+    rest = [word for word in found if word not in _SPREADS]
+    if len(rest) < len(found):
+        which = next(_SPREADS[word] for word in found if word in _SPREADS)
+        percent = any(word in ("pct", "percent") for word in rest)
+        rest = [word for word in rest if word not in ("pct", "percent", "mean", "value", "rel")]
+        return tuple(rest), "cv_percent" if which == "cv" and percent else which
+    other = next((word for word in found if word in _OTHER), "")
+    if other:
+        return tuple(word for word in found if word != other), other
+    for at in (0, -1):
+        if found[at] in _CENTRES and len(found) > 1:
+            return (found[1:] if at == 0 else found[:-1]), _CENTRES[found[at]]
+    if len(found) == 1 and found[0] in _CENTRES:
+        return (), _CENTRES[found[0]]
+    if len(found) > 1 and found[-1] == "value" and found[0] not in _DERIVED:
+        return found[:-1], "mean"
+    return found, ""
+
+
+def _unit(rest: Sequence[str]) -> tuple[str, Better | None]:
+    """Unit and direction of a quantity; ("", None) when its words tell neither."""
+    for find in (_quotient, _with_time):
+        if found := find(rest):
+            return found
+    for word in rest:
+        if word in _FAST:
+            return word if word not in ("throughput", "bandwidth", "bw") else "", Better.HIGHER
+        if word in _COSTS:
+            return _COSTS[word], Better.LOWER
+    return "", Better.LOWER if any(word in _SLOW for word in rest) else None
+
+
+def _quotient(rest: Sequence[str]) -> tuple[str, Better] | None:
+    """ns per page, MB per s."""
+    if "per" not in rest[1:-1]:
+        return None
+    at = len(rest) - 1 - list(reversed(rest)).index("per")
+    left, right = rest[:at], rest[at + 1 :]
+    if _TIME_UNITS.get(right[0]) == "s":
+        return f"{left[-1]}/s", Better.HIGHER
+    units = [_TIME_UNITS.get(word) or _COSTS.get(word) for word in reversed(left) if word != "s"]
+    unit = next((unit for unit in units if unit), None)
+    return (f"{unit}/{'-'.join(right)}", Better.LOWER) if unit else None
+
+
+def _with_time(rest: Sequence[str]) -> tuple[str, Better] | None:
+    """latency us, mb s."""
+    for at in reversed(range(len(rest))):
+        word, before = rest[at], rest[at - 1] if at else ""
+        if word not in _TIME_UNITS or (word == "s" and at < len(rest) - 1):
+            continue
+        if word in ("s", "sec") and before in _AMOUNTS:
+            return f"{before}/s", Better.HIGHER
+        return _TIME_UNITS[word], Better.LOWER
+    return None
+
+
+def metric_of(name: str) -> Metric | None:
+    """The metric of that name where the name itself tells unit and direction; else None.
+
+    Statistics (stdev_x_ns, x_p99_us) and figures made of two arms (x_vs_y_pct) are none; a name
+    that ends in "avg" or "mean" is what the program printed of one run, and is one.
+    """
+    found = said(name)
+    if found.part is not Part.TIME or found.better is None or is_state(name):
+        return None
+    return Metric(name=name, unit=found.unit, better=found.better, assume=Assume.NOTHING)
+
+
+def arm_rank(name: str) -> int:
+    """How well a name says that its column names the arm; the lowest says it best."""
+    return ARM.index("_".join(words(name)))
