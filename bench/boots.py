@@ -14,7 +14,9 @@ from pathlib import Path
 
 from commands import BenchError
 from kdelta import arch, guest, workload
+from kdelta.guests import orders
 from kdelta.guests.emulator import Qemu
+from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
@@ -36,11 +38,10 @@ def plain_boot(emulator: Qemu, settings: MachineSettings, kernel: Kernel, scenar
     program, arguments = program_of(scenario, settings.target)
     initramfs = guest.initramfs(settings.target)
     begun = time.monotonic()
-    launch = Launch(image=kernel.image, initramfs=initramfs, program=program)
+    told = (Order("identity"), orders.run(arguments))
+    launch = Launch(image=kernel.image, initramfs=initramfs, orders=told, program=program)
     with Guest(emulator, settings, launch) as booted:
-        booted.wait_ready(_TIMEOUT_S)
-        booted.identity(_TIMEOUT_S)
-        printed, status = booted.run(program, arguments, _TIMEOUT_S)
+        printed, status = booted.finish(_TIMEOUT_S).ran()
     if status:
         raise BenchError(f"the plain boot of {kernel.release} failed: {printed[-500:]}")
     return time.monotonic() - begun

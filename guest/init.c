@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * PID 1 of a kdelta guest.  It mounts what workloads read, waits until boot's background work
- * has died down, says on the order port what machine it sees, and then takes orders:
+ * has died down, says on its port what machine it sees, and then does what its orders say:
  *
  *	identity			what the guest sees of itself, again
  *	kallsyms			the kernel's symbols
  *	write PATH VALUE		set a file of /sys or /proc
  *	read PATH			the first line of such a file
- *	module NAME BYTES PARAMETERS	load the kernel module of BYTES bytes that follows the line
+ *	module NAME PARAMETERS		load a kernel module
  *	modules				the symbols of loaded modules, as kallsyms has them
  *	swapon DEVICE			make all of a block device swap, and use it
- *	run BYTES ARGUMENTS ...		run the static program of BYTES bytes that follows the line
- *	poweroff
+ *	seed N				be busy for a while that N decides: the timer's phase
+ *	run ARGUMENTS ...		run the static program
  *
- * Every answer ends in a line "kdelta-done STATUS"; that of write, module and swapon is an errno.
- * The order port is the virtio-serial port named kdelta.0, or, where the kernel has no virtio
- * console built in, the second serial port of a PC.  Such a line is slow and loses what is not
- * read in time: then a program or module does not follow its order but lies in QEMU's fw_cfg
- * device.  The kernel's console carries only what the kernel says and, from here, reasons for
- * giving up.
+ * Orders are lines of a file of QEMU's fw_cfg device, beside the program and the modules.  While
+ * that file is empty there is nothing to do: PID 1 stops the virtual machine, to be saved there; one
+ * that is restored finds its orders at once.  So nothing enters a guest while it runs, and nothing
+ * leaves it: what it answers is held until all is done, then written in one piece, and the guest
+ * ends.  An order that fails is the last one; its status is an errno, that of run the program's.
+ *
+ * The port is the virtio-serial port named kdelta.0, or, where the kernel has no virtio console
+ * built in, the second serial port of a PC.  It carries "kdelta-ready PROTOCOL SETTLED BYTES" and
+ * what identity says, at boot, then for each order "kdelta-answer STATUS BYTES" and as many bytes.
+ * The kernel's console carries only what the kernel says and, from here, reasons for giving up.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -33,9 +36,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <sys/io.h>
-#endif
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
@@ -50,14 +50,23 @@
 #include <unistd.h>
 
 #include "cpu.h"
+#include "fw_cfg.h"
+#include "pvpanic.h"
 
-#define PROTOCOL 1
+#define PROTOCOL "2"
 #define PORT_NAME "kdelta.0"
 #define SERIAL_PORT "/dev/ttyS1"
 #define FW_CFG_FOLDER "opt/org.kdelta/"
+#define ORDERS "/run/orders"
 #define PROGRAM "/run/workload"
-#define MAX_PROGRAM (64L << 20)
+#define MODULE "/run/module"
+#define OUTPUT "/output/printed"
+#define OUTPUT_ROOM "size=65m" /* of its file system */
+#define MAX_OUTPUT (64L << 20)
+#define MAX_HELD (1 << 20)
 #define MAX_ARGUMENTS 32
+/* A seed's turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
+#define MAX_TURNS 2500000ULL
 
 static void power_off(void)
 {
@@ -81,21 +90,22 @@ __attribute__((format(printf, 1, 2))) static void give_up(const char *format, ..
 	power_off();
 }
 
-static void mount_one(const char *type, const char *target, bool needed)
+static void mount_one(const char *type, const char *target, bool needed, const char *options)
 {
 	mkdir(target, 0755);
-	if (mount(type, target, type, 0, NULL) && errno != EBUSY && needed)
+	if (mount(type, target, type, 0, options) && errno != EBUSY && needed)
 		give_up("cannot mount %s on %s: %s", type, target, strerror(errno));
 }
 
 static void mount_all(void)
 {
-	mount_one("devtmpfs", "/dev", true);
-	mount_one("proc", "/proc", true);
-	mount_one("sysfs", "/sys", true);
-	mount_one("tmpfs", "/run", true);
-	mount_one("tmpfs", "/tmp", false);
-	mount_one("debugfs", "/sys/kernel/debug", false);
+	mount_one("devtmpfs", "/dev", true, NULL);
+	mount_one("proc", "/proc", true, NULL);
+	mount_one("sysfs", "/sys", true, NULL);
+	mount_one("tmpfs", "/run", true, NULL);
+	mount_one("tmpfs", "/output", true, OUTPUT_ROOM);
+	mount_one("tmpfs", "/tmp", false, NULL);
+	mount_one("debugfs", "/sys/kernel/debug", false, NULL);
 }
 
 /* First line of a small file without its newline; "" when it cannot be read. */
@@ -329,26 +339,23 @@ static void tell_identity(FILE *out, bool serial)
 	tell_file(out, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 	tell_cpu(out);
 	tell_mitigations(out);
-	fprintf(out, "kdelta-done 0\n");
 }
 
-static void tell_kallsyms(FILE *out)
+static int tell_whole(FILE *out, const char *path)
 {
 	static char block[1 << 16];
-	FILE *symbols = fopen("/proc/kallsyms", "re");
+	FILE *file = fopen(path, "re");
 	size_t size;
 
-	if (!symbols) {
-		fprintf(out, "kdelta-done %d\n", errno);
-		return;
-	}
-	while ((size = fread(block, 1, sizeof(block), symbols)))
+	if (!file)
+		return errno;
+	while ((size = fread(block, 1, sizeof(block), file)))
 		fwrite(block, 1, size, out);
-	fclose(symbols);
-	fprintf(out, "kdelta-done 0\n");
+	fclose(file);
+	return 0;
 }
 
-static void tell_module_symbols(FILE *out)
+static int tell_module_symbols(FILE *out)
 {
 	FILE *symbols = fopen("/proc/kallsyms", "re");
 	char line[1024];
@@ -359,174 +366,123 @@ static void tell_module_symbols(FILE *out)
 			fputs(line, out);
 	if (symbols)
 		fclose(symbols);
-	fprintf(out, "kdelta-done %d\n", status);
+	return status;
 }
 
-static void receive(FILE *in, FILE *to, long bytes)
-{
-	static char block[1 << 16];
-
-	while (bytes > 0) {
-		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
-
-		size = fread(block, 1, size, in);
-		if (!size)
-			give_up("the order port closed in the middle of a program");
-		if (fwrite(block, 1, size, to) != size)
-			give_up("no room for %ld bytes: %s", bytes, strerror(errno));
-		bytes -= size;
-	}
-}
-
-#if defined(__x86_64__)
-#define FW_CFG_SELECTOR 0x510
-#define FW_CFG_DATA 0x511
-#define FW_CFG_DIRECTORY 0x19
-
-/* An entry of the device's directory, docs/specs/fw_cfg.rst of QEMU; numbers are big-endian. */
-struct fw_cfg_file {
-	uint32_t size;
-	uint16_t select;
-	uint16_t reserved;
-	char name[56];
-};
-
-static void fw_cfg_read(void *buffer, size_t size)
-{
-	asm volatile("rep insb" : "+D"(buffer), "+c"(size) : "d"(FW_CFG_DATA) : "memory");
-}
-
-/* Selects a file of ours; false when QEMU was started without it. */
-static bool fw_cfg_select(const char *name, long bytes)
+/* What a child does that ends with it: see fw_cfg.h. */
+static const char *copy_from_host(const char *name, const char *path)
 {
 	struct fw_cfg_file file;
-	uint32_t count;
+	const char *problem;
+	int to;
 
-	outw(FW_CFG_DIRECTORY, FW_CFG_SELECTOR);
-	fw_cfg_read(&count, sizeof(count));
-	for (count = be32toh(count); count; count--) {
-		fw_cfg_read(&file, sizeof(file));
-		if (strncmp(file.name, name, sizeof(file.name)) ||
-		    be32toh(file.size) != (uint32_t)bytes)
-			continue;
-		outw(be16toh(file.select), FW_CFG_SELECTOR);
-		return true;
+	unlink(path);
+	to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	if (to < 0)
+		return path;
+	problem = fw_cfg_open();
+	if (!problem && !fw_cfg_find(name, &file))
+		problem = "no such file";
+	return problem ? problem : fw_cfg_copy(&file, to);
+}
+
+static int wait_for(pid_t child)
+{
+	int status;
+
+	if (child < 0)
+		give_up("fork: %s", strerror(errno));
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			give_up("waitpid: %s", strerror(errno));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Fetches a file that QEMU was started with. */
+static void fetch(const char *word, const char *path)
+{
+	const char *problem;
+	char name[64];
+	pid_t child;
+
+	snprintf(name, sizeof(name), FW_CFG_FOLDER "%s", word);
+	child = fork();
+	if (!child) {
+		problem = copy_from_host(name, path);
+		if (problem)
+			printf("kdelta-init: fw_cfg %s: %s: %s\n", name, problem, strerror(errno));
+		fflush(stdout);
+		_exit(!!problem);
 	}
-	return false;
+	if (wait_for(child))
+		power_off();
 }
 
-static void fetch(const char *name, FILE *to, long bytes)
+static void be_busy(const char *seed)
 {
-	static char block[1 << 16];
+	/* Multiples of the golden ratio's fraction are spread evenly, however many there are. */
+	uint64_t turns = (strtoull(seed, NULL, 10) * 2654435769u & UINT32_MAX) * MAX_TURNS >> 32;
 
-	if (ioperm(FW_CFG_SELECTOR, 2, 1))
-		give_up("ioperm: %s", strerror(errno));
-	if (!fw_cfg_select(name, bytes))
-		give_up("QEMU's fw_cfg device has no %s of %ld bytes", name, bytes);
-	while (bytes > 0) {
-		size_t size = bytes < (long)sizeof(block) ? (size_t)bytes : sizeof(block);
-
-		fw_cfg_read(block, size);
-		if (fwrite(block, 1, size, to) != size)
-			give_up("no room for %ld bytes: %s", bytes, strerror(errno));
-		bytes -= size;
-	}
-}
-#else
-static void fetch(const char *name, FILE *to, long bytes)
-{
-	(void)name;
-	(void)to;
-	(void)bytes;
-	give_up("this machine has no fw_cfg ports");
-}
-#endif
-
-static void load_program(FILE *in, bool serial, long bytes)
-{
-	FILE *program;
-
-	unlink(PROGRAM);
-	program = fopen(PROGRAM, "we");
-	if (!program)
-		give_up("%s: %s", PROGRAM, strerror(errno));
-	if (serial)
-		fetch(FW_CFG_FOLDER "program", program, bytes);
-	else
-		receive(in, program, bytes);
-	if (fclose(program) || chmod(PROGRAM, 0755))
-		give_up("%s: %s", PROGRAM, strerror(errno));
+	for (; turns; turns--)
+		asm volatile("" : "+r"(turns));
 }
 
-/* The program runs on one CPU, the last, so that its marks open and close windows there. */
-static void become_program(int port, char **arguments)
+/*
+ * The program runs on one CPU, the last, so that its marks open and close windows there.  It prints
+ * into memory: no device is at work while it is counted.
+ */
+static void become_program(char **arguments)
 {
+	int output = open(OUTPUT, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC, 0600);
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
 	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cpus);
 	if (sched_setaffinity(0, sizeof(cpus), &cpus))
 		_exit(126);
-	if (dup2(port, STDOUT_FILENO) < 0 || dup2(port, STDERR_FILENO) < 0)
+	if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 || close(output))
 		_exit(126);
 	execv(PROGRAM, arguments);
 	_exit(127);
 }
 
-static void run_program(FILE *in, FILE *out, bool serial, char *line)
+static int run_program(FILE *out, char *line)
 {
 	char *arguments[MAX_ARGUMENTS + 2] = { PROGRAM };
-	char *word = strtok(line, " ");
-	long bytes = word ? strtol(word, NULL, 10) : 0;
+	struct stat printed;
 	int count = 1, status;
 	pid_t child;
+	char *word;
 
-	while ((word = strtok(NULL, " "))) {
+	for (word = strtok(line, " "); word; word = strtok(NULL, " ")) {
 		if (count > MAX_ARGUMENTS)
 			give_up("an order has more than %d arguments", MAX_ARGUMENTS);
 		arguments[count++] = word;
 	}
-	if (bytes <= 0 || bytes > MAX_PROGRAM)
-		give_up("an order wants a program of %ld bytes", bytes);
-	load_program(in, serial, bytes);
+	fetch("program", PROGRAM);
 	child = fork();
-	if (child < 0)
-		give_up("fork: %s", strerror(errno));
 	if (!child)
-		become_program(fileno(out), arguments);
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			give_up("waitpid: %s", strerror(errno));
-	/* The line stands alone even when the program did not end its last one. */
-	fprintf(out, "\nkdelta-done %d\n",
-		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+		become_program(arguments);
+	status = wait_for(child);
+	if (!stat(OUTPUT, &printed) && printed.st_size > MAX_OUTPUT)
+		give_up("the program printed more than %ld MiB", MAX_OUTPUT >> 20);
+	tell_whole(out, OUTPUT);
+	return status;
 }
 
-static void load_module(FILE *in, FILE *out, bool serial, char *line)
+static int load_module(char *line)
 {
-	char *name = strtok(line, " "), *size = strtok(NULL, " "), *parameters = strtok(NULL, "");
-	long bytes = size ? strtol(size, NULL, 10) : 0;
-	char *image = NULL, file[64];
-	size_t length;
-	FILE *memory;
-	int status = 0;
+	char *name = strtok(line, " "), *parameters = strtok(NULL, "");
+	int file, status = 0;
 
-	if (bytes <= 0 || bytes > MAX_PROGRAM)
-		give_up("an order wants a module of %ld bytes", bytes);
-	snprintf(file, sizeof(file), FW_CFG_FOLDER "%s", name);
-	memory = open_memstream(&image, &length);
-	if (!memory)
-		give_up("open_memstream: %s", strerror(errno));
-	if (serial)
-		fetch(file, memory, bytes);
-	else
-		receive(in, memory, bytes);
-	if (fclose(memory))
-		give_up("no room for a module: %s", strerror(errno));
-	if (syscall(SYS_init_module, image, length, parameters ? parameters : ""))
+	fetch(name ? name : "", MODULE);
+	file = open(MODULE, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return errno;
+	if (syscall(SYS_finit_module, file, parameters ? parameters : "", 0))
 		status = errno;
-	free(image);
-	fprintf(out, "kdelta-done %d\n", status);
+	close(file);
+	return status;
 }
 
 /* What mkswap(8) writes: version 1 of union swap_header in include/linux/swap.h. */
@@ -584,22 +540,24 @@ static int write_file(const char *path, const char *value)
 	return status;
 }
 
-static void set_file(FILE *out, char *line)
+static int set_file(char *line)
 {
 	char *value = strchr(line, ' ');
 
-	if (value)
-		*value++ = '\0';
-	fprintf(out, "kdelta-done %d\n", value ? write_file(line, value) : EINVAL);
+	if (!value)
+		return EINVAL;
+	*value++ = '\0';
+	return write_file(line, value);
 }
 
-static void tell_setting(FILE *out, const char *path)
+static int tell_setting(FILE *out, const char *path)
 {
 	char line[4096] = "";
 
 	if (is_setting(path))
 		read_line(path, line, sizeof(line));
-	fprintf(out, "%s\nkdelta-done 0\n", line);
+	fprintf(out, "%s\n", line);
+	return 0;
 }
 
 /*
@@ -614,44 +572,111 @@ static void calm(void)
 		write_file("/sys/module/damon_stat/parameters/enabled", "N");
 }
 
-static void take_orders(FILE *in, FILE *out, bool serial)
+static int obey(FILE *out, char *line, bool serial)
+{
+	int status = 0;
+
+	if (!strcmp(line, "identity"))
+		tell_identity(out, serial);
+	else if (!strcmp(line, "kallsyms"))
+		status = tell_whole(out, "/proc/kallsyms");
+	else if (!strcmp(line, "modules"))
+		status = tell_module_symbols(out);
+	else if (!strncmp(line, "write ", 6))
+		status = set_file(line + 6);
+	else if (!strncmp(line, "read ", 5))
+		status = tell_setting(out, line + 5);
+	else if (!strncmp(line, "module ", 7))
+		status = load_module(line + 7);
+	else if (!strncmp(line, "swapon ", 7))
+		status = swap_on(line + 7);
+	else if (!strncmp(line, "seed ", 5))
+		be_busy(line + 5);
+	else if (!strcmp(line, "run") || !strncmp(line, "run ", 4))
+		status = run_program(out, line + 3);
+	else
+		give_up("unknown order '%.60s'", line);
+	return status;
+}
+
+/* A text behind its head. */
+static void put(FILE *to, const char *head, int number, char *text, size_t size)
+{
+	fprintf(to, "%s %d %zu\n", head, number, size);
+	fwrite(text, 1, size, to);
+	free(text);
+}
+
+/* Obeys the lines of a file, up to one that fails. */
+static void obey_all(FILE *held, bool serial)
 {
 	char line[4096];
+	FILE *orders = fopen(ORDERS, "re");
+	int status = 0;
 
-	while (fgets(line, sizeof(line), in)) {
+	while (orders && !status && fgets(line, sizeof(line), orders)) {
+		size_t size;
+		char *text;
+		FILE *out = open_memstream(&text, &size);
+
 		if (!strchr(line, '\n'))
 			give_up("an order has %zu bytes or more", sizeof(line) - 1);
 		line[strcspn(line, "\n")] = '\0';
-		if (!line[0])
-			continue; /* see Guest._order() in kdelta's session.py */
-		if (!strcmp(line, "identity"))
-			tell_identity(out, serial);
-		else if (!strcmp(line, "kallsyms"))
-			tell_kallsyms(out);
-		else if (!strcmp(line, "modules"))
-			tell_module_symbols(out);
-		else if (!strncmp(line, "write ", 6))
-			set_file(out, line + 6);
-		else if (!strncmp(line, "read ", 5))
-			tell_setting(out, line + 5);
-		else if (!strncmp(line, "module ", 7))
-			load_module(in, out, serial, line + 7);
-		else if (!strncmp(line, "swapon ", 7))
-			fprintf(out, "kdelta-done %d\n", swap_on(line + 7));
-		else if (!strncmp(line, "run ", 4))
-			run_program(in, out, serial, line + 4);
-		else if (!strcmp(line, "poweroff"))
-			power_off();
-		else
-			give_up("unknown order '%.60s'", line);
-		fflush(out);
+		status = obey(out, line, serial);
+		if (fclose(out))
+			give_up("no room for an answer: %s", strerror(errno));
+		put(held, "kdelta-answer", status, text, size);
 	}
+	if (orders)
+		fclose(orders);
+}
+
+static void greet(FILE *port, bool serial, bool quiet)
+{
+	size_t size;
+	char *text;
+	FILE *out = open_memstream(&text, &size);
+
+	tell_identity(out, serial);
+	fclose(out);
+	put(port, "kdelta-ready " PROTOCOL, quiet, text, size);
+}
+
+static void send_all(FILE *port, bool serial)
+{
+	fflush(port);
+	if (serial)
+		tcdrain(fileno(port));
+}
+
+static bool has_orders(void)
+{
+	struct stat orders;
+
+	fetch("orders", ORDERS);
+	return !stat(ORDERS, &orders) && orders.st_size > 0;
+}
+
+/* Returns when there are orders: at once, or in a guest that was restored. */
+static void await_orders(void)
+{
+	volatile uint8_t *pvpanic;
+	const char *problem;
+
+	if (has_orders())
+		return;
+	problem = pvpanic_open(&pvpanic);
+	if (problem)
+		give_up("pvpanic-pci: %s: %s", problem, strerror(errno));
+	do
+		*pvpanic = PVPANIC_PANICKED;
+	while (!has_orders());
 }
 
 int main(void)
 {
-	FILE *in, *out;
 	struct port port;
+	FILE *out;
 	bool quiet;
 
 	if (getpid() != 1) {
@@ -660,16 +685,16 @@ int main(void)
 	}
 	mount_all();
 	port = open_port();
-	/* Two streams: one stdio stream cannot turn from reading to writing on a port. */
-	in = fdopen(port.fd, "r");
-	out = fdopen(dup(port.fd), "w");
-	if (!in || !out)
-		give_up("the order port: %s", strerror(errno));
+	out = fdopen(port.fd, "w");
+	if (!out || setvbuf(out, NULL, _IOFBF, MAX_HELD))
+		give_up("the port: %s", strerror(errno));
 	calm();
 	quiet = settle();
-	fprintf(out, "kdelta-ready %d settled=%d\n", PROTOCOL, quiet);
-	fflush(out);
-	take_orders(in, out, port.serial);
-	give_up("the order port closed");
+	greet(out, port.serial, quiet);
+	send_all(out, port.serial);
+	await_orders();
+	obey_all(out, port.serial);
+	send_all(out, port.serial);
+	power_off();
 	return 0;
 }

@@ -31,34 +31,44 @@ mitigation spectre_v2 Mitigation: Retpolines; STIBP: disabled
 
 _SCRIPT = """\
 #!{python} -I
-import os, re, signal, socket, sys, time
+import os, re, signal, sys, time
 
 line = " ".join(sys.argv)
 
 def channel(name):
-    found = re.search(rf"socket,id={{name}},fd=(\\d+)", line)
-    return socket.socket(fileno=int(found[1]))
+    return open(re.search(rf"file,id={{name}},path=(\\S+)", line)[1], "wb", buffering=0)
+
+def offered(name):
+    with open(re.search(rf"name=opt/org.kdelta/{{name}},file=(\\S+)", line)[1], "rb") as file:
+        return file.read()
 
 port, console = channel("port"), channel("console")
 behaviour = os.environ["FAKE_QEMU"]
+identity = {identity!r}
 
 def give_up(text, status):
-    console.sendall(text)
+    console.write(text)
     sys.exit(status)
 
-def serve():
-    stream = port.makefile("rb")
-    while order := stream.readline():
+def answer(text, status=0):
+    port.write(b"kdelta-answer %d %d\\n" % (status, len(text)) + text)
+    if status:
+        sys.exit()
+
+def obey():
+    for order in offered("orders").splitlines():
         words = order.split()
-        if not words:
-            continue
         if words[0] == b"identity":
-            port.sendall({identity!r} + b"kdelta-done 0\\n")
+            answer(identity)
         elif words[0] == b"kallsyms":
-            port.sendall(b"kdelta-done 2\\n")
+            answer(b"", 2)
+        elif words[0] == b"write":
+            answer(b"", 22 if b"refused" in words else 0)
         elif words[0] == b"run":
-            taken = len(stream.read(int(words[1])))
-            port.sendall(b"took %d, %s\\n\\nkdelta-done 5\\n" % (taken, b" ".join(words[2:])))
+            arguments = b" ".join(words[1:])
+            answer(b"took %d, %s\\n" % (len(offered("program")), arguments), 5)
+        else:
+            answer(b"")
 
 if behaviour == "refuses":
     print("qemu-system-x86_64: -plugin: invalid option", file=sys.stderr)
@@ -70,27 +80,33 @@ if behaviour == "panics":
 if behaviour == "resets":
     give_up(b"something else\\n", 0)
 if behaviour == "garbles":
-    console.sendall(bytes(range(256)) * 8192)
+    console.write(bytes(range(256)) * 8192)
     give_up(b"\\nthe end\\n", 0)
 if behaviour == "deaf":
     time.sleep(60)
 if behaviour == "old":
-    port.sendall(b"kdelta-ready 9 settled=1\\n")
+    port.write(b"kdelta-ready 9 1 0\\n")
     time.sleep(60)
-port.sendall(b"kdelta-ready 1 settled=1\\n")
-if behaviour == "floods":
-    block = bytes(1 << 20)
-    while True:
-        port.sendall(block)
-if behaviour == "shouts":
-    block = b"x" * (1 << 20)
-    while True:
-        console.sendall(block)
-serve()
+if "-incoming" not in sys.argv:
+    port.write(b"kdelta-ready 2 1 %d\\n" % len(identity) + identity)
+block = bytes(1 << 20)
+while behaviour == "floods":
+    port.write(block)
+while behaviour == "shouts":
+    console.write(b"x" * (1 << 20))
+if behaviour == "hangs":
+    time.sleep(60)
+if behaviour == "truncates":
+    port.write(b"kdelta-answer 0 4000\\nport virtio\\n")
+    sys.exit()
+if behaviour == "lies":
+    port.write(b"kdelta-answer zero bytes\\n" * 10)
+    sys.exit()
+obey()
 """
 
 
-def install(folder: Path, behaviour: str, *, version: str = "7.2.22") -> Qemu:
+def install(folder: Path, behaviour: str, *, version: str = "10.0.2") -> Qemu:
     """Put it into a folder."""
     program = folder / "qemu-system-x86_64"
     program.write_text(_SCRIPT.format(python=sys.executable, identity=IDENTITY.encode()))
@@ -99,6 +115,6 @@ def install(folder: Path, behaviour: str, *, version: str = "7.2.22") -> Qemu:
         program=program,
         banner=f"QEMU emulator version {version}",
         version=version,
-        api=1,
+        plugins=True,
         environment={"FAKE_QEMU": behaviour},
     )

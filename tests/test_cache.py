@@ -368,3 +368,51 @@ def test_a_change_that_sets_the_time_back_is_seen_too() -> None:
     change(made)
     os.utime(made / "file", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert (cache.entry("kind", "key", fill) / "file").read_text() == "x"
+
+
+def _with_hole(folder: Path) -> None:
+    with (folder / "memory").open("wb") as file:
+        file.truncate(64 << 20)
+        file.seek(5 << 20)
+        file.write(b"x" * 4096)
+
+
+def test_a_file_with_holes_counts_by_what_it_stores_and_is_compared_by_it() -> None:
+    made = cache.entry("checkpoints", "k", _with_hole)
+    (row,) = (one for one in cache.usage() if one.kind == "checkpoints")
+    assert 4096 <= row.size < 1 << 20
+    assert cache.unchanged(made)
+    copy = (made / "memory").read_bytes()  # the holes are filled with zeros
+    (made / "memory").write_bytes(copy)
+    assert cache.unchanged(made)
+    for at in (5 << 20, 40 << 20):
+        changed = bytearray(copy)
+        changed[at] ^= 1
+        (made / "memory").write_bytes(changed)
+        assert not cache.unchanged(made)
+
+
+def test_filled_blocks_are_told_by_their_places(tmp_path: Path) -> None:
+    def digest(size: int, **blocks: int) -> str:
+        with (tmp_path / "file").open("wb") as file:
+            file.truncate(size)
+            for name, at in blocks.items():
+                file.seek(at)
+                file.write(name.encode())
+        return files.filled_sha256(tmp_path / "file")
+
+    assert digest(8 << 20) == digest(8 << 20) != digest(9 << 20)
+    assert digest(8 << 20, x=1 << 20) != digest(8 << 20, x=2 << 20)
+    assert digest(8 << 20, x=1 << 20) != digest(8 << 20, x=(1 << 20) + 1)
+    assert digest(8 << 20, x=1 << 20, y=2 << 20) != digest(8 << 20, y=1 << 20, x=2 << 20)
+    assert digest((8 << 20) + 3, x=8 << 20) != digest((8 << 20) + 3)
+
+
+def test_a_passing_folder_is_no_entry_and_leaves_nothing() -> None:
+    with cache.passing("checkpoints") as folder:
+        (folder / "file").write_text("x")
+        assert cache.entries("checkpoints") == ()
+        cache.make_room("checkpoints")  # of another process
+        assert (folder / "file").is_file()
+    assert list((cache.root() / "checkpoints").iterdir()) == []
+    assert list((cache.root() / "locks").glob("checkpoints-*")) == []

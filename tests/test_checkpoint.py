@@ -36,7 +36,6 @@ def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False
         arguments=("-L", str(place / "share/qemu")) if told else (),
         banner="QEMU emulator version 10.0.2",
         version="10.0.2",
-        api=4,
     )
     return checkpoint._key(found, settings, place / "image")
 

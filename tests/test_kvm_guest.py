@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Timed guests: QEMU's command line, pinned virtual CPUs, and what a KVM that fails is told by.
 
-A program that speaks like QEMU (its control channel) and like PID 1 (the order port) stands in at
-the process border, because few machines that run tests have a KVM that boots kernels.
+A program that speaks like QEMU (its control channel) and like PID 1 (orders and answers) stands in
+at the process border, because few machines that run tests have a KVM that boots kernels.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ import pytest
 
 from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
-from kdelta.guests import kvm, kvm_guest, qemu
+from kdelta.guests import kvm, kvm_guest, orders, qemu
 from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.kvm_guest import KvmGuest
+from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.readback import mismatches
 
 FAKE_QEMU = r'''#!PYTHON -IS
 """QEMU and PID 1 of a guest in one.  MODE says what goes wrong."""
-import json, os, re, socket, subprocess, sys, tempfile, threading
+import json, os, re, socket, subprocess, sys, threading, time
 
 if "--version" in sys.argv:
     print("QEMU emulator version 10.0.2 (made up)")
     sys.exit()
 mode = os.environ.get("MODE", "")
 words = " ".join(sys.argv)
-ends = dict(re.findall(r"socket,id=(\w+),fd=(\d+)", words))
-ends = {name: socket.socket(fileno=int(fd)) for name, fd in ends.items()}
+qmp = socket.socket(fileno=int(re.search(r"socket,id=qmp,fd=(\d+)", words)[1]))
+ends = {name: open(path, "wb", buffering=0)
+        for name, path in re.findall(r"file,id=(\w+),path=(\S+)", words)}
+files = dict(re.findall(r"name=opt/org.kdelta/(\w+),file=(\S+)", words))
 cpus = int(re.search(r"-smp (\d+)", words)[1])
 memory = int(re.search(r"-m (\d+)", words)[1])
 if mode == "refused":
@@ -47,12 +50,12 @@ for thread in threads:
 def control():
     """QMP over a socket: a client need not end its orders with a newline."""
     def tell(message):
-        ends["qmp"].sendall(json.dumps(message).encode() + b"\r\n")
+        qmp.sendall(json.dumps(message).encode() + b"\r\n")
 
     version = {"qemu": {"major": 10, "minor": 0, "micro": 2}, "package": ""}
     tell({"QMP": {"version": version, "capabilities": []}})
     heard = ""
-    while more := ends["qmp"].recv(4096).decode():
+    while more := qmp.recv(4096).decode():
         heard = (heard + more).lstrip()
         try:
             order, end = json.JSONDecoder().raw_decode(heard)
@@ -68,14 +71,13 @@ def control():
         tell({"return": answer, "id": order.get("id")})
 
 threading.Thread(target=control, daemon=True).start()
-console = ends["console"].makefile("w", buffering=1)
 if mode == "internal":
     stop.wait(0.2)
     print("KVM internal error. Suberror: 1", file=sys.stderr, flush=True)
     stop.wait()  # QEMU stays, its guest stopped
 if mode == "panic":
     stop.wait(0.2)
-    print("Kernel panic - not syncing: VFS: Unable to mount root fs", file=console)
+    ends["console"].write(b"Kernel panic - not syncing: VFS: Unable to mount root fs\n")
     sys.exit()
 IDENTITY = """port virtio
 release 6.18.15
@@ -93,35 +95,35 @@ thp-shmem never
 preempt none (full)
 clocksource tsc
 cpu GenuineIntel 606a6
-kdelta-done 0
 """
 wanted = sys.argv[sys.argv.index("-append") + 1]
 filled = {"MACHINE": os.uname().machine, "CMDLINE": wanted, "CPUS": cpus, "MEMORY": memory}
 for name, value in filled.items():
     IDENTITY = IDENTITY.replace(name, str(value))
-port = ends["port"].makefile("rwb")
+port = ends["port"]
+greeting = IDENTITY.encode()
+port.write(b"kdelta-ready 2 1 %d\n" % len(greeting) + greeting)
 
-def say(data):
-    port.write(data)
-    port.flush()
+def answer(text, status=0):
+    port.write(b"kdelta-answer %d %d\n" % (status, len(text)) + text)
 
-say(b"kdelta-ready 1 settled=1\n")
-for line in port:
-    order = line.decode().split()
-    if order == ["identity"]:
-        say(IDENTITY.encode())
-    elif order[:1] == ["run"]:
-        with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "workload")
-            with open(program, "wb") as file:
-                file.write(port.read(int(order[1])))
-            os.chmod(program, 0o755)
-            done = subprocess.run([program, *order[2:]], stdout=subprocess.PIPE)
-        say(done.stdout + b"\nkdelta-done %d\n" % done.returncode)
+stop.wait(0.5)  # it is pinned meanwhile
+with open(files["orders"]) as orders:
+    for line in orders:
+        order = line.split()
+        if order == ["identity"]:
+            answer(IDENTITY.encode())
+        elif order[:1] == ["run"]:
+            done = subprocess.run([files["program"], *order[1:]], stdout=subprocess.PIPE)
+            answer(done.stdout, done.returncode)
+        elif order[:1] == ["hang"]:
+            stop.wait()
+os._exit(0)
 '''
 HOST = next((a for a in arch.ARCHES.values() if a.uname == platform.machine()), None)
 pytestmark = pytest.mark.skipif(HOST is None, reason="no guest architecture is this machine's")
 CPUS = sorted(os.sched_getaffinity(0))
+IDENTITY = Order("identity")
 
 
 @pytest.fixture
@@ -146,10 +148,17 @@ def settings(cpus: int = 1, name: str = "") -> MachineSettings:
 
 
 def started(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, mode: str = "", cpus: int = 1
+    emulator: Qemu,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str = "",
+    cpus: int = 1,
+    told: tuple[Order, ...] = (IDENTITY,),
+    program: Path | None = None,
 ) -> KvmGuest:
     monkeypatch.setenv("MODE", mode)
-    return KvmGuest(emulator, settings(cpus), Path("/kernel"), CPUS[:cpus])
+    return KvmGuest(
+        emulator, settings(cpus), Path("/kernel"), CPUS[:cpus], orders=told, program=program
+    )
 
 
 def test_guest_boots_and_runs_a_program(
@@ -157,11 +166,12 @@ def test_guest_boots_and_runs_a_program(
 ) -> None:
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\necho "$1 and $2"\nexit 7\n')
-    with started(emulator, monkeypatch) as machine:
-        assert machine.wait_ready(20)
-        identity = machine.identity(20)
-        printed, status = machine.run(program, ["this", "that"], 20)
-    assert (printed.strip(), status) == ("this and that", 7)
+    program.chmod(0o755)
+    told = (IDENTITY, orders.run(["this", "that"]))
+    with started(emulator, monkeypatch, told=told, program=program) as machine:
+        answers = machine.finish(20)
+    identity = answers.identity(settings())
+    assert answers.ran() == ("this and that\n", 7)
     assert identity.seen.clocksource == "tsc"
     assert mismatches(settings(), "6.18.15", identity) == ()
 
@@ -189,11 +199,13 @@ def test_leaving_ends_qemu(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_cancelling_ends_the_wait(emulator: Qemu) -> None:
     cancelled = threading.Event()
-    with KvmGuest(emulator, settings(), Path("/kernel"), CPUS[:1], cancelled=cancelled) as machine:
-        machine.wait_ready(20)
+    image, hang = Path("/kernel"), [Order("hang")]
+    with KvmGuest(
+        emulator, settings(), image, CPUS[:1], orders=hang, cancelled=cancelled
+    ) as machine:
         cancelled.set()
         with pytest.raises(Cancelled):
-            machine.ask("nonsense", 20)
+            machine.finish(20)
 
 
 def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
@@ -204,7 +216,7 @@ def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
         started(emulator, monkeypatch, "internal") as machine,
         pytest.raises(InfraError, match=r"KVM cannot run this guest: KVM internal .* Suberror: 1"),
     ):
-        machine.wait_ready(60)
+        machine.finish(60)
     assert time.monotonic() - begun < 20
 
 
@@ -222,7 +234,7 @@ def test_kernel_that_panics_is_the_kernels_fault(
         pytest.raises(BootError, match="Kernel panic - not syncing: VFS"),
         started(emulator, monkeypatch, "panic") as machine,
     ):
-        machine.wait_ready(20)
+        machine.finish(20)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +270,7 @@ def test_cpu_outside_this_machine_is_an_error_and_ends_qemu(emulator: Qemu) -> N
 
 
 def command(emulator: Qemu, wanted: MachineSettings, **launch: object) -> list[str]:
-    channels = qemu.Channels(port=3, serial=4, console=5, qmp=6)
+    channels = qemu.Channels(port=3, serial=4, console=5, orders=7, qmp=6)
     files = {"image": Path("/kernel"), "initramfs": Path("/initramfs")}
     return qemu.command(emulator, wanted, qemu.Launch(**files, **launch), channels)  # type: ignore[arg-type]
 
@@ -277,10 +289,13 @@ def test_command_line_of_a_pc(emulator: Qemu) -> None:
         *("-object", "memory-backend-memfd,id=ram,size=512M,hugetlb=on,prealloc=on"),
         *("-kernel", "/kernel", "-initrd", "/initramfs"),
         *("-append", "console=ttyS0 quiet nokaslr panic=-1 quiet"),
-        *("-chardev", "socket,id=console,fd=5", "-serial", "chardev:console"),
-        *("-chardev", "socket,id=serial,fd=4", "-serial", "chardev:serial"),
-        *("-chardev", "socket,id=port,fd=3", "-device", "virtio-serial-pci"),
-        *("-device", "virtserialport,chardev=port,name=kdelta.0"),
+        *("-chardev", "file,id=console,path=/proc/self/fd/5", "-serial", "chardev:console"),
+        *("-chardev", "file,id=serial,path=/proc/self/fd/4", "-serial", "chardev:serial"),
+        *("-chardev", "file,id=port,path=/proc/self/fd/3"),
+        *("-device", "virtio-serial-pci,ioeventfd=off"),
+        *("-device", "virtserialport,chardev=port,name=kdelta.0", "-device", "pvpanic-pci"),
+        *("-fw_cfg", "name=opt/org.kdelta/orders,file=/proc/self/fd/7"),
+        *("-fw_cfg", "name=opt/org.kdelta/program,file=/dev/null"),
         *("-chardev", "socket,id=qmp,fd=6", "-mon", "qmp,mode=control"),
     ]
 
@@ -298,9 +313,9 @@ def test_timed_guest_has_this_machines_cpu_and_no_plugin(
 def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: Qemu) -> None:
     wanted = settings(1, "arm64")
     found = command(emulator, wanted, accelerator=qemu.Accelerator.KVM)
-    assert "virt,gic-version=host" in found
+    assert "virt,gic-version=host,memory-backend=ram" in found
     assert kvm_guest.cpu_model(wanted) == "host"
-    assert "virt" in command(emulator, wanted)  # TCG keeps QEMU's own
+    assert "virt,memory-backend=ram" in command(emulator, wanted)  # TCG keeps QEMU's own
 
 
 def test_nothing_is_counted_or_restored_under_kvm() -> None:
@@ -392,7 +407,10 @@ def test_qemu_that_is_killed_is_this_machines_fault(
 ) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nkill -9 $PPID\n")
-    with started(emulator, monkeypatch) as machine:
-        machine.wait_ready(20)
-        with pytest.raises(InfraError, match="QEMU was ended by signal 9"):
-            machine.run(program, [], 20)
+    program.chmod(0o755)
+    told = (orders.run([]),)
+    with (
+        started(emulator, monkeypatch, told=told, program=program) as machine,
+        pytest.raises(InfraError, match="QEMU was ended by signal 9"),
+    ):
+        machine.finish(20)

@@ -4,23 +4,26 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from msgspec.structs import replace as replace_struct
 
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.guests import qemu
-from kdelta.guests.emulator import Qemu, examine
+from kdelta.guests import qemu, qemu_archive
+from kdelta.guests.emulator import Qemu
 from kdelta.guests.qemu import Channels, CountingFiles, Launch
 from kdelta.machine.axes import MachineSettings
 
 AMD64 = arch.of("amd64")
 SETTINGS = MachineSettings(cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")
-CHANNELS = Channels(port=3, serial=4, console=5, incoming=7)
+CHANNELS = Channels(port=3, serial=4, console=5, orders=6, qmp=7)
 
 
 def program(folder: Path, says: str) -> Path:
@@ -33,7 +36,7 @@ def program(folder: Path, says: str) -> Path:
 
 
 def of_version(version: str) -> Qemu:
-    return Qemu(program=Path("/q"), banner="", version=version, api=1)
+    return Qemu(program=Path("/q"), banner="", version=version, plugins=True)
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +66,18 @@ def test_the_one_on_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "api"),
+    ("version", "plugins", "counts"),
     [
-        ("4.2.0", 1),
-        ("7.2.22", 1),
-        ("8.2.9", 1),
-        ("9.0.0", 2),
-        ("9.1.3", 3),
-        ("9.2.0", 4),
-        ("10.0.2", 4),
-        ("11.1.0", 4),
+        ("7.2.22", True, False),
+        ("9.2.4", True, False),
+        ("10.0.2", True, True),
+        ("10.0.2", False, False),
+        ("11.1.0", True, True),
     ],
 )
-def test_the_interface_follows_the_version(version: str, api: int, tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", f"QEMU emulator version {version}")
-    assert examine(Qemu(program=path)).api == api
+def test_what_counts(version: str, *, plugins: bool, counts: bool) -> None:
+    assert qemu.counts(replace(of_version(version), plugins=plugins)) is counts
+    assert not qemu.counts(replace(of_version(version), fault="does not start"))
 
 
 def test_none_at_all() -> None:
@@ -85,6 +85,47 @@ def test_none_at_all() -> None:
         qemu.choose(AMD64)
     assert "apt-get install qemu-system-x86" in caught.value.action
     assert "kdelta qemu fetch" in caught.value.action
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is fetched from the archive, which has every version."""
+    wanted: list[str] = []
+
+    def fetch(version: str, _guest: str, **_options: object) -> Qemu:
+        wanted.append(version)
+        return of_version(f"{version}.9")
+
+    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
+    return wanted
+
+
+def test_the_pinned_one_is_fetched_where_the_machines_own_is_another(
+    tmp_path: Path, fetched: list[str]
+) -> None:
+    for own in ("7.2.22", "11.1.0"):
+        program(tmp_path / "bin", f"QEMU emulator version {own}")
+        assert qemu.for_counting(AMD64).version == "10.0.9"
+    assert fetched == ["10.0", "10.0"]
+    path = program(tmp_path / "bin", "QEMU emulator version 10.0.13")
+    assert qemu.for_counting(AMD64).program == path
+    assert len(fetched) == 2
+
+
+def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
+    tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: object, **_options: object) -> Qemu:
+        raise InfraError("no mirror answers")
+
+    monkeypatch.setattr(qemu_archive, "fetch", offline)
+    program(tmp_path / "bin", "QEMU emulator version 7.2.22")
+    with pytest.raises(InfraError, match="no mirror answers"):
+        qemu.for_counting(AMD64)
+    program(tmp_path / "bin", "QEMU emulator version 11.1.0")
+    assert qemu.for_counting(AMD64).version == "11.1.0"
+    assert fetched == []
 
 
 def test_a_wanted_version_that_is_not_here(tmp_path: Path) -> None:
@@ -106,55 +147,87 @@ def test_a_wanted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_not_a_qemu_and_too_old_a_one(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="not a QEMU: it says 'GNU bash"):
         qemu.choose(AMD64, str(program(tmp_path / "a", "GNU bash, version 5")))
-    old = qemu.choose(AMD64, str(program(tmp_path / "b", "QEMU emulator version 4.1.1")))
-    with pytest.raises(InfraError, match=r"QEMU 4\.1\.1 has no usable plugin interface"):
-        qemu.plugin(old)
+    old = str(program(tmp_path / "b", "QEMU emulator version 7.2.22"))
+    assert qemu.choose(AMD64, old).version == "7.2.22"
+    with pytest.raises(SpecError, match=r"QEMU 7\.2\.22 cannot count: 10\.0 or newer") as caught:
+        qemu.for_counting(AMD64, old)
+    assert "kdelta then fetches 10.0" in caught.value.action
+
+
+LAUNCH = Launch(image=Path("/k/bzImage"), initramfs=Path("/k/initramfs"))
+
+
+def line(launch: Launch, settings: MachineSettings = SETTINGS) -> list[tuple[str, str]]:
+    """Options of the command line with their values."""
+    return list(itertools.pairwise(qemu.command(of_version("10.0.2"), settings, launch, CHANNELS)))
 
 
 def test_the_command_line() -> None:
-    launch = Launch(
-        image=Path("/k/bzImage"),
-        initramfs=Path("/k/initramfs"),
-        counting=None,
-        program=Path("/p,q"),
-        restore=Path("/state"),
-    )
-    argv = qemu.command(of_version("7.2.22"), SETTINGS, launch, CHANNELS)
-    options = dict(itertools.pairwise(argv))
+    launch = replace(LAUNCH, program=Path("/p,q"), restore=Path("/c,d"))
+    options = dict(line(launch))
     assert options["-accel"] == "tcg"
     assert options["-cpu"] == "Skylake-Client"
     assert (options["-smp"], options["-m"]) == ("2", "768")
     assert options["-append"] == "console=ttyS0 quiet nokaslr panic=-1 a=b"
-    assert options["-incoming"] == "fd:7"
+    assert options["-incoming"] == "defer"
     assert options["-nic"] == "none"
     assert options["-fw_cfg"].endswith("file=/p,,q")
-    assert {"-no-reboot", "-nodefaults", "-no-user-config"} <= set(argv)
+    assert options["-object"].endswith(",mem-path=/c,,d/ram,share=off,readonly=on,rom=off")
+    assert {"-no-reboot", "-nodefaults", "-no-user-config"} <= options.keys()
     assert options["-sandbox"].startswith("on,")
-    newer = qemu.command(of_version("10.0.2"), SETTINGS, launch, CHANNELS)
-    assert newer[newer.index("-incoming") + 1] == "file:/state"
-    assert qemu.needs_open_checkpoint(of_version("7.2.22"))
-    assert not qemu.needs_open_checkpoint(of_version("8.2.0"))
+    assert "-action" not in options
+
+
+def test_only_one_cpu_is_clocked_by_its_instructions() -> None:
+    one = dict(line(LAUNCH, replace_struct(SETTINGS, cpus=1)))
+    assert one["-icount"] == "shift=1,sleep=off"
+    assert one["-rtc"] == "base=2026-01-01T00:00:00,clock=vm"
+    assert one["-seed"] == "1"
+    assert "-icount" not in dict(line(LAUNCH))
+
+
+def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
+    saved = line(replace(LAUNCH, save=Path("/c")))
+    assert ("-object", "memory-backend-file,id=ram,size=768M,mem-path=/c/ram,share=on") in saved
+    assert ("-action", "panic=pause") in saved
+    assert ("-M", "q35,memory-backend=ram") in saved
+    nodes = replace_struct(SETTINGS, nodes=2)
+    both = line(replace(LAUNCH, save=Path("/c")), nodes)
+    for node in (0, 1):
+        backend = f"id=node{node},size=384M,mem-path=/c/node{node},share=on"
+        assert ("-object", f"memory-backend-file,{backend}") in both
+        assert ("-numa", f"node,nodeid={node},memdev=node{node},cpus={node}") in both
+    assert ("-M", "q35") in both
+
+
+def test_what_restores_is_told_before_qemu_starts() -> None:
+    told = [json.loads(order) for order in qemu.restoring(Path("/c")).splitlines()]
+    assert [order["execute"] for order in told] == [
+        "qmp_capabilities",
+        "migrate-set-capabilities",
+        "migrate-incoming",
+    ]
+    assert told[-1]["arguments"] == {"uri": "file:/c/state"}
 
 
 def test_channels_that_are_not_there_are_not_inherited() -> None:
-    assert CHANNELS.inherited == (3, 4, 5, 7)
-    assert Channels(port=3, serial=4, console=5).inherited == (3, 4, 5)
+    assert CHANNELS.inherited == (3, 4, 5, 6, 7)
+    assert Channels(port=3, serial=4, console=5, orders=6).inherited == (3, 4, 5, 6)
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
     counting = CountingFiles(output=tmp_path / "a,b", events=tmp_path / "events")
     launch = Launch(image=Path("i"), initramfs=Path("r"), counting=counting)
-    argv = qemu.command(of_version("7.2.22"), SETTINGS, launch, CHANNELS)
+    argv = qemu.command(of_version("10.0.2"), SETTINGS, launch, CHANNELS)
     library, output, events = argv[argv.index("-plugin") + 1].split(",", 1)[0], "a,,b", "events"
     assert Path(library).is_file()
     assert f"out={tmp_path}/{output},events={tmp_path}/{events}" in argv[argv.index("-plugin") + 1]
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
-@pytest.mark.parametrize("api", [1, 2, 3, 4])
-def test_the_plugin_needs_only_what_its_interface_has(api: int) -> None:
-    path = qemu.plugin(Qemu(program=Path("/q"), banner="", version="10.0.2", api=api))
+def test_the_plugin_needs_only_what_its_interface_has() -> None:
+    path = qemu.plugin()
     with path.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
         assert isinstance(table, SymbolTableSection)
@@ -164,8 +237,7 @@ def test_the_plugin_needs_only_what_its_interface_has(api: int) -> None:
     assert symbols["qemu_plugin_version"]
     assert symbols["qemu_plugin_install"]
     wanted = {name for name, defined in symbols.items() if name.startswith("qemu_") and not defined}
-    assert ("qemu_plugin_scoreboard_new" in wanted) == (api >= 2)
-    assert ("qemu_plugin_register_vcpu_insn_exec_inline" in wanted) == (api == 1)
+    assert "qemu_plugin_scoreboard_new" in wanted
     own = {name for name, defined in symbols.items() if defined and not name.startswith("_")}
     assert own == {"qemu_plugin_version", "qemu_plugin_install"}
 
@@ -173,5 +245,5 @@ def test_the_plugin_needs_only_what_its_interface_has(api: int) -> None:
 def test_without_a_compiler_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "_CC", "no-such-gcc")
     with pytest.raises(BuildError, match="no C compiler no-such-gcc") as caught:
-        qemu.plugin(of_version("7.2.22"))
+        qemu.plugin()
     assert "apt-get install gcc" in caught.value.action

@@ -16,32 +16,74 @@ import pytest
 import fake_qemu
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError
+from kdelta.guests import orders
+from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.readback import Lacking
 
 SETTINGS = MachineSettings()
 LAUNCH = Launch(image=Path("bzImage"), initramfs=Path("initramfs"))
+IDENTITY = Order("identity")
 
 
-def boot(folder: Path, behaviour: str, cancelled: threading.Event | None = None) -> Guest:
-    return Guest(fake_qemu.install(folder, behaviour), SETTINGS, LAUNCH, cancelled=cancelled)
+def boot(
+    folder: Path,
+    behaviour: str,
+    *told: Order,
+    cancelled: threading.Event | None = None,
+    program: Path | None = None,
+) -> Guest:
+    launch = replace(LAUNCH, orders=told, program=program)
+    return Guest(fake_qemu.install(folder, behaviour), SETTINGS, launch, cancelled=cancelled)
 
 
 def test_orders_and_answers(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF" + bytes(300_000))
-    with boot(tmp_path, "serves") as guest:
-        assert guest.wait_ready(10) is True
-        assert not guest.speaks_serial
-        assert guest.identity(10).release == "6.17.13+deb13-cloud-amd64"
-        assert guest.run(program, ["--protocol", "x"], 10) == ("took 300004, --protocol x\n", 5)
-        assert guest.identity(10).seen.cpus == 1
+    told = (IDENTITY, Order("seed 3"), orders.run(["--protocol", "x"]))
+    with boot(tmp_path, "obeys", *told, program=program) as guest:
+        answers = guest.finish(10)
+        greeting = guest.greeting()
+    assert answers.identity(SETTINGS).release == "6.17.13+deb13-cloud-amd64"
+    assert answers.ran() == ("took 300004, --protocol x\n", 5)
+    assert greeting.settled
+    assert greeting.identity == answers.identity(SETTINGS)
+
+
+def test_the_command_can_be_read_with_its_orders(tmp_path: Path) -> None:
+    with boot(tmp_path, "obeys", IDENTITY, orders.run(["a"])) as guest:
+        guest.finish(10)
+    command, *told = guest.command_text.splitlines()
+    assert command.startswith(str(tmp_path))
+    assert told == ["# identity", "# run a"]
+
+
+def test_an_order_that_fails_is_the_last(tmp_path: Path) -> None:
+    refused = Order("write /sys/x refused", lambda status: f"errno {status}")
+    with (
+        boot(tmp_path, "obeys", refused, orders.run([])) as guest,
+        pytest.raises(Lacking, match="errno 22"),
+    ):
+        guest.finish(10)
 
 
 def test_no_symbols_is_the_guests_fault(tmp_path: Path) -> None:
-    with boot(tmp_path, "serves") as guest, pytest.raises(GuestError, match="KALLSYMS"):
-        guest.kallsyms(10)
+    with (
+        boot(tmp_path, "obeys", Order("kallsyms")) as guest,
+        pytest.raises(GuestError, match="cannot do 'kallsyms': No such file"),
+    ):
+        guest.finish(10)
+
+
+@pytest.mark.parametrize("behaviour", ["truncates", "lies"])
+def test_an_answer_that_is_not_whole_is_none(tmp_path: Path, behaviour: str) -> None:
+    with (
+        boot(tmp_path, behaviour, IDENTITY) as guest,
+        pytest.raises(GuestError, match="QEMU ended with exit status 0"),
+    ):
+        guest.finish(10)
 
 
 def test_a_guest_without_a_greeting_times_out(tmp_path: Path) -> None:
@@ -50,28 +92,40 @@ def test_a_guest_without_a_greeting_times_out(tmp_path: Path) -> None:
         boot(tmp_path, "deaf") as guest,
         pytest.raises(BootError, match=r"did not greet within 1 s: the console is empty"),
     ):
-        guest.wait_ready(1)
+        guest.finish(1)
     assert time.monotonic() - began < 5
 
 
+def test_a_guest_that_does_not_end_times_out(tmp_path: Path) -> None:
+    with (
+        boot(tmp_path, "hangs", IDENTITY) as guest,
+        pytest.raises(GuestError, match="the guest did not do its orders within 1 s"),
+    ):
+        guest.finish(1)
+
+
 def test_a_panic_is_quoted_and_the_console_kept(tmp_path: Path) -> None:
-    with boot(tmp_path, "panics") as guest, pytest.raises(BootError) as caught:
-        guest.wait_ready(10)
+    with boot(tmp_path, "panics", IDENTITY) as guest, pytest.raises(BootError) as caught:
+        guest.finish(10)
     assert "exit status 0: Kernel panic - not syncing: no init" in caught.value.cause
     assert caught.value.console == ("[1.0] Kernel panic - not syncing: no init\n[1.1] ---\n")
+    assert guest.console_text == caught.value.console
 
 
 def test_without_a_reason_the_last_line_is_quoted(tmp_path: Path) -> None:
     with (
-        boot(tmp_path, "resets") as guest,
-        pytest.raises(BootError, match="last console line: something else"),
+        boot(tmp_path, "resets", IDENTITY) as guest,
+        pytest.raises(BootError, match="exit status 0: last console line: something else"),
     ):
-        guest.wait_ready(10)
+        guest.finish(10)
 
 
 def test_garbage_on_the_console_is_bounded_and_printable(tmp_path: Path) -> None:
-    with boot(tmp_path, "garbles") as guest, pytest.raises(BootError, match="the end") as caught:
-        guest.wait_ready(10)
+    with (
+        boot(tmp_path, "garbles", IDENTITY) as guest,
+        pytest.raises(BootError, match="the end") as caught,
+    ):
+        guest.finish(10)
     text = caught.value.console
     assert len(text) < (1 << 20) + 100
     assert "bytes left out here]" in text
@@ -81,67 +135,74 @@ def test_garbage_on_the_console_is_bounded_and_printable(tmp_path: Path) -> None
 @pytest.mark.parametrize("behaviour", ["floods", "shouts"])
 def test_endless_output_neither_fills_memory_nor_blocks(tmp_path: Path, behaviour: str) -> None:
     began = time.monotonic()
-    with boot(tmp_path, behaviour) as guest:
-        guest.wait_ready(10)
-        expected = "sent more than 64 MiB" if behaviour == "floods" else "within 2 s"
-        with pytest.raises(GuestError, match=expected):
-            guest.ask("identity", 20 if behaviour == "floods" else 2)
+    with (
+        boot(tmp_path, behaviour, IDENTITY) as guest,
+        pytest.raises(GuestError, match="the guest wrote more than 80 MiB"),
+    ):
+        guest.finish(20)
     assert time.monotonic() - began < 12
     assert len(guest.console_text) < (1 << 20) + 100
 
 
 def test_a_refused_option_is_this_machines_fault(tmp_path: Path) -> None:
     with (
-        boot(tmp_path, "refuses") as guest,
+        boot(tmp_path, "refuses", IDENTITY) as guest,
         pytest.raises(InfraError, match="-plugin: invalid option") as caught,
     ):
-        guest.wait_ready(10)
+        guest.finish(10)
     assert "kdelta doctor" in caught.value.action
 
 
 def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.touch()
-    launch = replace(LAUNCH, restore=state)
+    launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
     with (
         Guest(fake_qemu.install(tmp_path, "refuses"), SETTINGS, launch) as guest,
         pytest.raises(RestoreError, match="-plugin: invalid option"),
     ):
-        guest.identity(10)
+        guest.finish(10)
+
+
+def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
+    launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
+    with Guest(fake_qemu.install(tmp_path, "obeys"), SETTINGS, launch) as guest:
+        assert guest.finish(10).identity(SETTINGS).seen.cpus == 1
 
 
 def test_a_killed_qemu_is_this_machines_fault(tmp_path: Path) -> None:
     with (
-        boot(tmp_path, "killed") as guest,
+        boot(tmp_path, "killed", IDENTITY) as guest,
         pytest.raises(InfraError, match="ended by signal 9"),
     ):
-        guest.wait_ready(10)
+        guest.finish(10)
 
 
 def test_a_pid_1_of_another_kdelta(tmp_path: Path) -> None:
     with boot(tmp_path, "old") as guest, pytest.raises(GuestError, match="another protocol"):
-        guest.wait_ready(10)
+        guest.finish(10)
 
 
 def test_cancelling_ends_the_wait(tmp_path: Path) -> None:
     cancelled = threading.Event()
     threading.Timer(0.3, cancelled.set).start()
-    with boot(tmp_path, "deaf", cancelled) as guest, pytest.raises(Cancelled):
-        guest.wait_ready(30)
+    with boot(tmp_path, "deaf", cancelled=cancelled) as guest, pytest.raises(Cancelled):
+        guest.finish(30)
 
 
-def test_leaving_ends_the_process(tmp_path: Path) -> None:
+def test_leaving_ends_the_process_and_leaves_no_file_open(tmp_path: Path) -> None:
+    before = sorted(Path("/proc/self/fd").iterdir())
     with boot(tmp_path, "deaf") as guest:
-        pid = guest._child.pid
+        pid = guest.pid
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 def test_a_missing_program(tmp_path: Path) -> None:
-    emulator = fake_qemu.install(tmp_path, "serves")
+    emulator = fake_qemu.install(tmp_path, "obeys")
     emulator.program.unlink()
-    with pytest.raises(InfraError), Guest(emulator, SETTINGS, LAUNCH) as guest:
-        guest.wait_ready(10)
+    launch = replace(LAUNCH, orders=(IDENTITY,))
+    with pytest.raises(InfraError), Guest(emulator, SETTINGS, launch) as guest:
+        guest.finish(10)
 
 
 @pytest.mark.skipif(process.which("setpriv") is None, reason="util-linux is not installed")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 from pathlib import Path
 from typing import Literal
@@ -86,8 +87,8 @@ def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
         assert given.without
 
 
-CHANNELS = qemu.Channels(port=3, serial=4, console=5)
-EMULATOR = Qemu(program=Path("/qemu"), banner="QEMU", version="7.2.22", api=1)
+CHANNELS = qemu.Channels(port=3, serial=4, console=5, orders=6)
+EMULATOR = Qemu(program=Path("/qemu"), banner="QEMU", version="10.0.2")
 
 
 def test_qemu_offers_modules_and_disk() -> None:
@@ -101,13 +102,40 @@ def test_qemu_offers_modules_and_disk() -> None:
     argv = qemu.command(EMULATOR, SETTINGS, launch, CHANNELS)
     pairs = list(itertools.pairwise(argv))
     assert [value for option, value in pairs if option == "-fw_cfg"] == [
+        "name=opt/org.kdelta/orders,file=/proc/self/fd/6",
+        "name=opt/org.kdelta/program,file=/program",
         "name=opt/org.kdelta/zsmalloc,file=/0/zsmalloc.ko",
         "name=opt/org.kdelta/zram,file=/1/zram.ko",
-        "name=opt/org.kdelta/program,file=/program",
     ]
     options = dict(pairs)
     assert options["-drive"].endswith("format=raw,cache=unsafe,file=/a,,b/swap.img")
     assert ("-device", "nvme,drive=disk,serial=kdelta") in pairs
+
+
+def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
+    assert swap.orders(SETTINGS, swap.Backing()) == ()
+    (disk,) = swap.orders(structs.replace(SETTINGS, swap="disk"), swap.Backing())
+    assert disk.line == "swapon /dev/nvme0n1"
+    assert disk.lacks
+    assert "CONFIG_BLK_DEV_NVME=y" in disk.lacks(errno.ENOENT)
+    zram = structs.replace(SETTINGS, swap="zram")
+    told = swap.orders(zram, swap.Backing(modules=(Path("/0/zram.ko"),)))
+    assert [order.line for order in told] == [
+        "module zram",
+        "write /sys/block/zram0/comp_algorithm lz4",
+        f"write /sys/block/zram0/disksize {swap.BYTES}",
+        "swapon /dev/zram0",
+        "modules",
+    ]
+    assert [order.lacks(errno.EINVAL) for order in told if order.lacks] == [
+        "swap: loading zram: Invalid argument",
+        "swap: zram does not take comp_algorithm lz4: Invalid argument",
+        f"swap: zram does not take disksize {swap.BYTES}: Invalid argument",
+        "swap: swapon /dev/zram0: Invalid argument",
+    ]
+    without = swap.orders(zram, swap.Backing(without="no package"))[0]
+    assert without.lacks
+    assert without.lacks(errno.ENOENT) == ("swap: the kernel has no zram built in, and no package")
 
 
 def test_a_guest_with_a_disk_is_not_restored() -> None:

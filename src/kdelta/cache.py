@@ -86,9 +86,9 @@ _ALL = (
               _FETCHED),
     CacheKind("build", "plugin, PID 1, workload programs", "sources, flags, compiler", _COMPILED),
     CacheKind("initramfs", "PID 1 in an archive", "its content", _COMPILED),
-    CacheKind("checkpoints", "booted guests to restore trials from, about 95 MB each",
+    CacheKind("checkpoints", "booted guests to restore trials from, about 110 MB each",
               "image, initramfs, machine, QEMU build", "booted",
-              limit_mib=4096, read=("meta.json",)),
+              limit_mib=4096, read=("meta.json", "state")),
     CacheKind("symbols", "functions of kernels by address", "kernel build id",
               "read from a booted guest"),
     CacheKind("events", "where kernels enter interrupts, exceptions and other tasks",
@@ -122,11 +122,16 @@ class BusyError(InfraError):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """A file of an entry: path, bytes, SHA-256."""
+    """A file of an entry: path, bytes, SHA-256.
+
+    stored: bytes on the disk of a file with holes, whose SHA-256 is that of what lies between
+    them (files.filled_sha256); None for a file without.
+    """
 
     path: str
     size: int
     sha256: str
+    stored: int | None = None
 
 
 def root() -> Path:
@@ -215,6 +220,11 @@ def recorded(path: Path) -> str:
     return next((row.sha256 for row in _listed(path.parent) if row.path == path.name), "")
 
 
+def unchanged(place: Path) -> bool:
+    """True when all files of an entry are as they were made, those too that are not always read."""
+    return _is_whole(place, ("*",))
+
+
 def discard(place: Path) -> None:
     """Remove an entry that turned out to be of no use: the next one is made anew."""
     with locked(_lock(place)), writing(place):
@@ -250,7 +260,10 @@ def _row(path: Path, top: Path) -> _Listed:
     if path.is_symlink():
         return _Listed(name, _LINK, str(path.readlink()))
     facts = path.stat()
-    return _Listed(name, facts.st_size, digest_of(path, facts))
+    stored = facts.st_blocks * 512
+    holes = stored < facts.st_size
+    digest = digest_of(path, facts, filled=holes)
+    return _Listed(name, facts.st_size, digest, stored if holes else None)
 
 
 def _is_dir(path: Path) -> bool:
@@ -279,7 +292,10 @@ def _is_same(path: str, row: _Listed, read: bool) -> bool:  # noqa: FBT001
     if row.size == _LINK:
         return str(Path(path).readlink()) == row.sha256
     facts = os.lstat(path)  # a Path for each of a thousand files would take longest
-    return facts.st_size == row.size and (not read or digest_of(Path(path), facts) == row.sha256)
+    if facts.st_size != row.size:
+        return False
+    filled = row.stored is not None
+    return not read or digest_of(Path(path), facts, filled=filled) == row.sha256
 
 
 # -- room -----------------------------------------------------------------------------------------
@@ -376,12 +392,13 @@ def _size(place: Path) -> int:
     """Bytes of all files at or below a place; of an entry, as its list says."""
     rows = _listed(place)
     if rows:
-        return sum(max(row.size, 0) for row in rows)
+        return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
     total = 0
     paths = (Path(at) / name for at, _, names in os.walk(place) for name in names)
     for path in (place, *paths):
         with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
-            total += 0 if _is_dir(path) else path.lstat().st_size
+            facts = path.lstat()
+            total += 0 if _is_dir(path) else min(facts.st_size, facts.st_blocks * 512)
     return total
 
 
@@ -397,6 +414,21 @@ def workplace(kind: str, key: str) -> Iterator[Path]:
             place.mkdir(exist_ok=True)
         mark_used(place)
         yield place
+
+
+@contextmanager
+def passing(kind: str) -> Iterator[Path]:
+    """A folder among the entries of a kind that is none, and goes when the context ends."""
+    key = uuid.uuid4().hex
+    place = folder(kind) / f"{_MAKING}{key}"
+    with locked(_lock(place.with_name(key))):
+        with writing(place):
+            place.mkdir()
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    (root() / _LOCKS / f"{kind}-{key}.lock").unlink(missing_ok=True)
 
 
 def _lock(place: Path) -> str:

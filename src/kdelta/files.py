@@ -10,6 +10,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+_BLOCK = 1 << 20
+
 
 def is_full(error: OSError) -> bool:
     """True when the disk, or what this user may have of it, is full."""
@@ -88,17 +90,41 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-_digests: dict[tuple[int, int, int, int], str] = {}
+_digests: dict[tuple[int, int, int, int, bool], str] = {}
 
 
-def digest_of(path: Path, facts: os.stat_result | None = None) -> str:
+def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool = False) -> str:
     """The same, read once in this process for as long as the file is not written to.
 
-    facts: of the file, when they are known already.
+    facts: of the file, when they are known already.  filled: that of `filled_sha256`.
     """
     seen = facts or path.stat()
     # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns, filled
     if key not in _digests:
-        _digests[key] = sha256_of(path)
+        _digests[key] = filled_sha256(path) if filled else sha256_of(path)
     return _digests[key]
+
+
+def filled_sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of the MiB of a file that are not all zeros, each with its number.
+
+    Holes are not read, and it does not matter where they are: of a guest's memory most is one.
+    """
+    total = hashlib.sha256()
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(stream.fileno(), at, os.SEEK_DATA) // _BLOCK * _BLOCK
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # only a hole is left
+                    raise
+                break
+            block = os.pread(stream.fileno(), _BLOCK, at)
+            if block.strip(b"\0"):
+                total.update((at // _BLOCK).to_bytes(8, "little") + block)
+            at += _BLOCK
+        total.update(size.to_bytes(8, "little"))
+    return total.hexdigest()

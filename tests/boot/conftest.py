@@ -8,19 +8,13 @@ import pytest
 from boot import lab
 
 
-@pytest.fixture(scope="session", params=["old", "new"])
-def generation(request: pytest.FixtureRequest) -> str:
-    """The two generations of QEMU's plugin interface."""
-    return str(request.param)
-
-
 @pytest.fixture(scope="session")
-def machine(generation: str) -> lab.Machine:
+def machine() -> lab.Machine:
     """One CPU."""
-    return lab.machine(generation, "6.17")
+    return lab.machine("6.17")
 
 
 @pytest.fixture(scope="session")
-def pair(generation: str) -> lab.Machine:
+def pair() -> lab.Machine:
     """Two CPUs, that really run at the same time."""
-    return lab.machine(generation, "6.17", cpus=2)
+    return lab.machine("6.17", cpus=2)

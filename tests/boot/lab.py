@@ -15,8 +15,10 @@ from msgspec import structs
 
 from kdelta import arch, guest, workload
 from kdelta.attribution import insns, symbols
-from kdelta.guests import checkpoint, qemu, qemu_archive
+from kdelta.guests import checkpoint, orders, qemu, qemu_archive
+from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.emulator import Qemu
+from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -28,17 +30,23 @@ ARCH = arch.of("amd64")
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 TIMEOUT_S = 120.0
 
-# The two generations of the plugin interface, and a Debian suite that has a QEMU of each.
-SUITES = {"old": "bookworm", "new": "bookworm-backports"}
+# A Debian suite whose QEMU is of another series than the pinned one.
+_OTHER_SUITE = "sid"
 
 
 @remember
-def emulator(generation: str) -> Qemu:
-    """A QEMU of that generation: an installed or fetched one, else it is fetched."""
-    for found in qemu.find(ARCH):
-        if found.api is not None and (found.api == 1) == (generation == "old"):
-            return found
-    return qemu_archive.fetch(SUITES[generation], ARCH.debian)
+def emulator() -> Qemu:
+    """The QEMU that counts; fetched when it is not here."""
+    return qemu.for_counting(ARCH)
+
+
+@remember
+def other_emulator() -> Qemu:
+    """Another that can count, of another series."""
+    able = (one for one in qemu.find(ARCH) if qemu.counts(one))
+    return next(
+        (one for one in able if not one.is_version(qemu.PINNED)), None
+    ) or qemu_archive.fetch(_OTHER_SUITE, ARCH.debian)
 
 
 @remember
@@ -157,27 +165,46 @@ class Machine:
         )
 
     def count(self, source: Path, *arguments: object, fresh: bool = False) -> Counted:
-        """Run a program that arms the plugin, restored or after a fresh boot."""
-        point = self.checkpoint()
-        table = symbols.load(point.build_id, lambda: "")
-        binary = guest.program(source, ARCH)
+        """Run a program that arms the plugin, in a guest from the cache or from a fresh boot."""
+        if not fresh:
+            return self._count(self.checkpoint(), source, arguments)
+        image = self.kernel.image
+        with checkpoint.fresh(self.emulator, self.settings, image, timeout=TIMEOUT_S) as point:
+            return self._count(point, source, arguments)
+
+    def functions(self) -> symbols.Symbols:
+        """The functions of the kernel."""
+        return self._functions(self.checkpoint())
+
+    def answers(self, *told: Order, **launch: Any) -> Answers:
+        """What a restored guest answers to orders; launch: as in Launch."""
+        return self._answers(self.checkpoint(), told, **launch)
+
+    def _functions(self, point: Checkpoint) -> symbols.Symbols:
+        order = Order("kallsyms")
+        return symbols.load(point.build_id, lambda: self._answers(point, (order,)).text(order.line))
+
+    def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
+        wanted = qemu.Launch(
+            image=self.kernel.image,
+            initramfs=guest.initramfs(ARCH),
+            orders=told,
+            restore=point.folder,
+            **launch,
+        )
+        with Guest(self.emulator, self.settings, wanted) as booted:
+            return booted.finish(TIMEOUT_S)
+
+    def _count(self, point: Checkpoint, source: Path, arguments: tuple[object, ...]) -> Counted:
+        table = self._functions(point)
         with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:
             counting = qemu.CountingFiles(output=Path(name, "counts"), events=Path(name, "events"))
             counting.events.write_text(insns.events(table, ARCH))
-            launch = qemu.Launch(
-                image=self.kernel.image,
-                initramfs=guest.initramfs(ARCH),
-                counting=counting,
-                program=binary,
-                restore=None if fresh else point.state,
-                serial=point.serial and not fresh,
-            )
-            with Guest(self.emulator, self.settings, launch) as booted:
-                if fresh:
-                    booted.wait_ready(TIMEOUT_S)
-                words = [str(word) for word in arguments]
-                printed, status = booted.run(binary, words, TIMEOUT_S)
+            told = (orders.run([str(word) for word in arguments]),)
+            binary = guest.program(source, ARCH)
+            answers = self._answers(point, told, program=binary, counting=counting)
             counts = insns.read(counting.output)
+        printed, status = answers.ran()
         assert counts.armed
         assert not counts.errors
         return Counted(counts=counts, table=table, printed=printed, status=status)
@@ -190,10 +217,10 @@ class Machine:
         return counted
 
 
-def machine(generation: str, name: str, *, cpus: int = 1, cmdline: str = "") -> Machine:
-    """A machine of a QEMU generation that boots a kernel."""
+def machine(name: str, *, cpus: int = 1, cmdline: str = "") -> Machine:
+    """A machine of the pinned QEMU that boots a kernel."""
     return Machine(
-        emulator=emulator(generation),
+        emulator=emulator(),
         kernel=kernel(name),
         settings=MachineSettings(cpus=cpus, cmdline=cmdline),
     )

@@ -7,6 +7,7 @@ import gzip
 import re
 import struct
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ import pytest
 from boot import lab
 from boot.lab import Machine
 from kdelta import workload
-from kdelta.attribution import symbols
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.exact import representative
@@ -22,6 +22,7 @@ from kdelta.stats.exact import representative
 pytestmark = pytest.mark.boot
 
 MINCORE = ("mincore:no_thp_pte_scan_4m", "mincore:no_thp_pte_scan_64m")
+REPEATING = ("process:fork_exit", "process:thread", "fault:anon", "advise:dontneed")
 MPROTECT = ("mprotect:shared_dirty_full_toggle_16m", "mprotect:shared_dirty_full_toggle_64m")
 
 # REP (f3, f2) before ins, outs, movs, cmps, stos, lods or scas, with or without REX.W.
@@ -49,17 +50,33 @@ def modes(result: TrialResult) -> dict[str, int]:
     return found
 
 
-@pytest.fixture(scope="session")
-def default() -> Machine:
-    """The QEMU that is used when none is asked for."""
-    return lab.machine("old", "6.17")
+def sequence(result: TrialResult) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
+    """Every window of every phase."""
+    return tuple((phase.phase, phase.user, phase.kernel) for phase in result.exact.phases)
 
 
 @pytest.mark.parametrize("name", [*MINCORE, *MPROTECT])
-def test_two_boots_and_a_checkpoint_agree(name: str, default: Machine, tmp_path: Path) -> None:
-    fresh = [modes(trial(default, name, tmp_path / f"boot-{i}", fresh=True)) for i in range(2)]
-    restored = modes(trial(default, name, tmp_path / "restored"))
+def test_two_boots_and_a_checkpoint_agree(name: str, machine: Machine, tmp_path: Path) -> None:
+    fresh = [modes(trial(machine, name, tmp_path / f"boot-{i}", fresh=True)) for i in range(2)]
+    restored = modes(trial(machine, name, tmp_path / "restored"))
     assert fresh[0] == fresh[1] == restored
+
+
+@pytest.mark.parametrize("name", REPEATING)
+def test_every_restore_executes_the_same(name: str, machine: Machine, tmp_path: Path) -> None:
+    """Ticks, tasks that wait for each other, pages freed in batches: to the instruction."""
+    seen = {sequence(trial(machine, name, tmp_path / str(number))) for number in range(6)}
+    assert len(seen) == 1
+
+
+def test_another_seed_moves_the_ticks(machine: Machine, tmp_path: Path) -> None:
+    load, scenario = workload.parse_reference(REPEATING[0])
+    found = set()
+    for seed in (1, 2, 3):
+        bench = replace(machine.bench(), seed=seed)
+        folder = tmp_path / str(seed)
+        found.add(sequence(run_trial(bench, machine.kernel, scenario, load.program, folder)))
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize("name", [MINCORE[0], MPROTECT[0]])
@@ -85,17 +102,18 @@ def test_functions_and_halves_add_up(name: str, machine: Machine, tmp_path: Path
 
 def test_two_qemus_differ_only_by_rep_and_by_what_the_cpu_offers(tmp_path: Path) -> None:
     """Every address that counts differently holds a REP instruction, or other code."""
-    machines = {name: lab.machine(name, "6.17") for name in ("old", "new")}
+    pinned = lab.machine("6.17")
+    machines = {"pinned": pinned, "other": replace(pinned, emulator=lab.other_emulator())}
     for name in (MINCORE[0], MPROTECT[0]):
         runs = {}
-        for generation, machine in machines.items():
-            folder = tmp_path / generation / name.replace(":", "-")
+        for which, machine in machines.items():
+            folder = tmp_path / which / name.replace(":", "-")
             trial(machine, name, folder)
-            runs[generation] = modal_addresses(folder / "counts.bin.gz")
-        assert runs["old"].keys() == runs["new"].keys()
-        for phase in runs["old"]:
-            old, new = runs["old"][phase], runs["new"][phase]
-            explain(machines, {at for at in old.keys() | new.keys() if old[at] != new[at]})
+            runs[which] = modal_addresses(folder / "counts.bin.gz")
+        assert runs["pinned"].keys() == runs["other"].keys()
+        for phase in runs["pinned"]:
+            one, two = runs["pinned"][phase], runs["other"][phase]
+            explain(machines, {at for at in one.keys() | two.keys() if one[at] != two[at]})
 
 
 def explain(machines: dict[str, Machine], differing: set[int]) -> None:
@@ -104,17 +122,14 @@ def explain(machines: dict[str, Machine], differing: set[int]) -> None:
         return
     words = [f"{address:x}" for address in sorted(differing)]
     code = {
-        generation: dict(line.split() for line in peeked(machine, words).splitlines())
-        for generation, machine in machines.items()
+        which: dict(line.split() for line in peeked(machine, words).splitlines())
+        for which, machine in machines.items()
     }
-    table = symbols.load(machines["old"].checkpoint().build_id, lambda: "")
+    table = machines["pinned"].functions()
     unexplained = [
         f"{word} in {table.find(int(word, 16))}: {code['old'][word]}"
         for word in words
-        if not REP.match(code["old"][word])
-        and code["old"][word] == code["new"][word]
-        # Called only where the CPU has no fast short REP MOVSB (FSRM), which QEMU 7.2 has not.
-        and table.find(int(word, 16))[0] != "rep_movs_alternative"
+        if not REP.match(code["pinned"][word]) and code["pinned"][word] == code["other"][word]
     ]
     assert unexplained == []
 

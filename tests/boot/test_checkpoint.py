@@ -26,33 +26,61 @@ from kdelta.stats.exact import representative
 pytestmark = pytest.mark.boot
 
 
+def _scenario(name: str) -> tuple[workload.Scenario, Path]:
+    load, scenario = workload.parse_reference(name)
+    return scenario, load.program
+
+
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine whose checkpoint is in a cache of its own."""
-    machine = lab.machine("old", "6.17")
+    machine = lab.machine("6.17")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return machine
 
 
-def flip_middle(state: Path) -> None:
+def flip_state(folder: Path) -> None:
+    state = folder / "state"
     flip(state, state.stat().st_size // 2)
 
 
-def flip_header(state: Path) -> None:
-    flip(state, 1)
+def flip_header(folder: Path) -> None:
+    flip(folder / "state", 1)
 
 
-def truncate(state: Path) -> None:
-    os.truncate(state, state.stat().st_size // 3)
+def truncate_state(folder: Path) -> None:
+    os.truncate(folder / "state", (folder / "state").stat().st_size // 3)
 
 
-def flip(state: Path, at: int) -> None:
-    content = bytearray(state.read_bytes())
-    content[at] ^= 0xFF
-    state.write_bytes(content)
+def flip_memory(folder: Path) -> None:
+    """A byte of the kernel's code, 1 MiB into it."""
+    flip(folder / "ram", 17 << 20)
 
 
-@pytest.mark.parametrize("damage", [flip_middle, flip_header, truncate])
+def fill_a_hole(folder: Path) -> None:
+    """A byte where the guest had never written."""
+    with (folder / "ram").open("r+b") as memory:
+        at = os.lseek(memory.fileno(), 0, os.SEEK_HOLE)
+        memory.seek(at + 4096)
+        memory.write(b"x")
+
+
+def truncate_memory(folder: Path) -> None:
+    os.truncate(folder / "ram", 512 << 20)
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 0xFF]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory],
+)
 def test_damage_is_found_and_mended(
     damage: Callable[[Path], None], private: Machine, tmp_path: Path
 ) -> None:
@@ -63,8 +91,7 @@ def test_damage_is_found_and_mended(
 
     first = measure("first")
     assert first.outcome is Outcome.OK
-    state = private.checkpoint().state
-    damage(state)
+    damage(private.checkpoint().folder)
     second = measure("second")
     assert second.outcome is Outcome.OK, second.reason
     assert checkpoint.intact(private.checkpoint())
@@ -78,10 +105,32 @@ def test_one_that_qemu_does_not_take_is_made_anew(
     """Whole, to the byte, and of another machine than the one that is to be restored."""
     monkeypatch.setattr(checkpoint, "_key", lambda *_: "one")
     smaller = replace(private, settings=MachineSettings(memory_mib=512)).checkpoint()
-    saved = smaller.state.stat().st_size
+    saved = (smaller.folder / "ram").stat().st_size
     result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path)
     assert result.outcome is Outcome.OK, result.reason
-    assert private.checkpoint().state.stat().st_size != saved
+    assert (private.checkpoint().folder / "ram").stat().st_size != saved
+
+
+def test_trials_leave_a_checkpoint_as_it_was(private: Machine, tmp_path: Path) -> None:
+    folder = private.checkpoint().folder
+    before = [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir())]
+    for number in range(2):
+        result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path / str(number))
+        assert result.outcome is Outcome.OK
+    assert [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir())] == before
+    assert checkpoint.intact(private.checkpoint())
+
+
+def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:
+    result = run_trial(
+        private.bench(fresh=True),
+        private.kernel,
+        *_scenario("mincore:no_thp_pte_scan_4m"),
+        tmp_path / "0000",
+    )
+    assert result.outcome is Outcome.OK
+    assert list((cache.root() / "checkpoints").iterdir()) == []
+    assert not cache.held("checkpoints-")
 
 
 def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:
@@ -90,16 +139,16 @@ def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:
         first = both[0].result()
         assert both[1].result() == first
     assert len(list((cache.root() / "checkpoints").iterdir())) == 1
-    saved = first.state.stat().st_mtime_ns
+    saved = (first.folder / "state").stat().st_mtime_ns
     assert private.checkpoint() == first
-    assert first.state.stat().st_mtime_ns == saved
-    assert (first.state.parent / "console.log").is_file()
+    assert (first.folder / "state").stat().st_mtime_ns == saved
+    assert (first.folder / "console.log").is_file()
 
 
 def test_the_oldest_goes_when_room_is_short(
     private: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = private.checkpoint().state.parent
+    first = private.checkpoint().folder
     os.utime(first, (0, 0))
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "1")
     other = Machine(
@@ -107,7 +156,7 @@ def test_the_oldest_goes_when_room_is_short(
         kernel=private.kernel,
         settings=MachineSettings(memory_mib=512),
     )
-    second = other.checkpoint().state.parent
+    second = other.checkpoint().folder
     assert second.is_dir()
     assert not first.exists()
 

@@ -12,6 +12,7 @@ import pytest
 from boot import lab
 from boot.command import Command, ended, until
 from kdelta import data, workload
+from kdelta.guests.emulator import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
@@ -65,14 +66,14 @@ class OneFails(ExactTrials):
         if trial.index != 2:
             return super().measure(trial, folder)
         scenario = workload.parse_reference(GOOD)[1]
-        bench, kernel = lab.machine("old", "6.17").bench(), lab.kernel("6.17")
+        bench, kernel = lab.machine("6.17").bench(), lab.kernel("6.17")
         return run_trial(bench, kernel, scenario, lab.PROGRAMS / "faulty.c", folder)
 
 
 def test_one_failure_of_four_reads_3_of_4(command: Command) -> None:
     planned(command, "--rounds", "4", *KERNELS)
     journal = RunJournal.open(command.folder())
-    trials = OneFails(lab.machine("old", "6.17").bench(), [lab.kernel("6.16"), lab.kernel("6.17")])
+    trials = OneFails(lab.machine("6.17").bench(), [lab.kernel("6.16"), lab.kernel("6.17")])
     with journal.executing():
         Runner(journal, trials, lambda _event: None).run(2)
     assert outcomes(command) == ["guest-error"] + ["ok"] * 7
@@ -218,11 +219,11 @@ def test_a_damaged_image_fails_alone(command: Command, tmp_path: Path) -> None:
 
 
 def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
-    command.run("run", GOOD, *ONE_KERNEL, "--rounds", "2", "--qemu", emulator("old"))
+    command.run("run", GOOD, *ONE_KERNEL, "--rounds", "2", "--qemu", series(lab.emulator()))
     # The arm's second trial is lost, and made again with another QEMU.
     folder = command.folder()
     (folder / "trials" / "0001" / "result.json").unlink()
-    text = command.run("resume", "--qemu", emulator("new"))
+    text = command.run("resume", "--qemu", series(lab.other_emulator()))
     assert outcomes(command) == ["ok"] * 2
     versions = {
         result.environment.qemu_version
@@ -235,8 +236,8 @@ def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
     assert "environments differ: qemu_version" in text
 
 
-def emulator(generation: str) -> str:
-    return ".".join(lab.emulator(generation).version.split(".")[:2])
+def series(emulator: Qemu) -> str:
+    return ".".join(emulator.version.split(".")[:2])
 
 
 def namespace(*kinds: str) -> list[str]:

@@ -48,13 +48,6 @@ def test_a_faulting_last_instruction_of_a_block_is_started_twice(machine: Machin
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
 
 
-def test_rep_counts_rounds_on_old_qemu_only(machine: Machine, generation: str) -> None:
-    rounds = 5_000
-    # The first window faults its bytes in.
-    counted = machine.oracle("fill", rounds, 4).user()[1:]
-    assert counted == [rounds + 1 if generation == "old" else 1] * 3
-
-
 def test_each_window_adds_up(machine: Machine) -> None:
     counted = machine.oracle("touch", PAGES, 4)
     for window in counted.windows:
@@ -79,12 +72,12 @@ def test_interrupts_are_left_out(pair: Machine) -> None:
     assert mode([window.kernel for window in hit]) == each * long
 
 
-def test_the_way_to_an_interrupt_is_left_out_too(generation: str) -> None:
+def test_the_way_to_an_interrupt_is_left_out_too() -> None:
     """Without the timer of the CPU, a tick comes through a stub of two or three instructions.
 
     A window that has left ticks out has no instruction of the kernel's, like one without ticks.
     """
-    machine = lab.machine(generation, "6.17", cmdline="nolapic_timer")
+    machine = lab.machine("6.17", cmdline="nolapic_timer")
     rounds = 5_000_000
     counted = machine.oracle("loop", rounds, 16)
     assert counted.user() == [1 + 2 * rounds] * 16

@@ -21,7 +21,7 @@ BATCHES = 465  # pages of a scenario that takes new ones from the allocator
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    return lab.machine("old", "6.17")
+    return lab.machine("6.17")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

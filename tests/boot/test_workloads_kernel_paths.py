@@ -22,7 +22,7 @@ FOUR_CPUS = 4
 @pytest.fixture(scope="module")
 def one() -> Machine:
     """One CPU, one node."""
-    return lab.machine("old", "6.17")
+    return lab.machine("6.17")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def two_nodes(one: Machine) -> Machine:
 @pytest.fixture(scope="module")
 def four_cpus() -> Machine:
     """Four CPUs."""
-    return lab.machine("old", "6.17", cpus=FOUR_CPUS)
+    return lab.machine("6.17", cpus=FOUR_CPUS)
 
 
 def facts(result: TrialResult, when: str) -> dict[str, str]:
@@ -158,7 +158,7 @@ def test_a_machine_without_what_it_takes_is_a_skip(one: Machine, tmp_path: Path)
 
 
 def test_a_kernel_without_the_feature_is_a_skip(tmp_path: Path) -> None:
-    old = lab.machine("old", "6.1")
+    old = lab.machine("6.1")
     seal = run_scenario(old, "mseal:already_sealed_noop", tmp_path / "seal")
     assert seal.outcome is Outcome.SKIP
     assert "no mseal(): it came with Linux 6.10" in seal.reason

@@ -23,12 +23,12 @@ RANGES = 8  # of 2 MiB in a task's memory
 @pytest.fixture(scope="module")
 def before() -> Machine:
     """A kernel without the series, and without DAMON_STAT, which marks folios as accessed."""
-    return lab.machine("old", "6.12")
+    return lab.machine("6.12")
 
 
 @pytest.fixture(scope="module")
 def after() -> Machine:
-    return lab.machine("old", "7.1")
+    return lab.machine("7.1")
 
 
 def told(result: TrialResult) -> dict[str, float | None]:

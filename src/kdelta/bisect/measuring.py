@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.guests import qemu
 from kdelta.journal import results
@@ -62,9 +63,14 @@ class TrialMeasure:
             return tried(self._trials, record, place, self._attempts, lambda _failed: None)
 
 
-def exact_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+def exact_measure(
+    study: Study,
+    wanted_qemu: str,
+    cancelled: threading.Event,
+    progress: Progress | None = None,
+) -> TrialMeasure:
     """Counts instructions.  Raises SpecError or InfraError before anything is measured."""
-    bench = exact.bench_of(study, wanted_qemu, cancelled)
+    bench = exact.bench_of(study, wanted_qemu, cancelled, progress)
     kernels: list[Kernel] = []
     environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
     return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
@@ -89,7 +95,13 @@ def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) ->
     return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
 
 
-def measure_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+def measure_of(
+    study: Study,
+    wanted_qemu: str,
+    cancelled: threading.Event,
+    progress: Progress | None = None,
+) -> TrialMeasure:
     """What measures the study's instrument; raises as the two above."""
-    chosen = timed_measure if study.instrument is Instrument.TIME else exact_measure
-    return chosen(study, wanted_qemu, cancelled)
+    if study.instrument is Instrument.TIME:
+        return timed_measure(study, wanted_qemu, cancelled)
+    return exact_measure(study, wanted_qemu, cancelled, progress)

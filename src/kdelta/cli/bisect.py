@@ -202,8 +202,10 @@ def _releases(
     from kdelta.bisect.ladder import LadderSearch
     from kdelta.bisect.measuring import measure_of
     from kdelta.cli import bisecting
+    from kdelta.cli.download import reporting
 
-    measure = measure_of(study, choice.wanted_qemu, threading.Event())
+    with reporting() as progress:
+        measure = measure_of(study, choice.wanted_qemu, threading.Event(), progress)
     options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
     question = bisecting.question("releases", study, phase, measure, options)
     journal = bisecting.opened(

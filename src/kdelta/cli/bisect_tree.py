@@ -64,7 +64,8 @@ def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource
             f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
         )
     history = History(source.tree, *study.kernels)
-    measure = measure_of(study, choice.wanted_qemu, threading.Event())
+    with reporting() as progress:
+        measure = measure_of(study, choice.wanted_qemu, threading.Event(), progress)
     journal, originals = _opened(study, phase, measure, choice, source, history)
     verdicts: list[CommitResult] = []
     with reporting() as progress:

@@ -172,6 +172,7 @@ def _trials(
     jobs: int | None,
 ) -> tuple[Trials, int]:
     """What measures the study's trials, and how many of them at once."""
+    from kdelta.cli.download import reporting
     from kdelta.host import slots
     from kdelta.run import arms, exact, timed
     from kdelta.sample import Instrument
@@ -180,7 +181,8 @@ def _trials(
     cancelled = threading.Event()
     need(study.instrument)
     if study.instrument is Instrument.EXACT:
-        bench = exact.bench_of(study, wanted_qemu, cancelled)
+        with reporting() as progress:
+            bench = exact.bench_of(study, wanted_qemu, cancelled, progress)
         at_once = jobs or slots.at_once(exact.guests_of(study))
         machines = arms.machines(study)
         reuse = study.plan.reuse

@@ -150,6 +150,7 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 def _probed(study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str) -> Probed:
     from kdelta.bisect import probe as probing
     from kdelta.bisect.measuring import exact_measure
+    from kdelta.cli.download import reporting
     from kdelta.source.make import SourceError
 
     scenario = study.scenarios[0]
@@ -157,7 +158,8 @@ def _probed(study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: s
         kernel = _kernel(study, reference)
     except SourceError as error:
         return probing.unbuildable(reference, error)
-    measure = exact_measure(study, wanted_qemu, threading.Event())
+    with reporting() as progress:
+        measure = exact_measure(study, wanted_qemu, threading.Event(), progress)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
     return probing.answer(result, kernel.identity(), scenario, phase, rule)

@@ -59,7 +59,7 @@ def measured(
     note.  Raises SpecError for a bad scenario, InfraError when nothing can be run here.
     """
     load, wanted = workload.parse_reference(scenario)
-    bench = _bench(wanted)
+    bench = _bench(wanted, progress)
     notes: list[str] = []
     found: list[tuple[Cell, Executed]] = []
     with tempfile.TemporaryDirectory(prefix="kdelta-measure-") as name:
@@ -82,12 +82,10 @@ def measured(
     return replace(result, notes=(*result.notes, *notes))
 
 
-def _bench(scenario: workload.Scenario) -> Bench:
+def _bench(scenario: workload.Scenario, progress: Progress | None) -> Bench:
     settings = with_needs(MachineSettings(arch=_ARCH), scenario.needs)
-    emulator = qemu.choose(settings.target, "")
-    qemu.plugin(emulator)
     return Bench(
-        emulator=emulator,
+        emulator=qemu.for_counting(settings.target, progress=progress),
         settings=settings,
         fresh_boot=False,
         timeout_s=_TIMEOUT_S,

@@ -85,15 +85,14 @@ def _qemus(target: Arch) -> Sequence[Tried]:
 
 
 def _qemu(found: Qemu, target: Arch) -> Tried:
-    if found.api is not None:
-        return Tried(Usability.OK, f"plugin API {found.api}: {found.version}, {found.program}")
-    what = f"no plugins: {found.version}" if found.version else f"{found.fault}: does not start"
+    if qemu.counts(found):
+        return Tried(Usability.OK, f"counts: {found.version}, {found.program}")
+    what = f"does not count: {found.version}" if found.version else f"{found.fault}: does not start"
     return Tried(Usability.UNUSABLE, f"{what}, {found.program}", _get_qemu(target))
 
 
 def _get_qemu(target: Arch) -> str:
-    without_root = ", or without root: kdelta qemu fetch" if target.debian == "amd64" else ""
-    return install(target.qemu_package) + without_root
+    return f"kdelta qemu fetch {qemu.PINNED} --arch {target.debian}"
 
 
 def _kvm() -> Tried:

@@ -16,8 +16,6 @@ from kdelta.errors import InfraError
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
-# QEMU's include/qemu/qemu-plugin.h: the first version that has an interface, newest first.
-_API_OF_VERSION = (((9, 2), 4), ((9, 1), 3), ((9, 0), 2), ((4, 2), 1))
 _PLUGINS = "qemu_plugin_register_vcpu_tb_trans_cb"  # exported where plugins are built in
 
 
@@ -26,9 +24,9 @@ class Qemu:
     """A QEMU program for one guest architecture, as `examine` saw it.
 
     environment, arguments: what it needs to start.  package: the Debian version of an unpacked
-    one.  banner: first line of --version, with the distribution's build; version: "10.0.2".  api:
-    newest plugin interface that it has and we know, None without any.  fault: why it does not
-    start, "" when it does; then banner and version are empty.
+    one.  banner: first line of --version, with the distribution's build; version: "10.0.2".
+    plugins: it takes any.  fault: why it does not start, "" when it does; then banner and version
+    are empty.
     """
 
     program: Path
@@ -38,7 +36,7 @@ class Qemu:
     package: str = ""
     banner: str = ""
     version: str = ""
-    api: int | None = None
+    plugins: bool = False
     fault: str = ""
 
     @property
@@ -68,13 +66,11 @@ def examine(place: Qemu) -> Qemu:
     match = _VERSION.match(banner)
     if fault or not match:
         return replace(place, fault=fault or f"not a QEMU: it says {banner[:80]!r}")
-    since = int(match[1]), int(match[2])
-    api = next((api for first, api in _API_OF_VERSION if since >= first), None)
     return replace(
         place,
         banner=banner,
         version=".".join(match.groups()),
-        api=api if _has_plugins(place.program, modified) else None,
+        plugins=_has_plugins(place.program, modified),
     )
 
 

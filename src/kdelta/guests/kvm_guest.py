@@ -11,17 +11,17 @@ import contextlib
 import os
 import platform
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from kdelta import guest
-from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.errors import InfraError, SpecError
 from kdelta.guests import kvm, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
+from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest
 from kdelta.guests.swap import Backing
 from kdelta.machine.axes import MachineSettings
@@ -33,7 +33,6 @@ _CPU_MODELS = {
 }
 
 _QMP_S = 60.0
-_END_S = 2.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
 
@@ -101,6 +100,7 @@ class KvmGuest(Guest):
         image: Path,
         cpus: Sequence[int],
         *,
+        orders: Sequence[Order] = (),
         program: Path | None = None,
         hugetlb: bool = False,
         backing: Backing | None = None,
@@ -108,9 +108,8 @@ class KvmGuest(Guest):
     ) -> None:
         """Start QEMU and pin it; the guest boots meanwhile.
 
-        cpus: leased ones of this host (cpus.lease), one for each of the guest's.  program: offered
-        to a guest that takes it through fw_cfg.  backing: of its swap.  Raises InfraError,
-        SpecError.
+        cpus: leased ones of this host (cpus.lease), one for each of the guest's.  orders, program:
+        as in Launch.  backing: of its swap.  Raises InfraError, SpecError.
         """
         if len(cpus) != settings.cpus:
             raise SpecError(f"{settings.cpus} virtual CPUs cannot be pinned to {len(cpus)} CPUs")
@@ -119,6 +118,7 @@ class KvmGuest(Guest):
         launch = qemu.Launch(
             image=image,
             initramfs=guest.initramfs(settings.target),
+            orders=tuple(orders),
             program=program,
             accelerator=qemu.Accelerator.KVM,
             hugetlb=hugetlb,
@@ -140,7 +140,7 @@ class KvmGuest(Guest):
         try:
             threads = asyncio.run(self._vcpu_threads())
         except (QMPError, EOFError, OSError) as error:
-            raise self._without_control(error) from error
+            raise self.without_control(error) from error
         if len(threads) != len(cpus):
             raise InfraError(f"QEMU has {len(threads)} vCPU threads, {len(cpus)} were asked for")
         pinned = dict(zip(threads, cpus, strict=True))
@@ -150,15 +150,6 @@ class KvmGuest(Guest):
     async def _vcpu_threads(self) -> tuple[int, ...]:
         async with self.control() as qmp:
             return vcpu_threads(await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S))
-
-    def _without_control(self, error: Exception) -> KdeltaError:
-        """Why the control channel failed: mostly QEMU ended, and its own last words say why."""
-        deadline = time.monotonic() + _END_S
-        while self._child.poll() is None and time.monotonic() < deadline:
-            self._pump(0.05)
-        if self._child.poll() is None:
-            return InfraError(f"QEMU's control channel failed: {error or type(error).__name__}")
-        return self._failure("QEMU ended at once")
 
 
 def vcpu_threads(answer: object) -> tuple[int, ...]:

@@ -9,38 +9,51 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
+
 from kdelta import arch, build, cache, data, process
+from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.guests import qemu_archive
 from kdelta.guests.emulator import Qemu, examine
+from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
 
+# The series of Debian 13 and of Debian 12's backports: both count with the same code.
+PINNED = "10.0"
+_LEAST = (10, 0)
+_API = 4  # plugin interface: QEMU's include/qemu/qemu-plugin.h
+_VARIABLE = "KDELTA_QEMU"
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
 _FIRMWARE = ("/usr/share/seabios",)
 _CC = "gcc"
-# First QEMU whose "file:" migration reads a checkpoint by itself; older ones get an open file.
-_FILE_MIGRATION = (8, 2)
+STATE = "state"  # of a saved guest, all but its memory
+# Memory that the state leaves out, because it is in files of its own.
+SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
+_ICOUNT = "shift=1,sleep=off"  # an instruction takes 2 ns, and idle time none
+_RTC = "base=2026-01-01T00:00:00,clock=vm"
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """File descriptors that QEMU inherits; qmp and incoming: -1 for none.
+    """File descriptors that QEMU inherits; qmp: a socket, -1 for none.
 
-    port, serial: the two ways to PID 1; it uses the first that its kernel has.
+    port, serial: files for what PID 1 answers, on the first of the two that its kernel has.
+    orders: the file of its orders.
     """
 
     port: int
     serial: int
     console: int
+    orders: int
     qmp: int = -1
-    incoming: int = -1
 
     @property
     def inherited(self) -> tuple[int, ...]:
         """Those that are there."""
-        every = (self.port, self.serial, self.console, self.qmp, self.incoming)
+        every = (self.port, self.serial, self.console, self.orders, self.qmp)
         return tuple(fd for fd in every if fd >= 0)
 
 
@@ -63,25 +76,26 @@ class CountingFiles:
 class Launch:
     """What a guest starts from and with.
 
-    counting: what our plugin reads and writes, None for no plugin.  program: offered in fw_cfg to
-    a guest that cannot take it through its port.  restore: a checkpoint to start from instead of
-    booting; serial: the guest in it takes its orders on the serial line.  hugetlb: the guest's
-    memory is reserved huge pages of the host, all taken before it starts.  modules: offered like
-    the program, by their stem.  disk: a file that the guest sees as an NVMe disk, which no
-    checkpoint can have.
+    orders: what PID 1 is to do; without any it stops the machine to be saved.  program, modules:
+    that the orders speak of; modules go by their stem.  counting: what our plugin reads and
+    writes, None for no plugin.  save: a folder that gets the memory of a guest that is to be
+    saved.  restore: a folder with a saved guest to start from instead of booting.  hugetlb: the
+    guest's memory is reserved huge pages of the host, all taken before it starts.  disk: a file
+    that the guest sees as an NVMe disk, which no checkpoint can have.
     Raises SpecError for a guest under KVM that would count or start from a checkpoint, and for a
     restored one with a disk.
     """
 
     image: Path
     initramfs: Path
-    counting: CountingFiles | None = None
+    orders: tuple[Order, ...] = ()
     program: Path | None = None
+    modules: tuple[Path, ...] = ()
+    counting: CountingFiles | None = None
+    save: Path | None = None
     restore: Path | None = None
-    serial: bool = False
     accelerator: Accelerator = Accelerator.TCG
     hugetlb: bool = False
-    modules: tuple[Path, ...] = ()
     disk: Path | None = None
 
     def __post_init__(self) -> None:
@@ -96,23 +110,27 @@ class Launch:
 
 def find(target: arch.Arch) -> Iterator[Qemu]:
     """The QEMUs for guests of an architecture, examined one by one: the one on PATH first, then
-    those that `kdelta qemu fetch` unpacked, newest first.
+    those that were unpacked from the archive, newest first.
     """
     if on_path := process.which(target.qemu):
         yield _own(on_path, target)
+    yield from _fetched(target)
+
+
+def _fetched(target: arch.Arch) -> Iterator[Qemu]:
     for unpacked in reversed(qemu_archive.unpacked()):
         if unpacked.guest == target.debian:
             yield examine(unpacked)
 
 
 def choose(target: arch.Arch, wanted: str = "") -> Qemu:
-    """The QEMU for guests of an architecture.
+    """The QEMU for guests of an architecture that are not counted.
 
     wanted (else the environment's KDELTA_QEMU): a path, or a version such as "10.0" among those
     that are here.  Without it: the one on PATH, else the newest fetched.  Raises InfraError when
     there is none or it does not start, SpecError when the wanted one is not there.
     """
-    wanted = wanted or os.environ.get("KDELTA_QEMU", "")
+    wanted = wanted or os.environ.get(_VARIABLE, "")
     if "/" in wanted:
         if not Path(wanted).is_file():
             raise SpecError("no such QEMU", place=wanted, action="give the path of the program")
@@ -128,6 +146,45 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
             found.fault, place=str(found.program), action="get another with: kdelta qemu fetch"
         )
     return found
+
+
+def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None = None) -> Qemu:
+    """The QEMU that counts: the wanted one, as in `choose`, else one of the pinned series.
+
+    A fetched one comes first, then the one on PATH; where neither is of the series, it is fetched
+    from the archive and verified.  Then our plugin is built.  Raises SpecError for a wanted one
+    that cannot count, InfraError when there is none.
+    """
+    if wanted or os.environ.get(_VARIABLE):
+        found = choose(target, wanted)
+    else:
+        found = _pinned(target, progress)
+    if not counts(found):
+        raise SpecError(
+            f"QEMU {found.version} cannot count: {PINNED} or newer with plugins is needed",
+            place=str(found.program),
+            action=f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself",
+        )
+    plugin()
+    return found
+
+
+def counts(qemu: Qemu) -> bool:
+    """True for a QEMU that can count: it has the plugin interface and devices that this takes."""
+    return not qemu.fault and qemu.plugins and qemu.release >= _LEAST
+
+
+def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
+    here = [*_fetched(target), *(one for one in find(target) if not one.package)]
+    able = [one for one in here if counts(one)]
+    if pinned := next((one for one in able if one.is_version(PINNED)), None):
+        return pinned
+    try:
+        return qemu_archive.fetch(PINNED, target.debian, progress=progress)
+    except (InfraError, SpecError):
+        if able:  # its version stands beside what it counts
+            return able[0]
+        raise
 
 
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
@@ -147,24 +204,18 @@ def _own(program: Path, target: arch.Arch) -> Qemu:
     return examine(Qemu(program=program, arguments=firmware, guest=target.debian))
 
 
-def plugin(qemu: Qemu) -> Path:
-    """Our plugin built for the plugin interface of this QEMU, from the cache when it was before.
+def plugin() -> Path:
+    """Our plugin, from the cache when it was built before.
 
-    Raises BuildError without a working C compiler, InfraError for a QEMU without plugins.
+    Raises BuildError without a working C compiler.
     """
-    if qemu.api is None:
-        raise InfraError(
-            f"QEMU {qemu.version} has no usable plugin interface",
-            place=str(qemu.program),
-            action="get another with: kdelta qemu fetch",
-        )
     return build.compiled(
         "insns.so",
         _plugin_sources(),
         compiler=_CC,
         flags=[
             *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
-            *("-fvisibility=hidden", f"-DKDELTA_API={qemu.api}"),
+            *("-fvisibility=hidden", f"-DKDELTA_API={_API}"),
         ],
         package="gcc libc6-dev",
     )
@@ -187,8 +238,8 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *qemu.arguments,
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
         *("-sandbox", _SANDBOX),
-        *("-accel", launch.accelerator, "-M", _machine(machine, launch)),
-        *(*settings.qemu_options, *_memory(settings, launch)),
+        *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
+        *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
         *(
             "-kernel",
             str(launch.image),
@@ -197,15 +248,16 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
             "-append",
             settings.full_cmdline,
         ),
-        *("-chardev", f"socket,id=console,fd={channels.console}", "-serial", "chardev:console"),
-        *_serial_fallback(machine, channels),
-        *("-chardev", f"socket,id=port,fd={channels.port}", "-device", "virtio-serial-pci"),
-        *("-device", f"virtserialport,chardev=port,name={PORT_NAME}"),
+        *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]
+    if machine.serial_fallback:
+        argv += [*_file("serial", channels.serial), "-serial", "chardev:serial"]
+    # Without an event file descriptor the guest itself, and no other thread, does its output.
+    argv += [*_file("port", channels.port), "-device", "virtio-serial-pci,ioeventfd=off"]
+    argv += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}", "-device", "pvpanic-pci"]
+    argv += _fw_cfg(launch, channels)
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
-    if machine.serial_fallback:
-        argv += _fw_cfg(launch)
     if launch.disk:
         drive = f"if=none,id=disk,format=raw,cache=unsafe,file={_escaped(launch.disk)}"
         argv += ["-drive", drive, "-device", "nvme,drive=disk,serial=kdelta"]
@@ -213,53 +265,91 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         options = (
             f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
         )
-        argv += ["-plugin", f"{_escaped(plugin(qemu))},{options}"]
+        argv += ["-plugin", f"{_escaped(plugin())},{options}"]
+    if launch.save:
+        argv += ["-action", "panic=pause"]
     if launch.restore:
-        argv += ["-incoming", migration(qemu, launch.restore, channels.incoming)]
+        argv += ["-incoming", "defer"]
     return argv
 
 
-def needs_open_checkpoint(qemu: Qemu) -> bool:
-    """True when this QEMU wants the checkpoint as an inherited file (Channels.incoming)."""
-    return qemu.release < _FILE_MIGRATION
+def restoring(folder: Path) -> bytes:
+    """What QEMU is told on its control channel to restore a guest, all before it starts."""
+    orders = (
+        {"execute": "qmp_capabilities"},
+        {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},
+        {"execute": "migrate-incoming", "arguments": {"uri": migration(folder)}},
+    )
+    return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
 
 
-def migration(qemu: Qemu, state: Path, descriptor: object) -> str:
-    """QEMU's word for a checkpoint's file, or for it as a file that it has open already."""
-    return f"fd:{descriptor}" if needs_open_checkpoint(qemu) else f"file:{state}"
+def migration(folder: Path) -> str:
+    """QEMU's word for the state of a saved guest."""
+    return f"file:{folder / STATE}"
 
 
-def _machine(machine: arch.Arch, launch: Launch) -> str:
-    options = [machine.machine]
-    if launch.accelerator is Accelerator.KVM and machine.debian == "arm64":
+def memory_files(settings: MachineSettings) -> tuple[str, ...]:
+    """The names of the files in a saved guest's folder that are its memory."""
+    return tuple(name for name, _ in settings.memory)
+
+
+def repeats(settings: MachineSettings) -> bool:
+    """True when a guest of this machine executes the same instructions in every restore."""
+    # QEMU 10.0 tells plugins a wrong virtual CPU where several are counted by turns.
+    return settings.cpus == 1
+
+
+def _machine(settings: MachineSettings, launch: Launch) -> str:
+    options = [settings.target.machine]
+    if launch.accelerator is Accelerator.KVM and settings.arch == "arm64":
         options.append("gic-version=host")  # the interrupt controller that KVM can give
-    if launch.hugetlb:
+    if settings.nodes == 1:
         options.append("memory-backend=ram")
     return ",".join(options)
 
 
-def _fw_cfg(launch: Launch) -> list[str]:
-    """What PID 1 fetches itself where its order port is too slow."""
-    files = [(path.stem, path) for path in launch.modules]
-    files += [("program", launch.program)] if launch.program else []
+def _clock(settings: MachineSettings, launch: Launch) -> list[str]:
+    """A clock that only instructions move, and no randomness: a guest that repeats itself."""
+    if launch.accelerator is Accelerator.KVM:
+        return []
+    # The saved state does not say that the guest was stopped: a restored one runs at once.
+    argv = ["-seed", "1", "-global", "migration.store-global-state=off", "-rtc", _RTC]
+    return [*argv, "-icount", _ICOUNT] if repeats(settings) else argv
+
+
+def _fw_cfg(launch: Launch, channels: Channels) -> list[str]:
+    """What PID 1 fetches itself.  Orders and program are always there, if only as empty files."""
+    files = [("orders", f"/proc/self/fd/{channels.orders}")]
+    files += [("program", _escaped(launch.program) if launch.program else os.devnull)]
+    files += [(path.stem, _escaped(path)) for path in launch.modules]
     return [
         word
         for name, path in files
-        for word in ("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={_escaped(path)}")
+        for word in ("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}")
     ]
 
 
-def _memory(settings: MachineSettings, launch: Launch) -> tuple[str, ...]:
-    if not launch.hugetlb:
-        return ()
-    backend = f"memory-backend-memfd,id=ram,size={settings.memory_mib}M,hugetlb=on,prealloc=on"
-    return ("-object", backend)
+def _memory(settings: MachineSettings, launch: Launch) -> list[str]:
+    """The guest's memory: of a saved guest a file, of a restored one that file, unchanged."""
+    argv = []
+    for name, mib in settings.memory:
+        backend = f"id={name},size={mib}M"
+        if launch.hugetlb:
+            backend = f"memory-backend-memfd,{backend},hugetlb=on,prealloc=on"
+        elif launch.save:
+            path = _escaped(launch.save / name)
+            backend = f"memory-backend-file,{backend},mem-path={path},share=on"
+        elif launch.restore:
+            path = _escaped(launch.restore / name)
+            backend = f"memory-backend-file,{backend},mem-path={path},share=off,readonly=on,rom=off"
+        else:
+            backend = f"memory-backend-ram,{backend}"
+        argv += ["-object", backend]
+    return argv
 
 
-def _serial_fallback(machine: arch.Arch, channels: Channels) -> tuple[str, ...]:
-    if not machine.serial_fallback:
-        return ()
-    return ("-chardev", f"socket,id=serial,fd={channels.serial}", "-serial", "chardev:serial")
+def _file(name: str, descriptor: int) -> tuple[str, str]:
+    return "-chardev", f"file,id={name},path=/proc/self/fd/{descriptor}"
 
 
 def _escaped(path: Path) -> str:

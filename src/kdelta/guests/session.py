@@ -1,44 +1,37 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A running guest: its process, its console, and the order port to our PID 1 in it."""
+"""A running guest: its process, and what it leaves in its files; nothing enters it meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-import selectors
+import select
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self
 
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
-from kdelta.guests import qemu
+from kdelta.guests import orders, qemu
 from kdelta.guests.emulator import Qemu
+from kdelta.guests.orders import Answers, Greeting
 from kdelta.machine.axes import MachineSettings
-from kdelta.machine.identity import GuestIdentity, parse_identity
-from kdelta.machine.readback import Lacking, lacking
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
 
-_PROTOCOL = 1
-_CHUNK = 1 << 16
-_MAX_CONSOLE = 1 << 20
-_MAX_ANSWER = 64 << 20
+_MAX_CONSOLE = 1 << 20  # bytes of it that are kept
 _MAX_STDERR = 1 << 16
-_DRAIN_S = 1.0
+_MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
+_POLL_S = 0.05
+_END_S = 2.0
 _CONNECT_S = 60.0  # reserving huge pages comes first
 _MAX_REASON = 300
-_DONE = re.compile(rb"(?:^|\n)kdelta-done (-?\d{1,10})\n")
-_READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) settled=([01])\n")
 # What a console line holds that says why a guest ended; of the last ones the whole line counts.
 _OWN_REASON = "kdelta-init: "
 _REASONS = (_OWN_REASON, "Kernel panic - not syncing: ", "BUG: ", "Oops: ")
@@ -49,6 +42,30 @@ _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run 
 
 class RestoreError(InfraError):
     """QEMU does not take a checkpoint: another one has to be made."""
+
+
+class _Kept:
+    """A file in memory that QEMU and its guest write, in full sight of its size."""
+
+    def __init__(self, name: str, open_files: ExitStack) -> None:
+        self.fd = os.memfd_create(f"kdelta-{name}")
+        open_files.callback(os.close, self.fd)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read(self, most: int = _MAX_FILE) -> bytes:
+        return os.pread(self.fd, most, 0)
+
+    def ends(self, most: int) -> bytes:
+        """All of it, or its first and last parts and how much was left out between."""
+        left_out = self.size - most
+        if left_out <= 0:
+            return self.read(most)
+        half = most // 2
+        note = f"\n[kdelta: {left_out} bytes left out here]\n".encode()
+        return os.pread(self.fd, half, 0) + note + os.pread(self.fd, half, half + left_out)
 
 
 class Guest:
@@ -66,41 +83,51 @@ class Guest:
         with_qmp: bool = False,
         cancelled: threading.Event | None = None,
     ) -> None:
-        """Start QEMU.  with_qmp: open `qmp`, a control channel.  Raises InfraError."""
-        self._ready = self._restoring = launch.restore is not None
+        """Start QEMU.  with_qmp: for `control`.  Raises InfraError."""
+        self._orders = launch.orders
+        self._restored = launch.restore is not None
         self._cancelled = cancelled or threading.Event()
-        self._answer = bytearray()
-        self._console = bytearray()
-        self._dropped = 0
-        self._stderr = bytearray()
-        self._selector = selectors.DefaultSelector()
-        with ExitStack() as theirs:
-            self._port, port = _pair(theirs)
-            self._serial, serial = _pair(theirs)
-            self._console_end, console = _pair(theirs)
-            self.qmp: socket.socket | None = None
-            control: socket.socket | None = None
-            if with_qmp:
-                self.qmp, control = _pair(theirs)
-            self._speaker = self._serial if launch.serial else self._port
-            by_fd = launch.restore if qemu.needs_open_checkpoint(emulator) else None
-            state = theirs.enter_context(by_fd.open("rb")) if by_fd else None
+        self._greeting: Greeting | None = None
+        self._console_text = ""
+        with ExitStack() as ours, ExitStack() as theirs:
+            self._port = _Kept("port", ours)
+            self._serial = _Kept("serial", ours)
+            self._console = _Kept("console", ours)
+            self._stderr = _Kept("stderr", ours)
+            self._files: tuple[_Kept, ...] = (
+                self._port,
+                self._serial,
+                self._console,
+                self._stderr,
+            )
+            told = _Kept("orders", theirs)
+            os.write(told.fd, orders.told(launch.orders))
+            self._qmp = control = None
+            if with_qmp or launch.restore:
+                self._qmp, control = (ours.enter_context(end) for end in socket.socketpair())
+            if self._qmp and launch.restore:
+                self._qmp.sendall(qemu.restoring(launch.restore))
             channels = qemu.Channels(
-                port=port.fileno(),
-                serial=serial.fileno(),
-                console=console.fileno(),
+                port=self._port.fd,
+                serial=self._serial.fd,
+                console=self._console.fd,
+                orders=told.fd,
                 qmp=control.fileno() if control else -1,
-                incoming=state.fileno() if state else -1,
             )
             self.argv = qemu.command(emulator, settings, launch, channels)
             self._child = process.start(
                 self.argv,
-                stderr=subprocess.PIPE,
+                stderr=self._stderr.fd,
                 env=emulator.environment,
                 pass_fds=channels.inherited,
                 die_with_caller=True,
             )
-        self._watch()
+            ours.callback(process.end, self._child)
+            if control:
+                control.close()
+            self._ended = os.pidfd_open(self._child.pid)
+            ours.callback(os.close, self._ended)
+            self._open = ours.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -114,23 +141,18 @@ class Guest:
         self.close()
 
     def close(self) -> None:
-        """End QEMU and drop the channels; what was read stays readable."""
-        self._drain()
+        """End QEMU; its console stays readable."""
         process.end(self._child)
-        self._selector.close()
-        for channel in (self._port, self._serial, self._console_end, self.qmp):
-            if channel:
-                channel.close()
+        self._console_text = self.console_text
+        self._files = ()
+        self._open.close()
 
     @property
     def console_text(self) -> str:
         """What the kernel and PID 1 wrote to the console, control characters replaced."""
-        raw = bytes(self._console)
-        if self._dropped:
-            half = _MAX_CONSOLE // 2
-            note = f"\n[kdelta: {self._dropped} bytes left out here]\n".encode()
-            raw = raw[:half] + note + raw[half:]
-        text = raw.decode(errors="replace").replace("\r\n", "\n")
+        if not self._files:
+            return self._console_text
+        text = self._console.ends(_MAX_CONSOLE).decode(errors="replace").replace("\r\n", "\n")
         return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
 
     @asynccontextmanager
@@ -138,16 +160,22 @@ class Guest:
         """The control channel of a guest that was started with_qmp.  Raises InfraError."""
         from qemu.qmp import QMPClient
 
-        if self.qmp is None:
+        if self._qmp is None:
             raise InfraError("the guest was started without a control channel")
         client = QMPClient("kdelta")
         client.logger.disabled = True
-        self.qmp.settimeout(0)
-        await asyncio.wait_for(client.connect(self.qmp), _CONNECT_S)
+        self._qmp.settimeout(0)
+        await asyncio.wait_for(client.connect(self._qmp), _CONNECT_S)
         try:
             yield client
         finally:
             await client.disconnect()
+
+    @property
+    def command_text(self) -> str:
+        """QEMU's command line as a shell would take it, and what PID 1 was told."""
+        told = "".join(f"# {order.line}\n" for order in self._orders)
+        return f"{process.quote(self.argv)}\n{told}"
 
     @property
     def pid(self) -> int:
@@ -157,199 +185,86 @@ class Guest:
     @property
     def stderr_text(self) -> str:
         """What QEMU itself said."""
-        return self._stderr.decode(errors="replace").strip()
+        return self._stderr.read(_MAX_STDERR).decode(errors="replace").strip()
 
-    def wait_ready(self, timeout: float) -> bool:
-        """Wait for PID 1's greeting; True when the guest had settled.  Raises BootError."""
-        match = self._await(_READY, timeout, "PID 1 did not greet")
-        if int(match[1]) != _PROTOCOL:
-            raise GuestError("PID 1 speaks another protocol", action="clear it: kdelta cache clear")
-        self._ready = True
-        return match[2] == b"1"
+    def greeting(self) -> Greeting:
+        """What a guest said when it had booted.  Raises GuestFault when it has said nothing."""
+        if not self._greeted() or self._greeting is None:
+            raise self._failure("PID 1 did not greet")
+        return self._greeting
 
-    def ask(self, order: str, timeout: float) -> tuple[str, int]:
-        """Give PID 1 an order; its answer's text and the status that ends it."""
-        self._order(order, timeout)
-        return self._answer_to(order, timeout)
+    def finish(self, timeout: float) -> Answers:
+        """Wait until the guest has obeyed its orders and has ended; what it answered.
 
-    def _answer_to(self, order: str, timeout: float) -> tuple[str, int]:
-        match = self._await(_DONE, timeout, f"no answer to '{order.partition(' ')[0]}'")
-        text = bytes(match.string[: match.start()]).decode(errors="replace")
-        return text, int(match[1])
-
-    @property
-    def speaks_serial(self) -> bool:
-        """True when PID 1 uses the serial line: its kernel has no virtio console built in."""
-        return self._speaker is self._serial
-
-    def identity(self, timeout: float) -> GuestIdentity:
-        """What the guest sees of itself.  Raises GuestError for garbage."""
-        text, _ = self.ask("identity", timeout)
-        return parse_identity(text.splitlines())
-
-    def kallsyms(self, timeout: float) -> str:
-        """Text of the guest's /proc/kallsyms.  Raises GuestError when it has none."""
-        text, status = self.ask("kallsyms", timeout)
-        if status:
-            raise GuestError("the kernel has no /proc/kallsyms (CONFIG_KALLSYMS=y is needed)")
-        return text
-
-    def prepared(self, settings: MachineSettings, timeout: float) -> GuestIdentity:
-        """Set in the guest what is set at run time; what it then is.  Raises Lacking."""
-        read: dict[str, str] = {}
-        for path, value in settings.files:
-            if status := self.write(path, value, timeout):
-                why = os.strerror(status) if status > 0 else "no answer"
-                raise Lacking(f"the kernel does not take {value!r} in {path}: {why}")
-            read[path] = self.read(path, timeout)
-        identity = replace(self.identity(timeout), files=read)
-        if lack := lacking(settings, identity):
-            raise Lacking(lack)
-        return identity
-
-    def write(self, path: str, value: str, timeout: float) -> int:
-        """Set a file of the guest's /sys or /proc; 0, or the errno of the failure."""
-        _, status = self.ask(f"write {path} {value}", timeout)
-        return status
-
-    def read(self, path: str, timeout: float) -> str:
-        """The first line of a file of the guest's /sys or /proc; "" when it has none."""
-        return self.ask(f"read {path}", timeout)[0].strip()
-
-    def load_module(self, module: Path, timeout: float) -> int:
-        """Load a kernel module; 0, or the errno of the failure.
-
-        A guest on the serial line takes it from QEMU's fw_cfg device: see Launch.modules.
+        timeout: seconds, once for its boot and once for its orders.  Raises BootError, GuestError,
+        InfraError, Cancelled, and Lacking for what its kernel does not have.
         """
-        content = module.read_bytes()
-        order = f"module {module.stem} {len(content)}"
-        self._order(order, timeout)
-        if not self.speaks_serial:
-            self._send(content, timeout)
-        return self._answer_to(order, timeout)[1]
+        if not self._restored:
+            self._wait(self._greeted, timeout, "PID 1 did not greet")
+        self._wait(lambda: False, timeout, "the guest did not do its orders")
+        found = orders.answers(self._orders, self._said())
+        if len(found.answered) < len(self._orders):
+            raise self._failure(self._end())
+        return found
 
-    def module_symbols(self, timeout: float) -> str:
-        """The lines of /proc/kallsyms that belong to modules."""
-        return self.ask("modules", timeout)[0]
-
-    def swap_on(self, device: str, timeout: float) -> int:
-        """Make a block device of the guest swap and use it; 0, or the errno of the failure."""
-        return self.ask(f"swapon {device}", timeout)[1]
-
-    def run(self, program: Path, arguments: Sequence[str], timeout: float) -> tuple[str, int]:
-        """Run a static program in the guest; what it printed and its exit status.
-
-        A guest on the serial line takes it from QEMU's fw_cfg device: give it to the constructor.
-        """
-        payload = program.read_bytes()
-        order = " ".join(["run", str(len(payload)), *arguments])
-        self._order(order, timeout)
-        if not self.speaks_serial:
-            self._send(payload, timeout)
-        return self._answer_to(order, timeout)
-
-    def _watch(self) -> None:
-        for channel in (self._port, self._serial, self._console_end):
-            channel.settimeout(0)
-        self._selector.register(self._port, selectors.EVENT_READ, self._answer)
-        self._selector.register(self._serial, selectors.EVENT_READ, self._answer)
-        self._selector.register(self._console_end, selectors.EVENT_READ, self._console)
-        if self._child.stderr:
-            self._selector.register(self._child.stderr, selectors.EVENT_READ, self._stderr)
-
-    def _order(self, order: str, timeout: float) -> None:
-        # A serial port of a guest that is still being restored takes one byte and then forgets
-        # it: the empty line before an order is that byte, or is ignored by PID 1.
-        self._send(b"\n" + order.encode() + b"\n", timeout)
-
-    def _send(self, data: bytes, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        view = memoryview(data)
-        while view:
-            if time.monotonic() > deadline:
-                raise self._failure("the guest does not read its orders")
-            try:
-                view = view[self._speaker.send(view[:_CHUNK]) :]
-            except BlockingIOError:
-                self._pump(0.01)
-            except OSError as error:
-                self._drain()
-                raise self._failure("QEMU ended while an order was sent") from error
-            self._check_alive()
-
-    def _await(self, pattern: re.Pattern[bytes], timeout: float, what: str) -> re.Match[bytes]:
-        deadline = time.monotonic() + timeout
-        searched = 0
-        while True:
-            if pattern.search(self._answer, max(0, searched - 64)):
-                match = pattern.search(bytes(self._answer))
-                if match:
-                    del self._answer[: match.end()]
-                    self._restoring = False
-                    return match
-            searched = len(self._answer)
-            if searched > _MAX_ANSWER:
-                raise self._failure(f"the guest sent more than {_MAX_ANSWER >> 20} MiB")
-            if time.monotonic() > deadline:
-                raise self._failure(f"{what} within {timeout:.0f} s")
-            self._pump(min(0.2, max(0.0, deadline - time.monotonic())))
-            self._check_alive()
-
-    def _check_alive(self) -> None:
+    def look(self) -> None:
+        """Raise when the wait for the guest is over: cancelled, flooded, or stopped by KVM."""
         if self._cancelled.is_set():
             raise Cancelled
-        if _KVM_FAULT.search(self._stderr):
+        if _KVM_FAULT.search(self._stderr.read(_MAX_STDERR)):
             raise self._failure("KVM stopped")
-        if self._child.poll() is None:
-            return
-        self._drain()
-        if not any(pattern.search(self._answer) for pattern in (_DONE, _READY)):
-            raise self._failure(f"QEMU ended with exit status {self._child.returncode}")
+        if any(file.size > _MAX_FILE for file in self._files):
+            raise self._failure(f"the guest wrote more than {_MAX_FILE >> 20} MiB")
 
-    def _drain(self) -> None:
-        """Take what is there; a guest that never stops talking is cut off."""
-        deadline = time.monotonic() + _DRAIN_S
-        while self._pump(0.0) and time.monotonic() < deadline:
-            pass
+    @property
+    def has_ended(self) -> bool:
+        """True when QEMU is gone."""
+        return self._child.poll() is not None
 
-    def _pump(self, wait: float) -> bool:
-        """Move what the channels have into the buffers; False when they had nothing."""
-        moved = False
-        for key, _ in self._selector.select(wait):
-            data = _read(key.fileobj)  # type: ignore[arg-type]
-            if data:
-                moved = True
-                self._keep(key.data, data)
-                if key.fileobj is self._serial:
-                    self._speaker = self._serial
-            elif data is not None:
-                self._selector.unregister(key.fileobj)
-        return moved
+    def failed(self, what: str) -> KdeltaError:
+        """The error for a guest that did not do what it should, and whose fault that is."""
+        return self._failure(self._end() if self.has_ended else what)
 
-    def _keep(self, buffer: bytearray, data: bytes) -> None:
-        buffer += data
-        if buffer is self._console and len(buffer) > _MAX_CONSOLE:
-            excess = len(buffer) - _MAX_CONSOLE
-            half = _MAX_CONSOLE // 2
-            del buffer[half : half + excess]
-            self._dropped += excess
-        elif buffer is self._stderr and len(buffer) > _MAX_STDERR:
-            del buffer[_MAX_STDERR:]
-        elif buffer is self._answer and len(buffer) > _MAX_ANSWER + 1:
-            del buffer[_MAX_ANSWER + 1 :]
+    def without_control(self, error: Exception) -> KdeltaError:
+        """Why the control channel failed: mostly QEMU ended, and its own last words say why."""
+        select.select([self._ended], [], [], _END_S)
+        if self.has_ended:
+            return self._failure("QEMU ended at once")
+        return InfraError(f"QEMU's control channel failed: {error or type(error).__name__}")
+
+    def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
+        """Wait until it is done or QEMU has ended.  Raises when it is not within the time."""
+        deadline = time.monotonic() + timeout
+        while not done() and not self.has_ended:
+            self.look()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._failure(f"{what} within {timeout:.0f} s")
+            select.select([self._ended], [], [], min(left, _POLL_S))
+
+    def _end(self) -> str:
+        return f"QEMU ended with exit status {self._child.returncode}"
+
+    def _said(self) -> bytes:
+        """What PID 1 wrote, on the channel that its kernel has."""
+        return self._port.read() or self._serial.read()
+
+    def _greeted(self) -> bool:
+        if self._greeting is None:
+            self._greeting = orders.greeting(self._said())
+        return self._greeting is not None
 
     def _failure(self, what: str) -> KdeltaError:
         """The error for what happened: whose fault it is shows in what was said where."""
-        self._drain()
         console = self.console_text
         said = self.stderr_text.splitlines()
         ended = self._child.poll()
-        fault = _KVM_FAULT.search(self._stderr)
+        fault = _KVM_FAULT.search(self._stderr.read(_MAX_STDERR))
         if fault:
             words = fault[0].decode(errors="replace").strip()
             return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
-            kind = RestoreError if self._restoring else InfraError
+            kind = RestoreError if self._restored else InfraError
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         if ended is not None and ended < 0:  # no guest can do that
             return InfraError(f"QEMU was ended by signal {-ended}", action="is memory short?")
@@ -357,26 +272,8 @@ class Guest:
         if not reason:
             last = [line.strip() for line in console.splitlines() if line.strip()]
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
-        blamed = GuestError if self._ready else BootError
+        blamed = GuestError if self._restored or self._greeted() else BootError
         return blamed(f"{what}: {reason}", console=console)
-
-
-def _pair(theirs: ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Our end and QEMU's end of a channel; QEMU's is closed here once QEMU has it."""
-    ours, end = socket.socketpair()
-    return ours, theirs.enter_context(end)
-
-
-def _read(channel: socket.socket | IO[bytes]) -> bytes | None:
-    """Bytes; b"" at the end of the stream; None when there is nothing now."""
-    try:
-        if isinstance(channel, socket.socket):
-            return channel.recv(_CHUNK)
-        return channel.read1(_CHUNK)  # type: ignore[attr-defined,no-any-return]
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
 
 
 def _reason(console: str) -> str:

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kdelta.cache import writing
-from kdelta.guests.session import Guest
+from kdelta.guests.orders import Order, why
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import SWAP_DEVICES, MachineSettings
-from kdelta.machine.readback import Lacking
 from kdelta.source import kconfig
 
 BYTES = 256 << 20
@@ -58,34 +57,38 @@ def backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator
         yield Backing()
 
 
-def turn_on(machine: Guest, settings: MachineSettings, given: Backing, timeout: float) -> None:
-    """Let a guest that waits for orders swap as the settings ask.
-
-    Raises Lacking when its kernel cannot.
-    """
+def orders(settings: MachineSettings, given: Backing) -> tuple[Order, ...]:
+    """What lets a guest swap as the settings ask, and say which modules that took."""
     if not settings.swap:
-        return
-    if settings.swap == "zram":
-        _make_zram(machine, given, timeout)
+        return ()
     device = SWAP_DEVICES[settings.swap]
-    status = machine.swap_on(device, timeout)
-    if status == errno.ENOENT and settings.swap == "disk":
-        raise Lacking(f"swap: the kernel has no {device} (CONFIG_BLK_DEV_NVME=y)")
-    if status:
-        raise Lacking(f"swap: swapon {device}: {os.strerror(status)}")
+    zram = tuple(_zram(given)) if settings.swap == "zram" else ()
+    told = (Order("modules"),) if given.modules else ()
+    return (*zram, Order(f"swapon {device}", partial(_no_device, settings.swap, device)), *told)
 
 
-def _make_zram(machine: Guest, given: Backing, timeout: float) -> None:
+def _no_device(kind: str, device: str, status: int) -> str:
+    if status == errno.ENOENT and kind == "disk":
+        return f"swap: the kernel has no {device} (CONFIG_BLK_DEV_NVME=y)"
+    return f"swap: swapon {device}: {why(status)}"
+
+
+def _zram(given: Backing) -> Iterator[Order]:
     for module in given.modules:
-        if status := machine.load_module(module, timeout):
-            raise Lacking(f"swap: loading {module.stem}: {os.strerror(status)}")
+        yield Order(f"module {module.stem}", partial(_no_module, module.stem))
     for name, value in (("comp_algorithm", _COMPRESSOR), ("disksize", str(BYTES))):
-        status = machine.write(f"{_BLOCK}/{name}", value, timeout)
-        if status == errno.ENOENT:
-            why = given.without or "its package has no such module"
-            raise Lacking(f"swap: the kernel has no zram built in, and {why}")
-        if status:
-            raise Lacking(f"swap: zram does not take {name} {value}: {os.strerror(status)}")
+        yield Order(f"write {_BLOCK}/{name} {value}", partial(_no_zram, given, name, value))
+
+
+def _no_module(name: str, status: int) -> str:
+    return f"swap: loading {name}: {why(status)}"
+
+
+def _no_zram(given: Backing, name: str, value: str, status: int) -> str:
+    if status == errno.ENOENT:
+        without = given.without or "its package has no such module"
+        return f"swap: the kernel has no zram built in, and {without}"
+    return f"swap: zram does not take {name} {value}: {why(status)}"
 
 
 def _modules(kernel: Kernel) -> Backing:

@@ -76,12 +76,9 @@ def _most_of_it(asked: int, seen: int) -> bool:
 def _nodes(machine: MachineSettings) -> list[str]:
     """NUMA nodes of equal memory; CPUs go round, so that a node may have none."""
     argv: list[str] = []
-    each, rest = divmod(machine.memory_mib, machine.nodes)
-    for node in range(machine.nodes if machine.nodes > 1 else 0):
-        size = each + (rest if node == 0 else 0)
+    for node, (name, _) in enumerate(machine.memory if machine.nodes > 1 else ()):
         cpus = "".join(f",cpus={cpu}" for cpu in range(node, machine.cpus, machine.nodes))
-        argv += ["-object", f"memory-backend-ram,id=node{node},size={size}M"]
-        argv += ["-numa", f"node,nodeid={node},memdev=node{node}{cpus}"]
+        argv += ["-numa", f"node,nodeid={node},memdev={name}{cpus}"]
     return argv
 
 
@@ -222,6 +219,15 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def target(self) -> Arch:
         """The architecture.  Raises SpecError for one that is not in the table."""
         return of(self.arch)
+
+    @property
+    def memory(self) -> tuple[tuple[str, int], ...]:
+        """Name and MiB of each part of the memory: one, or one for each node."""
+        if self.nodes == 1:
+            return (("ram", self.memory_mib),)
+        each, rest = divmod(self.memory_mib, self.nodes)
+        sizes = (each + rest, *[each] * (self.nodes - 1))
+        return tuple((f"node{node}", size) for node, size in enumerate(sizes))
 
     @property
     def qemu_options(self) -> list[str]:

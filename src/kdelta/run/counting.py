@@ -8,19 +8,21 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 from msgspec.structs import replace
 
-from kdelta import guest, output, process, workload
+from kdelta import guest, output, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
+from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run.trial import ANSWER_S, Ran, framed, judged, read_back, run_in
+from kdelta.run.trial import Ran, framed, judged, read_back, run_in, told_to
 from kdelta.sample import (
     Environment,
     ExactData,
@@ -37,13 +39,18 @@ WARMUP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all trials of a run share.  timeout_s bounds the boot and the workload, each."""
+    """What all trials of a run share.
+
+    timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
+    before its program starts, and so where in it the timer ticks.
+    """
 
     emulator: Qemu
     settings: MachineSettings
     fresh_boot: bool
     timeout_s: float
     cancelled: threading.Event
+    seed: int = 1
 
 
 def run_trial(
@@ -62,6 +69,12 @@ def run_trial(
 
 
 _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
+_KALLSYMS = Order("kallsyms")
+
+
+class _Bounds(TypedDict):
+    timeout: float
+    cancelled: threading.Event
 
 
 class _DamagedError(Exception):
@@ -86,13 +99,8 @@ class _GuestTrial:
 
     def result(self) -> TrialResult:
         """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
-        point = self._checkpoint()
-        try:
-            identity, ran, table = self._run(point)
-        except (_DamagedError, RestoreError):
-            checkpoint.discard(point)
-            point = self._checkpoint()
-            identity, ran, table = self._run(point)
+        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
+            point, (identity, ran, table) = self._measured(given)
         (self._folder / "workload.txt").write_text(ran.printed)
         counts = self._counts()
         if identity.build_id != point.build_id:
@@ -108,75 +116,77 @@ class _GuestTrial:
             ),
         )
 
-    def _checkpoint(self) -> checkpoint.Checkpoint:
-        return checkpoint.take_or_find(
-            self._bench.emulator,
-            self._bench.settings,
-            self._kernel.image,
-            timeout=self._bench.timeout_s,
-            cancelled=self._bench.cancelled,
-        )
+    def _measured(self, given: swap.Backing) -> tuple[checkpoint.Checkpoint, _GuestRan]:
+        if self._bench.fresh_boot and not given.disk:
+            with checkpoint.fresh(*self._machine, **self._bounds) as point:
+                return point, self._run(point, given)
+        point = checkpoint.take_or_find(*self._machine, **self._bounds)
+        try:
+            return point, self._run(point, given)
+        except (_DamagedError, RestoreError):
+            checkpoint.discard(point)
+            point = checkpoint.take_or_find(*self._machine, **self._bounds)
+            return point, self._run(point, given)
 
-    def _run(self, point: checkpoint.Checkpoint) -> _GuestRan:
+    @property
+    def _machine(self) -> tuple[Qemu, MachineSettings, Path]:
+        return self._bench.emulator, self._bench.settings, self._kernel.image
+
+    @property
+    def _bounds(self) -> _Bounds:
+        return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
+
+    def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            return self._run_with(point, given)
-
-    def _run_with(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
         bench = self._bench
+        table = self._symbols(point)
         launch = self._launch(point, given)
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            # QEMU restores the guest meanwhile.
-            (self._folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
-            table = self._symbols(point)
-            if launch.restore and not checkpoint.intact(point):
+            # QEMU runs the guest meanwhile.
+            (self._folder / "command.txt").write_text(machine.command_text)
+            if not bench.fresh_boot and not checkpoint.intact(point):
                 raise _DamagedError
-            if bench.fresh_boot:
-                machine.wait_ready(bench.timeout_s)
-            swap.turn_on(machine, bench.settings, given, ANSWER_S)
-            if given.modules:
-                table = table.with_modules(machine.module_symbols(ANSWER_S))
-            arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-            identity, ran = run_in(
-                machine,
-                bench.settings,
-                self._kernel.release,
-                self._binary,
-                arguments,
-                bench.timeout_s,
-            )
-        (self._folder / "console.log").write_text(machine.console_text)
+            try:
+                identity, ran, answers = run_in(
+                    machine, bench.settings, self._kernel.release, bench.timeout_s
+                )
+            finally:
+                (self._folder / "console.log").write_text(machine.console_text)
+        if given.modules:
+            table = table.with_modules(answers.text("modules"))
         return identity, ran, table
 
     def _launch(self, point: checkpoint.Checkpoint, given: swap.Backing) -> qemu.Launch:
         """How the guest that is counted is started."""
-        target, restored = self._bench.settings.target, not self._bench.fresh_boot
+        bench = self._bench
+        target = bench.settings.target
         events = insns.events_file(point.build_id, lambda: self._symbols(point), target)
+        arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
         return qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(target),
+            orders=told_to(bench.settings, given, arguments, bench.seed),
+            program=self._binary,
             modules=given.modules,
             disk=given.disk,
             counting=qemu.CountingFiles(output=self._folder / "counts.bin", events=events),
-            program=self._binary,
-            restore=point.state if restored else None,
-            serial=restored and point.serial,
+            restore=None if given.disk else point.folder,
         )
 
     def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
         return symbols.load(point.build_id, lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
-        """The symbols, when the cache lost what the making of the checkpoint left there."""
+        """The symbols, of a guest that does nothing but say them."""
         bench = self._bench
         launch = qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(bench.settings.target),
-            restore=point.state,
-            serial=point.serial,
+            orders=(_KALLSYMS,),
+            restore=point.folder,
         )
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            return machine.kallsyms(bench.timeout_s)
+            return machine.finish(bench.timeout_s).text(_KALLSYMS.line)
 
     def _counts(self) -> insns.Counts:
         """What the plugin wrote; kept compressed."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta import workload
+from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import slots
@@ -21,6 +22,8 @@ from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
+
+_OTHER_SEEDS = 1000  # more than rounds
 
 
 class ExactTrials(Trials):
@@ -71,7 +74,8 @@ class ExactTrials(Trials):
         settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
-        bench = replace(self._bench, settings=settings, fresh_boot=fresh)
+        seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
+        bench = replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
         return run_trial(bench, kernel, scenario, load.program, folder)
 
     def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
@@ -105,13 +109,16 @@ def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, 
     return guests
 
 
-def bench_of(study: Study, wanted_qemu: str, cancelled: threading.Event) -> Bench:
+def bench_of(
+    study: Study,
+    wanted_qemu: str,
+    cancelled: threading.Event,
+    progress: Progress | None = None,
+) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
-    emulator = qemu.choose(settings.target, wanted_qemu)
-    qemu.plugin(emulator)
     return Bench(
-        emulator=emulator,
+        emulator=qemu.for_counting(settings.target, wanted_qemu, progress),
         settings=settings,
         fresh_boot=study.plan.fresh_boot,
         timeout_s=study.plan.timeout_s,

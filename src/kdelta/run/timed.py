@@ -19,7 +19,6 @@ from kdelta.host import cpus, facts, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.trial import (
-    ANSWER_S,
     Measured,
     Ran,
     framed,
@@ -28,6 +27,7 @@ from kdelta.run.trial import (
     not_for,
     read_back,
     run_in,
+    told_to,
 )
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import (
@@ -215,6 +215,7 @@ class KvmTrials(Trials):
         timing = self._timing
         binary = guest.program(load.program, settings.target)
         before = facts.read(cpus=leased)
+        arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         with (
             swap.backing(settings, kernel, folder) as given,
             kvm_guest.KvmGuest(
@@ -222,19 +223,15 @@ class KvmTrials(Trials):
                 settings,
                 kernel.image,
                 leased,
+                orders=told_to(settings, given, arguments, seed=0),
                 program=binary,
                 hugetlb=timing.hugepages,
                 backing=given,
                 cancelled=self.cancelled,
             ) as machine,
         ):
-            (folder / "command.txt").write_text(process.quote(machine.argv) + "\n")
-            machine.wait_ready(timing.timeout_s)
-            swap.turn_on(machine, settings, given, ANSWER_S)
-            arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-            identity, ran = run_in(
-                machine, settings, kernel.release, binary, arguments, timing.timeout_s
-            )
+            (folder / "command.txt").write_text(machine.command_text)
+            identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
         (folder / "console.log").write_text(machine.console_text)
         (folder / "workload.txt").write_text(ran.printed)
         own = preflight.since(before, leased)

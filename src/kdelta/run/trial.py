@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from kdelta import output
 from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
+from kdelta.guests import orders, swap
+from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import readback
@@ -35,7 +37,6 @@ from kdelta.sample import (
 )
 from kdelta.workload import Scenario, Workload
 
-ANSWER_S = 60.0  # for what a guest answers at once
 _ARTIFACTS = ("command.txt", "console.log", "counts.bin.gz", "workload.txt")
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _LONGEST = 400  # characters of a sentence that a result keeps
@@ -112,22 +113,26 @@ def framed(
     )
 
 
+def told_to(
+    settings: MachineSettings, given: swap.Backing, arguments: Sequence[str], seed: int
+) -> tuple[Order, ...]:
+    """What a guest is told to do for a trial: swap, be set, say what it is, run its program."""
+    prepare = (*swap.orders(settings, given), *orders.of_settings(settings))
+    return (*prepare, Order(f"seed {seed}"), orders.run(arguments))
+
+
 def run_in(
-    machine: Guest,
-    settings: MachineSettings,
-    release: str,
-    binary: Path,
-    arguments: Sequence[str],
-    timeout_s: float,
-) -> tuple[GuestIdentity, Ran]:
-    """Run a program in a guest that waits for orders; what that guest is, and what came of it.
+    machine: Guest, settings: MachineSettings, release: str, timeout_s: float
+) -> tuple[GuestIdentity, Ran, Answers]:
+    """Let a guest do what it was told; what it is, what came of the program, and all it answered.
 
     release: what the kernel is called.  Raises Lacking, GuestFault.
     """
-    identity = machine.prepared(settings, ANSWER_S)
-    printed, status = machine.run(binary, arguments, timeout_s)
+    answers = machine.finish(timeout_s)
+    identity = answers.identity(settings)
+    printed, status = answers.ran()
     wrong = tuple(readback.mismatches(settings, release, identity))
-    return identity, Ran(printed=printed, status=status, wrong=wrong)
+    return identity, Ran(printed=printed, status=status, wrong=wrong), answers
 
 
 def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:
