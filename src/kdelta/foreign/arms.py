@@ -58,6 +58,8 @@ def in_order(arms: Iterable[str], given: Sequence[str] = ()) -> tuple[list[str],
     sides = [side(name) for name in names]
     if any(sides):
         ranked = sorted(names, key=side)
+        if len(names) == 3 and stem(ranked[0]) == stem(ranked[1]):
+            return [ranked[0], ranked[2], ranked[1]], "words"  # the old arm, the new one, and again
         known = len(names) == 2 or sorted(sides) == [-1, *[1] * (len(names) - 1)]
         return ranked, "words" if known else ""
     return names, ""

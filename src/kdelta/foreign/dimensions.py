@@ -7,11 +7,14 @@ column is dropped that would put two different things into one.
 
 from __future__ import annotations
 
+from kdelta.errors import SpecError
 from kdelta.foreign import words
-from kdelta.foreign.columns import Holds
-from kdelta.foreign.mapping import Split
+from kdelta.foreign.columns import Holds, columns_of
+from kdelta.foreign.mapping import Mapping, Split
+from kdelta.foreign.record import SourceFile
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.foreign.work import Work
+from kdelta.printable import printable, quoted
 
 # Dimensions by name that are rather what an arm is, where they change with the arm.
 _OF_ARMS = vocabulary("config configuration tree flags set group path page")
@@ -24,7 +27,7 @@ _MACHINES = vocabulary(
     "host hostname machine platform cpu_model governor compiler hypervisor cluster site"
 )
 _FEW = 24
-_INDEX = ("boot", "round", "position", "run")
+_INDEX = ("boot", "round", "position")
 
 
 def take(work: Work) -> None:
@@ -34,6 +37,25 @@ def take(work: Work) -> None:
     left = [name for name in work.left if work.left[name].part is not Part.METRIC]
     for name in sorted(left, key=lambda name: work.cells(name).holds is not Holds.TEXT):
         _unnamed(work, name)
+
+
+def check(source: SourceFile, mapping: Mapping) -> None:
+    """Raise SpecError for a column that tells rows of one arm apart and that no key names."""
+    table = columns_of(source, frozenset(mapping.missing))
+    named = {column for _, column in mapping.named()}
+    arm = mapping.columns.arm if mapping.columns.arm in table.cells else None
+    by = (arm,) if arm else ()
+    for name, cells in table.cells.items():
+        if name in named or cells.constant or cells.holds is not Holds.TEXT:
+            continue
+        if len(cells.distinct) == table.rows or (arm and table.determined(by, name)):
+            continue
+        if words.said(name).part is not Part.NOTE and (not arm or table.crosses(arm, name)):
+            raise SpecError(
+                f"column {quoted(name)} tells rows of one arm apart, and no key names it",
+                place=f"{source.name}: line 1, column {printable(name, 60)}",
+                action="put it under dimensions, or under ignore",
+            )
 
 
 def _named(work: Work, name: str) -> None:
@@ -95,20 +117,26 @@ def _by(work: Work) -> tuple[str, ...]:
     return (*work.arm, *work.dimensions, *named)
 
 
-def _counts(work: Work, name: str) -> bool:
-    """True for 1, 2, 3 ... once in each setting: rounds, or a dimension that looks like them."""
-    return work.cells(name).counts_up and work.table.once_in_each(_by(work), name)
-
-
-def _indexed(work: Work) -> bool:
-    return any(key in work.keys for key in _INDEX)
+def _counting(work: Work, name: str) -> bool:
+    """Take 1, 2, 3 ... that stand once in each setting: rounds, or a dimension that looks so."""
+    index = tuple(str(work.keys[key]) for key in _INDEX if key in work.keys)
+    if not work.cells(name).counts_up or not work.table.once_in_each((*_by(work), *index), name):
+        return False
+    if index and work.table.once_in_each(_by(work), name):
+        work.leave(name, f"it numbers rows as {index[0]} does")
+        return True
+    work.doubts.append(f"is {name} the number of a round, a boot, or a dimension?")
+    if "round" in work.keys:
+        work.leave(name, "it counts up within each round")
+    else:
+        work.key("round", name, "it counts up within each arm")
+    return True
 
 
 def _text(work: Work, name: str) -> None:
-    if _counts(work, name) and not _indexed(work):
-        work.doubts.append(f"is {name} the number of a round, a boot, or a dimension?")
-        work.key("round", name, "it counts up within each arm")
-    elif not work.arm or work.table.crosses(work.arm[0], name):
+    if _counting(work, name):
+        return
+    if not work.arm or work.table.crosses(work.arm[0], name):
         work.dimensions.append(name)
         work.take(name, "dimensions", "it tells rows of one arm apart")
     elif work.cells(work.arm[0]).constant:
@@ -133,9 +161,8 @@ def _numbers(work: Work, name: str) -> None:
     few = cells.whole and len(cells.distinct) <= min(_FEW, max(2, work.table.rows // 2))
     if not few or (arm and not work.table.crosses(arm[0], name)):
         work.leave(name, "numbers whose name says neither unit nor direction")
-    elif _counts(work, name) and not _indexed(work):
-        work.doubts.append(f"is {name} the number of a round, a boot, or a dimension?")
-        work.key("round", name, "it counts up within each arm")
+    elif _counting(work, name):
+        return
     elif not arm or work.table.balanced(arm[0], name):
         work.dimensions.append(name)
         work.take(name, "dimensions", "every arm was measured at each of its settings")

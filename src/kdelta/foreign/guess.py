@@ -7,6 +7,8 @@ the whole table says what tells its rows apart.  A guess with a doubt is never r
 
 from __future__ import annotations
 
+import re
+
 from kdelta.foreign import arms, dimensions, measures, samples, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
@@ -26,8 +28,11 @@ _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 
 
-def guess(source: SourceFile, base: Mapping) -> Guess:
-    """What the columns of a loaded table would be.  base: encoding and delimiter of the file."""
+def guess(source: SourceFile, base: Mapping, *, arms_wanted: bool = False) -> Guess:
+    """What the columns of a loaded table would be.  base: encoding and delimiter of the file.
+
+    arms_wanted: no other file has the other arm, so something in this one must name it.
+    """
     table = columns_of(source, frozenset(MISSING))
     stem = source.name.rpartition("/")[2].partition(".")[0]
     work = Work(table, stem, {name: words.said(name) for name in source.columns})
@@ -43,6 +48,8 @@ def guess(source: SourceFile, base: Mapping) -> Guess:
         measures.arms_in_columns(work)
     if not work.arms:
         _arm(work)
+    if arms_wanted and not work.arm and not work.arms:
+        measures.arms_by_difference(work)
     _statuses(work)
     _replicates(work)
     _plain(work)
@@ -135,7 +142,9 @@ def _arm(work: Work) -> None:
     elif named and not _by_words(work):
         work.key("arm", named[0], "its name says so; it is the same in every row")
     elif not named and not _by_words(work):
-        _unnamed(work)
+        measures.arms_by_difference(work, apart=True)
+        if not work.arms:
+            _unnamed(work)
     for name in work.of(Part.ARM):
         work.details[name] = name
         work.take(name, "details", "it says more of the arm")
@@ -177,15 +186,32 @@ def _by_words(work: Work) -> bool:
 
 def _unnamed(work: Work) -> None:
     """A column of few words that repeat may be the arm, and that is a doubt."""
-    for name in work.of(Part.ROLE, Part.UNKNOWN):
-        cells = work.cells(name)
-        few = 1 < len(cells.distinct) <= _FEW and cells.holds is Holds.TEXT
-        if few and not cells.counts_up:
-            listed = ", ".join(cells.distinct[:4])
-            work.key("arm", name, f"no name says arm; its cells are few words: {listed}")
-            if work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
-                work.doubts.append(f"is {name} ({listed}) what is compared?")
-            return
+    found = sorted(
+        (name for name in work.of(Part.ROLE, Part.UNKNOWN) if _few_words(work.cells(name))),
+        key=lambda name: (
+            words.names_a_setting(name),
+            not _versions(work.cells(name)),
+            len(work.cells(name).distinct) != 2,
+        ),
+    )
+    if not found:
+        return
+    listed = ", ".join(work.cells(found[0]).distinct[:4])
+    work.key("arm", found[0], f"no name says arm; its cells are few words: {listed}")
+    if work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
+        work.doubts.append(f"is {found[0]} ({listed}) what is compared?")
+        # So that one edit, of the arm, is enough: the arm is never a dimension.
+        work.dimensions.append(found[0])
+
+
+def _few_words(cells: Cells) -> bool:
+    few = 1 < len(cells.distinct) <= _FEW and not cells.counts_up
+    return few and (cells.holds is Holds.TEXT or _versions(cells))
+
+
+def _versions(cells: Cells) -> bool:
+    """6.16 and 6.17 are numbers, and may be kernels."""
+    return all(re.fullmatch(r"[2-9]\.\d{1,2}", text) for text in cells.distinct)
 
 
 def _statuses(work: Work) -> None:

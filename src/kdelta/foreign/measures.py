@@ -53,7 +53,31 @@ def arms_in_columns(work: Work) -> None:
         for key, column in keys.items():
             work.take(column, f"arms.{arm}.{key}", "it is called after an arm")
     work.metrics[timed[0] or "value"] = MetricKeys()
-    _likewise(work)
+    _likewise(work, next(iter(next(iter(found.values())))))
+
+
+def arms_by_difference(work: Work, *, apart: bool = False) -> None:
+    """Columns of one quantity whose names differ in one word may be arms: ns alpha, ns beta.
+
+    apart: only where a blank or a bracket sets that word off, which few do within a name.
+    """
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for name in work.of(Part.TIME):
+        if apart and not re.search(r"[\s(:]", name):
+            continue
+        pieces = [piece for piece in _PIECES.split(name) if piece]
+        for arm, rest in ((pieces[0], pieces[1:]), (pieces[-1], pieces[:-1])):
+            if rest and words.said(" ".join(rest)).part is Part.TIME:
+                found.setdefault(tuple(rest), {})[arm] = name
+    best = max(found, key=lambda rest: len(found[rest]), default=())
+    columns = found.get(best, {})
+    if len(columns) < 2:
+        return
+    work.doubts.append(f"are {', '.join(columns)} what is compared?")
+    for arm, name in columns.items():
+        work.arms[arm] = ArmKeys(value=name)
+        work.take(name, f"arms.{arm}.value", "its name differs from others in one word")
+    work.metrics[_base(words.words(" ".join(best)))] = MetricKeys()
 
 
 def _arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
@@ -95,11 +119,13 @@ def _base(rest: tuple[str, ...]) -> str:
     return said.metric if said.part in (Part.TIME, Part.STATISTIC) else "_".join(rest)
 
 
-def _likewise(work: Work) -> None:
+def _likewise(work: Work, rest: tuple[str, ...]) -> None:
     """Numbers beside the columns of arms: another arm, surely where each row is a metric."""
     for name in work.of(Part.UNKNOWN, Part.STATISTIC):
         cells = work.cells(name)
         if cells.holds is not Holds.NUMBERS or (cells.constant and work.table.rows > 1):
+            continue
+        if cells.counts_up or (rest and words.words(name)[-len(rest) :] != rest):
             continue
         statistic = work.left[name].statistic
         key = statistic if statistic in _SUMMARY else "value"
@@ -187,7 +213,8 @@ def _owner(base: str, found: Mapping[str, Columns]) -> str:
     if base in normal:
         return normal[base]
     timed = [name for name in found if name]
-    return timed[0] if not base and len(timed) == 1 else base
+    part = len(timed) == 1 and set(base.split("_")) <= {"", *words.words(timed[0])}
+    return timed[0] if part else base
 
 
 def _summary(work: Work, counts: list[str], bases: Mapping[str, Columns]) -> bool:
@@ -216,7 +243,7 @@ def _figures(columns: Columns, *, summary: bool) -> dict[str, str]:
         found = {stat: column for stat, column in columns.items() if stat in _SUMMARY}
         if "" in columns:
             found.setdefault("mean", columns[""])
-        return found
+        return found if {"mean", "median", "values"} & found.keys() else {}
     if "values" in columns:
         return {"values": columns["values"]}
     best = next((stat for stat in ("", "mean", "median") if stat in columns), None)

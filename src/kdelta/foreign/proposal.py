@@ -10,9 +10,11 @@ import msgspec
 
 from kdelta.foreign.mapping import ArmKeys, ColumnKeys, Figures, Mapping, MetricKeys
 from kdelta.foreign.record import SourceFile
+from kdelta.foreign.words import vocabulary
 from kdelta.foreign.work import Guess
 from kdelta.printable import printable
 
+_PLAIN = vocabulary("delimiter encoding decimal missing replicate planned ok order ignore")
 _HEAD = """\
 # What the columns of this table are.  kdelta is not sure; check the lines marked with "?",
 # correct what is wrong, and import again with --mapping and the name of this file.
@@ -58,12 +60,10 @@ def sentence(guess: Guess) -> str:
 def _mapping(source: SourceFile, mapping: Mapping) -> Iterator[str]:
     default = Mapping()
     yield f"files = [{_value(source.name.rpartition('/')[2])}]"
-    for key in ("delimiter", "encoding", "decimal", "replicate", "planned", "order", "ignore"):
+    for key in _PLAIN:
         found = getattr(mapping, key)
         if found != getattr(default, key):
             yield f"{key} = {_value(found)}"
-    yield f"ok = {_value(mapping.ok)}"
-    yield f"missing = {_value(mapping.missing)}"
     yield from ("", "[columns]")
     yield from _keys(mapping.columns, ColumnKeys())
     for table in ("facts", "details", "read_back"):

@@ -14,6 +14,7 @@ from kdelta.errors import SpecError
 from kdelta.foreign import (
     benchfmt,
     bundle,
+    dimensions,
     hyperfine,
     kernbench,
     lkp,
@@ -23,6 +24,7 @@ from kdelta.foreign import (
     tables,
     tidy,
 )
+from kdelta.foreign.arms import is_version
 from kdelta.foreign.guess import guess
 from kdelta.foreign.mapping import Mapping, audit_only
 from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, SourceFile, merged
@@ -104,7 +106,7 @@ def read(
     if not contents.order and len(paths) > 1 and all(path.is_file() for path in paths):
         given = tuple(dict.fromkeys(file.label for file in files))
         known = {item.arm for item in contents.readings} | {one.arm for one in contents.published}
-        if known == set(given):
+        if known == set(given) and not all(map(is_version, given)):
             contents = replace(contents, order=given)
     return tuple(file.source for file in files), contents, chosen
 
@@ -256,6 +258,8 @@ def _table(
     names, lines = tables.table(text, source.name, delimiter)
     found = replace(source, columns=names, lines=lines)
     base = Mapping(delimiter=delimiter, encoding=encoding)
+    if mapped:
+        dimensions.check(found, mapped)
     made = None if mapped else guess(found, base)
     kind = ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.TABLE
     return _File(
@@ -369,7 +373,9 @@ def _left_out(file: _File, *, by_file: bool, alone: bool) -> str:
     if made.measured and made.armless and not by_file:
         if not alone:
             return "no column names an arm"
-        made = replace(made, doubts=(*made.doubts, "no column says what is compared"))
+        base = Mapping(delimiter=made.mapping.delimiter, encoding=made.mapping.encoding)
+        made = guess(file.source, base, arms_wanted=True)
+        made = replace(made, doubts=made.doubts or ("no column says what is compared",))
     if made.measured and not made.united and not alone and not by_file:
         return "its figures have no unit"
     if made.measured and made.doubts:

@@ -183,6 +183,8 @@ def table(text: str, name: str, delimiter: str) -> tuple[tuple[str, ...], tuple[
 def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of all lines that hold cells; the head line may follow a #."""
     started = False
+    first = next((line for line in text.splitlines() if line.strip()), "").strip()
+    framed = delimiter == "|" and first.startswith("|") and first.endswith("|")
     for number, raw in _cut(text, name, delimiter):
         if not any(cell.strip() for cell in raw) and (delimiter == BLANKS or len(raw) < 2):
             continue
@@ -190,8 +192,8 @@ def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]
         if marked and (started or len(raw) < 2):
             continue
         cells = _unmarked(raw, delimiter) if marked else raw
-        if delimiter == "|":
-            cells = _framed(cells)
+        if framed:
+            cells = _inner(cells)
         if cells:
             started = True
             yield number, cells
@@ -205,10 +207,9 @@ def _unmarked(cells: list[str], delimiter: str) -> list[str]:
     return cells[1:] if delimiter == BLANKS else cells
 
 
-def _framed(cells: list[str]) -> list[str]:
+def _inner(cells: list[str]) -> list[str]:
     """A line of a table as web pages have it, | a | b |; of the rule below the head nothing."""
-    inner = cells[1:] if not cells[0].strip() else cells
-    inner = inner[:-1] if inner and not inner[-1].strip() else inner
+    inner = cells[1:-1]
     rule = all(cell.strip() and set(cell.strip()) <= set("-:+") for cell in inner)
     return [] if rule else inner
 

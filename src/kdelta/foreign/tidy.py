@@ -184,6 +184,8 @@ def group_of(row: TableRow, mapping: mappings.Mapping) -> Pairs:
     """The dimensions of a row; empty cells are left out."""
     found: list[tuple[str, str]] = []
     for name in mapping.columns.dimensions:
+        if name == mapping.columns.arm:  # the arm is never a dimension
+            continue
         text = row[name].text
         split = mapping.split.get(name)
         if split and text:

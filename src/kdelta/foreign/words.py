@@ -392,3 +392,8 @@ def metric_of(name: str) -> Metric | None:
 def arm_rank(name: str) -> int:
     """How well a name says that its column names the arm; the lowest says it best."""
     return ARM.index("_".join(words(name)))
+
+
+def names_a_setting(name: str) -> bool:
+    """True when a word of a name is one that dimensions are called by."""
+    return any(word in _DIMENSIONS for word in words(name))
