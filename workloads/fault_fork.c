@@ -6,12 +6,14 @@
 #include "kdelta.h"
 
 enum { FORK, TOUCH, EXIT };				/* phases */
-enum { THP = 1, OWN = 2 };				/* scenario flags */
+enum { THP = 1, OWN = 2, UNTOUCHED = 4 };		/* scenario flags */
 
 static const struct kd_scenario scenarios[] = {
 	{ "fork_touch", "fork(), the parent writes to each page, the child exits",
 	  KD_BATCHES, 0, 1 },
 	{ "fork_touch_thp", "the same with huge pages", KD_MIB(4), THP, 1 },
+	{ "fork_untouched", "fork(), and the child exits: nobody writes to the pages",
+	  KD_BATCHES, UNTOUCHED, 1 },
 	{ "exit_teardown", "a child exits that has pages of its own", KD_BATCHES, OWN, 1 },
 	{ "exit_teardown_thp", "a child exits that has huge pages of its own",
 	  KD_MIB(4), OWN | THP, 1 },
@@ -115,19 +117,20 @@ int main(int argc, char **argv)
 	long present = KD_FREE, faults = KD_FREE, copied = KD_FREE, before;
 	const struct kd_scenario *s;
 	char *start;
-	bool own;
+	bool own, touched;
 
 	kd_fixed_layout(argv);
 	s = kd_start(argc, argv, "fault_fork", scenarios, ARRAY_SIZE(scenarios));
 	kd_alone(20);
 	own = s->flags & OWN;
+	touched = !(s->flags & (OWN | UNTOUCHED));
 	start = kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 	if (pipe(child.told) || pipe(child.go))
 		kd_die("pipe");
-	if (!own) {
+	if (!own)
 		kd_phase(FORK, "fork", "page", KD_PAGES(s->bytes));
+	if (touched)
 		kd_phase(TOUCH, "touch", "page", KD_PAGES(s->bytes));
-	}
 	kd_phase(EXIT, "exit", "page", KD_PAGES(s->bytes));
 	if (!(s->flags & THP))
 		kd_no_thp(start, s->bytes);
@@ -145,7 +148,7 @@ int main(int argc, char **argv)
 		if (!kd_warming_up())
 			kd_sample(TOUCH, 0);	/* the page of the sample was shared, too */
 		before = kd_minor_faults();
-		if (!own)
+		if (touched)
 			KD_WINDOW(TOUCH, kd_touch(start, KD_PAGES(s->bytes), KD_PAGE));
 		if (!kd_warming_up())
 			kd_all(&faults, kd_minor_faults() - before);
@@ -158,8 +161,8 @@ int main(int argc, char **argv)
 	}
 
 	kd_state(KD_DURING, "child_present_pages", present, KD_PAGES(s->bytes));
-	kd_state(KD_DURING, "window_faults", faults, own ? 0 : KD_PAGES(s->bytes));
-	kd_state(KD_DURING, "window_copied_pages", copied, own ? 0 : KD_PAGES(s->bytes));
+	kd_state(KD_DURING, "window_faults", faults, touched ? KD_PAGES(s->bytes) : 0);
+	kd_state(KD_DURING, "window_copied_pages", copied, touched ? KD_PAGES(s->bytes) : 0);
 	audit(KD_AFTER, s, start);
 	return kd_finish();
 }

@@ -7,7 +7,7 @@
 #include "kdelta.h"
 
 enum { SCAN };			/* phases */
-enum { THP = 1, MTHP = 2 };	/* scenario flags */
+enum { THP = 1, MTHP = 2, LARGE = 4 };	/* scenario flags */
 
 /* Several calls a window where one is too short to be timed. */
 static const struct kd_scenario scenarios[] = {
@@ -17,6 +17,8 @@ static const struct kd_scenario scenarios[] = {
 	{ "thp_pmd_shortcut_64m", "64 MiB in huge pages, 4 calls in a window", KD_MIB(64), THP, 4 },
 	{ "mthp_64k_scan_4m", "3.9 MiB in folios of 64 KiB, 16 calls in a window",
 	  62 * KD_64K, MTHP, 16 },
+	{ "mthp_64k_scan_64m", "64 MiB in folios of 64 KiB, 4 calls in a window",
+	  KD_MIB(64), MTHP | LARGE, 4 },
 };
 
 static unsigned char vector[KD_PAGES(KD_MIB(64))];
@@ -40,8 +42,14 @@ static long not_resident(size_t pages)
 
 static char *map(const struct kd_scenario *s)
 {
-	if (s->flags & MTHP)
+	if (s->flags & LARGE) {		/* whole ranges of 2 MiB, which may not become huge pages */
+		if (!kd_file_says(KD_THP "enabled", "[madvise]") ||
+		    !kd_file_says(KD_THP "hugepages-64kB/enabled", "[always]"))
+			kd_skip("folios of 64 KiB and none larger: set %senabled to madvise and "
+				"hugepages-64kB/enabled to always", KD_THP);
+	} else if (s->flags & MTHP) {
 		return kd_map_64k(s->bytes);
+	}
 	return kd_map(s->bytes, KD_RW, MAP_PRIVATE);
 }
 
