@@ -60,6 +60,12 @@
  */
 #define KD_BATCHES	(465 * KD_PAGE)
 
+/* Layouts of the tree of mappings, and the flag of scenarios that go through them: kd_ladders(). */
+#define KD_LOWER	15
+#define KD_UPPER	16
+#define KD_LAYOUTS	(KD_LOWER * KD_UPPER)
+#define KD_OVER_LAYOUTS	(1U << 31)
+
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define noinline	__attribute__((noinline))
 #define kd_api		static __attribute__((unused))
@@ -120,7 +126,7 @@ struct kd_scenario {
 	const char *name;
 	const char *summary;
 	size_t bytes;		/* of memory under test */
-	unsigned int flags;	/* the workload's own */
+	unsigned int flags;	/* the workload's own, and KD_OVER_LAYOUTS */
 	unsigned int calls;	/* system calls in one window */
 };
 
@@ -164,6 +170,8 @@ static struct {
 	const struct kd_scenario *scenario;
 	bool protocol;		/* print records for kdelta, not tables */
 	long pause_us;		/* of sleep before each iteration */
+	char *ladders[2];	/* see kd_ladders() */
+	long layouts_off;	/* ladders that were not as they were meant */
 	unsigned int iterations;
 	unsigned int warmup;
 	unsigned int begun;	/* iterations, warm-up included */
@@ -469,6 +477,11 @@ kd_api void kd_reap(pid_t pid)
 		kd_exit(1, "the child ended with status %d", status);
 }
 
+kd_api bool kd_over_layouts(void)
+{
+	return kd.scenario->flags & KD_OVER_LAYOUTS;
+}
+
 /* Read the command line, choose the scenario, make ready to measure. */
 kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *name,
 					  const struct kd_scenario *all, size_t n)
@@ -479,6 +492,12 @@ kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *nam
 	kd_parse(argc, argv, all, n);
 	if (kd.protocol)
 		printf("kdelta-workload 1 %s %s\n", name, kd.scenario->name);
+	if (kd_over_layouts()) {	/* as many windows of each as of the others */
+		kd.iterations += KD_LAYOUTS - 1;
+		kd.iterations -= kd.iterations % KD_LAYOUTS;
+		if (kd.protocol)
+			printf("layouts %d\n", KD_LAYOUTS);
+	}
 	if (sysconf(_SC_PAGESIZE) != (long)KD_PAGE)
 		kd_skip("the scenario needs base pages of 4 KiB");
 
@@ -492,6 +511,58 @@ kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *nam
 	return kd.scenario;
 }
 
+/*
+ * Where the nodes of the kernel's tree of mappings begin and end decides what it costs to change a
+ * mapping: at the end of a node brk() takes twice as many instructions.  So a scenario over layouts
+ * has two ladders of small mappings, one below and one above the memory under test, which move the
+ * ends of nodes past it: a layout for each height of one (below KD_LOWER) with each of the other
+ * (below KD_UPPER).  Both are built anew when the upper one begins again.
+ */
+#define KD_LADDER	((KD_UPPER + 1) * KD_PAGE)
+
+kd_api long kd_vmas(const char *start, size_t bytes);
+
+/* Add a mapping to a ladder that has `steps`: neighbours differ, the rest is inaccessible. */
+kd_api void kd_add_step(char *page, unsigned int steps)
+{
+	if (mprotect(page, KD_PAGE, steps % 2 ? KD_RW : PROT_READ))
+		kd_die("mprotect of a ladder");
+}
+
+/* A ladder without steps. */
+kd_api void kd_raze(char *ladder)
+{
+	if (mmap(ladder, KD_LADDER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+	    ladder)
+		kd_die("mmap of a ladder");
+}
+
+/* Go on to the layout of that number from the one before; ladders grow towards the memory. */
+kd_api void kd_lay_out(unsigned int number)
+{
+	unsigned int lower = number / KD_UPPER, upper = number % KD_UPPER;
+	char *below = kd.ladders[0], *above = kd.ladders[1];
+
+	if (upper) {
+		kd_add_step(above + (KD_UPPER + 1 - upper) * KD_PAGE, upper - 1);
+	} else {
+		kd_raze(below);
+		kd_raze(above);
+		for (unsigned int i = 0; i < lower; i++)
+			kd_add_step(below + i * KD_PAGE, i);
+	}
+	if (upper == KD_UPPER - 1)
+		kd.layouts_off += kd_vmas(below, KD_LADDER) != (long)lower + 1 ||
+				  kd_vmas(above, KD_LADDER) != (long)upper + 1;
+}
+
+/* Have the windows go through the layouts; `below` and `above` are free for KD_LADDER bytes. */
+kd_api void kd_ladders(char *below, char *above)
+{
+	kd.ladders[0] = below;
+	kd.ladders[1] = above;
+}
+
 /* Declare a phase: `operations` times `operation` in each of its windows. */
 kd_api void kd_phase(unsigned int id, const char *name, const char *operation, size_t operations)
 {
@@ -503,6 +574,8 @@ kd_api void kd_phase(unsigned int id, const char *name, const char *operation, s
 /* True once for every iteration to run, those of the warm-up first. */
 kd_api bool kd_next(void)
 {
+	if (kd.ladders[0])
+		kd_lay_out(kd.begun % KD_LAYOUTS);
 	if (kd.pause_us)
 		kd_sleep_us(kd.pause_us);
 	if (!kd.begun) {
@@ -557,6 +630,8 @@ kd_api int kd_finish(void)
 {
 	struct utsname host;
 
+	if (kd_over_layouts())
+		kd_state(KD_DURING, "layouts_off", kd.layouts_off, 0);
 	if (!kd.protocol) {
 		if (uname(&host))
 			kd_die("uname");

@@ -23,7 +23,7 @@ PHASES = (
 )
 
 
-def reading(samples: dict[str, int]) -> Reading:
+def reading(samples: dict[str, int], layouts: int = 1) -> Reading:
     return Reading(
         phases=PHASES,
         state=(),
@@ -35,6 +35,7 @@ def reading(samples: dict[str, int]) -> Reading:
         metrics=(),
         notes=(),
         exit_code=0,
+        layouts=layouts,
     )
 
 
@@ -65,6 +66,21 @@ def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> Non
         ("scan", "[user]"): (5, 0),
         ("scan", "second"): (3, 0),
         ("touch", "[user]"): (7, 0),
+    }
+
+
+def test_layouts_are_attributed_together(tmp_path: Path) -> None:
+    data, _ = counting._counted(
+        counts(tmp_path, [ARMED, *windows()]), TABLE, reading({"scan": 3, "touch": 3}, layouts=3)
+    )
+    scan, touch = data.phases
+    assert (scan.layouts, touch.layouts) == (3, 3)
+    rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
+    assert rows == {
+        ("scan", "first"): (30, 30),
+        ("scan", "[user]"): (15, 0),
+        ("scan", "second"): (18, 0),
+        ("touch", "[user]"): (21, 0),
     }
 
 

@@ -26,13 +26,14 @@ from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import Line, coloured, plain
 from kdelta.rendering.formats import written
-from kdelta.sample import Outcome, PhaseCounts, StateField
+from kdelta.sample import Outcome, PhaseCounts, StateField, TrialResult
 from ladder_records import (
     ENVIRONMENT,
     STATE,
     TOTALS,
     Trial,
     failed,
+    functions,
     ladder,
     recounted,
     result,
@@ -114,6 +115,31 @@ def inexact() -> RunRecord:
     return run(arms)
 
 
+def layouts() -> RunRecord:
+    """brk() as it is: the same in most layouts, and twice as long at the end of a node."""
+    return run(
+        {
+            label: [over_layouts(usual, dear)]
+            for label, usual, dear in (("6.18.15", 9166, 11), ("7.1.13", 9528, 35))
+        }
+    )
+
+
+def over_layouts(usual: int, dear: int) -> TrialResult:
+    """One trial with a window in each of 240 layouts, so many of them dear."""
+    counts = [8 * usual if at < dear else 4 * usual for at in range(240)]
+    phase = PhaseCounts(
+        phase="pair",
+        operations=4,
+        operation="pair",
+        user=(100,) * 240,
+        kernel=tuple(count - 100 for count in counts),
+        layouts=240,
+    )
+    named = functions("pair", sum(counts), {})
+    return recounted(result(Trial(per_page=1)), phases=(phase,), functions=tuple(named))
+
+
 def wide() -> RunRecord:
     """Names as long as they get, and more phases than fit beside the rest."""
     one = result(Trial(per_page=300))
@@ -143,6 +169,7 @@ CASES = {
     "unfinished": unfinished,
     "inexact": inexact,
     "wide": wide,
+    "layouts": layouts,
 }
 EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
     "explain": (ladder, {"top": 5}),
@@ -175,6 +202,35 @@ def test_machine_formats_are_as_reviewed(golden: Check) -> None:
     found = explain(record, "6.16", "6.17", top=2)
     golden("explain.json", written("json", explain_page, found))
     golden("explain.csv", written("csv", explain_page, found))
+
+
+def test_layouts_are_in_every_format_and_their_functions_sum_to_the_mean() -> None:
+    record = layouts()
+    (ladder,) = report(record).ladders
+    mean = ladder.rungs[0].total
+    assert mean is not None
+    assert mean.value == 4 * 9166 * (240 + 11)
+    assert mean.per_operation == 9166 * (240 + 11) / 240
+    told = json.loads(written("json", show_page, report(record)))["ladders"][0]["rungs"][1]
+    assert told["total"]["kind"] == "mean"
+    assert told["total"]["layouts"]["hit"] == 35
+    assert sorted(told["total"]["layouts"]["counts"]) == [4 * 9528] * 205 + [8 * 9528] * 35
+    row = next(csv.DictReader(io.StringIO(written("csv", show_page, report(record)))))
+    assert (row["location"], row["layouts"], row["layouts_hit"]) == ("mean", "240", "11")
+    explained = explain(record, "6.18", "7.1")
+    assert not explained.refused
+    assert explained.old_value == mean.value
+
+
+def test_windows_that_are_no_whole_round_of_layouts_are_no_counts() -> None:
+    record = layouts()
+    whole = record.trials[0].result
+    assert whole is not None
+    (phase,) = whole.exact.phases
+    cut = recounted(whole, phases=(replace(phase, user=phase.user[1:], kernel=phase.kernel[1:]),))
+    (ladder,) = report(run({"6.18.15": [cut], "7.1.13": [whole]})).ladders
+    assert ladder.rungs[0].total is None
+    assert "no complete windows" in ladder.failures[0].reason
 
 
 def test_several_scenarios_have_a_section_each() -> None:

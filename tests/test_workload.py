@@ -289,6 +289,37 @@ def test_a_bad_line_is_quoted(folder: Path, old: str, new: str, cause: str) -> N
     assert ascii(bad[:60])[1:-1] in sentence
 
 
+LAID_OUT = 'args = ["--left"]\nlayouts = 2\n'
+
+
+@pytest.mark.parametrize(
+    ("told", "iterations", "cause"),
+    [
+        ("layouts 2\n", 4, ""),
+        ("", 4, "1 layouts, not 2"),
+        ("layouts 3\n", 3, "3 layouts, not 2"),
+        ("layouts two\n", 4, '"two" is not a number'),
+        ("layouts 2\n", 3, "not as many iterations in each layout"),
+    ],
+)
+def test_a_program_goes_through_the_layouts_of_its_toml(
+    told: str, iterations: int, cause: str, folder: Path
+) -> None:
+    (folder / "walk.toml").write_text(TOML.replace('args = ["--left"]\n', LAID_OUT))
+    facts = "".join(
+        f"state {when} {fact}\n"
+        for when in ("before", "after")
+        for fact in ("vmas 1 1", "shape round round")
+    )
+    samples = "".join(f"sample out {at} 5 2\n" for at in range(iterations))
+    text = f"kdelta-workload 1 walk oneway\n{told}phase 0 out page 2\n{facts}{samples}end 0\n"
+    if cause:
+        with pytest.raises(GuestError, match=cause):
+            read(folder, text, "oneway")
+    else:
+        assert read(folder, text, "oneway").layouts == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "cause"),
     [

@@ -6,7 +6,14 @@
 #include "kdelta.h"
 
 enum { PROTECT, RESTORE, TOUCH };			/* phases */
-enum { SHARED = 1, SPLIT = 2, SINGLE = 4, THP = 8, PTE_MAPPED = 16 };	/* scenario flags */
+enum {							/* scenario flags */
+	SHARED = 1,
+	SPLIT = 2,		/* the middle of the mapping */
+	SINGLE = 4,		/* mappings of one page */
+	THP = 8,
+	PTE_MAPPED = 16,
+	THIRD = 32,		/* SPLIT: a third of the mapping, else a page of it */
+};
 
 static const struct kd_scenario scenarios[] = {
 	{ "shared_dirty_full_toggle_16m", "all of 16 MiB, shared anonymous", KD_MIB(16), SHARED, 1 },
@@ -17,7 +24,9 @@ static const struct kd_scenario scenarios[] = {
 	{ "pte_mapped_thp", "all of 16 MiB, shared, in huge pages that are mapped by PTEs",
 	  KD_MIB(16), SHARED | PTE_MAPPED, 1 },
 	{ "anon_split_restore", "the middle third of 48 MiB, private anonymous",
-	  KD_MIB(48), SPLIT, 1 },
+	  KD_MIB(48), SPLIT | THIRD, 1 },
+	{ "split_one_page", "a page in the middle of 1 MiB, private anonymous",
+	  KD_MIB(1), SPLIT | KD_OVER_LAYOUTS, 1 },
 	{ "single_protect", "one private anonymous page a call, 512 calls",
 	  KD_MIB(4), SINGLE, 512 },
 };
@@ -83,9 +92,12 @@ static struct span span_of(const struct kd_scenario *s, char *start)
 {
 	struct span span = { start, s->bytes, KD_PAGE, s->calls };
 
-	if (s->flags & SPLIT) {
+	if (s->flags & THIRD) {
 		span.bytes = s->bytes / 3;
 		span.start += span.bytes;
+	} else if (s->flags & SPLIT) {
+		span.bytes = KD_PAGE;
+		span.start += s->bytes / 2;
 	} else if (s->flags & SINGLE) {
 		/* Every other page; what lies between stays inaccessible. */
 		span.bytes = KD_PAGE;
@@ -137,6 +149,8 @@ int main(int argc, char **argv)
 
 	if (s->flags & SPLIT)
 		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
+	if (kd_over_layouts())
+		kd_ladders(start - KD_LADDER, start + s->bytes);
 	set(&span, KD_RW);		/* no change but in single_protect */
 	kd_touch(span.start, pages, span.stride);
 	audit(KD_BEFORE, s, start, &span);

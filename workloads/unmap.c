@@ -15,25 +15,74 @@ enum {							/* scenario flags */
 	BRK = 32,		/* phase PAIR: grow and shrink the heap */
 	ONE = 64,		/* phase PAIR: map and unmap a page */
 	TOUCHED = 128,		/* and write to it */
+	SUSTAINED = 256,	/* what is freed goes on to the buddy allocator */
 };
 
+/* Pairs in one layout; where pages are touched, whole batches in all together: see KD_BATCHES. */
+#define PAIRS		4
+#define TOUCHES		31
+_Static_assert(TOUCHES * KD_LAYOUTS * KD_PAGE % KD_BATCHES == 0, "whole batches");
+
+/*
+ * How many free pages a CPU keeps to itself, as a part of a zone: next to none.  Left alone it
+ * keeps up to an eighth, and no munmap() of less ever reaches the buddy allocator.
+ */
+#define KEPT		"/proc/sys/vm/percpu_pagelist_high_fraction"
+#define KEPT_PART	10000
+
 static const struct kd_scenario scenarios[] = {
-	{ "munmap", "munmap() of resident private anonymous base pages", KD_BATCHES, 0, 1 },
-	{ "munmap_thp", "munmap() of resident private anonymous huge pages", KD_MIB(4), THP, 1 },
+	{ "munmap", "munmap() of resident private anonymous base pages",
+	  KD_BATCHES, 0, 1 },
+	{ "munmap_sustained", "the same, and the CPU keeps next to no free pages",
+	  8 * KD_BATCHES, SUSTAINED, 1 },
+	{ "munmap_thp", "munmap() of resident private anonymous huge pages",
+	  KD_MIB(4), THP, 1 },
 	{ "munmap_shmem", "munmap() of resident shared anonymous base pages",
 	  KD_BATCHES, SHARED, 1 },
+	{ "munmap_shmem_sustained", "the same, and the CPU keeps next to no free pages",
+	  8 * KD_BATCHES, SHARED | SUSTAINED, 1 },
 	{ "mremap_ptes", "mremap() of resident base pages, one page table entry after another",
 	  KD_MIB(4), MOVED | APART, 2 },
 	{ "mremap_pmds", "mremap() of resident base pages by whole page tables",
-	  KD_MIB(4), MOVED, 16 },
-	{ "mremap_thp", "mremap() of resident huge pages", KD_MIB(4), MOVED | THP, 16 },
+	  KD_MIB(4), MOVED | KD_OVER_LAYOUTS, PAIRS },
+	{ "mremap_thp", "mremap() of resident huge pages",
+	  KD_MIB(4), MOVED | THP | KD_OVER_LAYOUTS, PAIRS },
 	{ "mremap_resize", "mremap() of a mapping to twice its size in place, and back",
-	  KD_MIB(1), RESIZED, 16 },
-	{ "brk_page", "brk() up by one page and down again", KD_PAGE, BRK, 16 },
-	{ "mmap_page", "mmap() and munmap() of one page", KD_PAGE, ONE, 16 },
+	  KD_MIB(1), RESIZED | KD_OVER_LAYOUTS, PAIRS },
+	{ "brk_page", "brk() up by one page and down again",
+	  KD_PAGE, BRK | KD_OVER_LAYOUTS, PAIRS },
+	{ "brk_touch_page", "brk() up by one page, one write, brk() down again",
+	  KD_PAGE, BRK | TOUCHED | KD_OVER_LAYOUTS, TOUCHES },
+	{ "mmap_page", "mmap() and munmap() of one page",
+	  KD_PAGE, ONE | KD_OVER_LAYOUTS, PAIRS },
 	{ "mmap_touch_page", "mmap(), one write, munmap() of one page",
-	  KD_PAGE, ONE | TOUCHED, 32 },
+	  KD_PAGE, ONE | TOUCHED | KD_OVER_LAYOUTS, TOUCHES },
 };
+
+static long kept_before;
+
+static bool keep(long part)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%ld", part);
+	return kd_write_file(KEPT, text);
+}
+
+static void keep_as_before(void)
+{
+	keep(kept_before);
+}
+
+static void keep_few(void)
+{
+	kept_before = kd_file_number(KEPT);
+	if (kept_before == KD_UNKNOWN)
+		kd_skip("the kernel has no %s: it came with Linux 5.14", KEPT);
+	kd_at_end(keep_as_before);
+	if (!keep(KEPT_PART))
+		kd_skip("%s cannot be written: only root may", KEPT);
+}
 
 static noinline void unmap(char *start, size_t bytes)
 {
@@ -58,11 +107,16 @@ static noinline void resize_pairs(char *start, size_t bytes, unsigned int pairs)
 			kd_die("mremap");
 }
 
-static noinline void brk_pairs(char *end, unsigned int pairs)
+static noinline void brk_pairs(char *end, unsigned int pairs, bool touch)
 {
-	for (; pairs; pairs--)
-		if (brk(end + KD_PAGE) || brk(end))
+	for (; pairs; pairs--) {
+		if (brk(end + KD_PAGE))
 			kd_die("brk");
+		if (touch)
+			*(volatile char *)end = 1;
+		if (brk(end))
+			kd_die("brk");
+	}
 }
 
 static noinline void mmap_pairs(unsigned int pairs, bool touch)
@@ -95,6 +149,7 @@ static void audit(enum kd_when when, const struct kd_scenario *s, const char *st
 		{ "shared_vmas", shared },
 	};
 
+	kd_state(when, "kept_part", kd_file_number(KEPT), s->flags & SUSTAINED ? KEPT_PART : KD_FREE);
 	kd_audit_anon(when, start, s->bytes, s->flags & THP ? KD_HUGE : KD_PAGE, want,
 		      ARRAY_SIZE(want));
 }
@@ -148,11 +203,11 @@ static void run_pairs(const struct kd_scenario *s, char *start)
 	if (s->flags & RESIZED)
 		unmap(start + s->bytes, s->bytes);	/* room to grow */
 	audit(KD_BEFORE, s, start);
-	end = sbrk(0);
 	while (kd_next()) {
 		before = kd_minor_faults();
+		end = sbrk(0);
 		if (s->flags & BRK)
-			KD_WINDOW(PAIR, brk_pairs(end, s->calls));
+			KD_WINDOW(PAIR, brk_pairs(end, s->calls, s->flags & TOUCHED));
 		else if (s->flags & RESIZED)
 			KD_WINDOW(PAIR, resize_pairs(start, s->bytes, s->calls));
 		else
@@ -166,6 +221,23 @@ static void run_pairs(const struct kd_scenario *s, char *start)
 	audit(KD_AFTER, s, start);
 }
 
+/* Around what the windows map and unmap: the heap, the last place given, or the memory itself. */
+static void lay_ladders(const struct kd_scenario *s, char *start)
+{
+	char *below = start - KD_LADDER;
+	char *above = start + (s->flags & RESIZED ? 2 : 1) * s->bytes;
+
+	if (s->flags & BRK) {
+		below = (char *)KD_MIB(1);
+		above = (char *)KD_MIB(256);
+	} else if (s->flags & ONE) {
+		above = mmap(NULL, KD_LADDER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (above == MAP_FAILED)
+			kd_die("mmap of a ladder");
+	}
+	kd_ladders(below, above);
+}
+
 int main(int argc, char **argv)
 {
 	const struct kd_scenario *s;
@@ -173,9 +245,13 @@ int main(int argc, char **argv)
 
 	kd_fixed_layout(argv);
 	s = kd_start(argc, argv, "unmap", scenarios, ARRAY_SIZE(scenarios));
-	kd_alone(20);
+	if (s->flags & SUSTAINED)
+		keep_few();
+	kd_alone(kd_over_layouts() ? 4 : 20);	/* so many windows leave little behind each */
 	start = kd_reserve(s->bytes, KD_HUGE);
 	map(s, start);
+	if (kd_over_layouts())
+		lay_ladders(s, start);
 	if (s->flags & MOVED)
 		run_move(s, start);
 	else if (s->flags & (RESIZED | BRK | ONE))

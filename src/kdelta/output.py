@@ -40,7 +40,8 @@ class TimedWindow:
 class Reading:
     """All that one run of a program printed.
 
-    Complete when exit_code is 0, or 1 with samples; else the notes give the reason.
+    Complete when exit_code is 0, or 1 with samples; else the notes give the reason.  layouts: that
+    the samples of a phase go through in turn.
     """
 
     phases: tuple[Window, ...]
@@ -49,6 +50,7 @@ class Reading:
     metrics: tuple[MetricValue, ...]
     notes: tuple[str, ...]
     exit_code: int
+    layouts: int = 1
 
 
 def contract_failures(reading: Reading) -> tuple[StateField, ...]:
@@ -90,6 +92,7 @@ class _Parser:
         self._contract = {fact.name: fact.want for fact in scenario.contract}
         self._during = {fact.name: fact.want for fact in scenario.during}
         self._declared = {metric.name: metric for metric in scenario.metrics}
+        self._layouts = scenario.layouts
         self._begun = False
         self._exit_code: int | None = None
         self._phases: dict[str, Window] = {}
@@ -97,6 +100,7 @@ class _Parser:
         self._samples: dict[tuple[str, int], TimedWindow] = {}
         self._metrics: dict[str, MetricValue] = {}
         self._notes: list[str] = []
+        self._told_layouts = 1
 
     def take(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -126,6 +130,8 @@ class _Parser:
                 self._metric(name, unit, None, " ".join(why))
             case ["metric", name, unit, value]:
                 self._metric(name, unit, _real(value), "")
+            case ["layouts", number]:
+                self._told_layouts = _number(number)
             case ["end", code]:
                 self._end(code)
             case _:
@@ -204,6 +210,7 @@ class _Parser:
             metrics=tuple(self._metrics.values()),
             notes=tuple(self._notes),
             exit_code=self._exit_code,
+            layouts=self._told_layouts,
         )
         known = [field for field in contract_failures(reading) if field.value != UNKNOWN]
         if known and self._exit_code == EXIT_OK:
@@ -211,6 +218,8 @@ class _Parser:
         return reading
 
     def _demand_all(self) -> None:
+        if self._told_layouts != self._layouts:
+            raise self._incomplete(f"{self._told_layouts} layouts, not {self._layouts}")
         for name in self._windows.keys() - self._phases.keys():
             raise self._incomplete(f"no phase {name}")
         for when in _WHENS:
@@ -225,6 +234,8 @@ class _Parser:
         expected = {(name, i) for name in self._windows for i in range(iterations)}
         if not expected or self._samples.keys() != expected:
             raise self._incomplete("not one sample of each phase in each iteration")
+        if iterations % self._layouts:
+            raise self._incomplete("not as many iterations in each layout")
 
     def _incomplete(self, cause: str) -> GuestError:
         return GuestError(cause, place=self._place)

@@ -118,7 +118,10 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Windows of one phase in one trial: totals per window, in execution order."""
+    """Windows of one phase in one trial: totals per window, in execution order.
+
+    layouts: of the tree of mappings, that the windows go through in turn.
+    """
 
     phase: str
     operations: int  # operations (pages, calls) in one window
@@ -126,6 +129,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     user: tuple[int, ...]  # instructions in user space, one per window
     kernel: tuple[int, ...]  # instructions in the kernel, one per window
     switched: tuple[bool, ...] = ()  # another task ran in the window; empty: not recorded
+    layouts: int = 1
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

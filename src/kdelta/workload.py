@@ -29,6 +29,7 @@ from kdelta.sample import Instrument
 INSTRUMENTS = tuple(Instrument)
 ITERATIONS, WARMUP = 16, 4  # what the programs do when not told
 SAME, FREE = "same", "free"  # what may be wanted of a fact, beside a value
+BATCHES = 15 * 31  # pages: whole batches of reclaim's lists in all kernels, see guest/kdelta.h
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -103,7 +104,8 @@ class Scenario:
 
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
     what has to hold of the kernel's counters over all windows; instruments: that can run it;
-    survey: a part of `kdelta survey`.
+    survey: a part of `kdelta survey`; layouts: of the tree of mappings, that the windows of a phase
+    go through in turn.
     """
 
     workload: str
@@ -119,6 +121,13 @@ class Scenario:
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: tuple[Instrument, ...] = INSTRUMENTS
     survey: bool = False
+    layouts: int = 1
+
+    @property
+    def whole_batches(self) -> bool:
+        """True when each phase takes whole batches of pages through the lists of reclaim."""
+        each = [window.operations for window in self.windows]
+        return all(self.layouts * operations % BATCHES == 0 for operations in each)
 
     @property
     def reference(self) -> str:
@@ -126,7 +135,10 @@ class Scenario:
         return f"{self.workload}:{self.name}"
 
     def arguments(self, *, iterations: int = ITERATIONS, warmup: int = WARMUP) -> list[str]:
-        """The program's arguments for a run that kdelta reads."""
+        """The program's arguments for a run that kdelta reads.
+
+        A program of several layouts has at least `iterations`, as many in each layout.
+        """
         counts = ["--iterations", str(iterations), "--warmup", str(warmup)]
         return ["--protocol", *counts, *self.args, self.name]
 
@@ -173,6 +185,7 @@ class _ScenarioToml(Struct, forbid_unknown_fields=True):
     metrics: tuple[_Name, ...] | None = None
     instruments: _Instruments | None = None
     survey: bool = False
+    layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
 class _WorkloadToml(Struct, forbid_unknown_fields=True):
@@ -304,6 +317,7 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
         metrics=tuple(named[metric] for metric in chosen),
         instruments=scenario.instruments or toml.instruments,
         survey=scenario.survey,
+        layouts=scenario.layouts,
     )
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
+from kdelta import workload
 from kdelta.machine.axes import MachineSettings
 from kdelta.sample import Outcome
 
@@ -37,7 +39,7 @@ class Work:
     "work",
     [
         Work(scenario="fault:anon", function="asm_exc_page_fault", calls=BATCHES),
-        Work(scenario="unmap:mmap_page", function="__x64_sys_munmap", calls=16),
+        Work(scenario="unmap:mmap_page", function="__x64_sys_munmap", calls=240 * 4),
         Work(scenario="advise:dontneed", function="__x64_sys_madvise", calls=1),
         Work(scenario="fault_fork:fork_touch", function="asm_exc_page_fault", calls=BATCHES),
         Work(scenario="process:fork_exit", function="__x64_sys_exit_group", calls=4),
@@ -46,6 +48,11 @@ class Work:
         Work(scenario="tmpfs:read", function="__x64_sys_pread64", calls=BATCHES),
         Work(scenario="control:pipe_switch", function="anon_pipe_write", calls=64),
         Work(scenario="mprotect:pte_mapped_thp", function="__x64_sys_mprotect", calls=1),
+        Work(scenario="fault_fork:fork_untouched", function="__x64_sys_exit_group", calls=1),
+        Work(scenario="inotify_churn:distinct_1", function="__x64_sys_inotify_add_watch", calls=16),
+        # Over 240 layouts: all windows together.
+        Work(scenario="unmap:brk_touch_page", function="asm_exc_page_fault", calls=240 * 31),
+        Work(scenario="mprotect:split_one_page", function="__x64_sys_mprotect", calls=240),
     ],
     ids=lambda work: work.scenario,
 )
@@ -53,7 +60,8 @@ def test_a_window_does_what_its_name_says(work: Work, machine: Machine, tmp_path
     """The plugin counted what the program says it did: two witnesses that know not each other."""
     result = run_scenario(machine, work.scenario, tmp_path)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
-    assert {len(phase.kernel) for phase in result.exact.phases} == {WINDOWS}
+    layouts = workload.parse_reference(work.scenario)[1].layouts
+    assert {len(phase.kernel) for phase in result.exact.phases} == {max(WINDOWS, layouts)}
     called = {
         row.phase: row.calls for row in result.exact.functions if row.function == work.function
     }
@@ -101,6 +109,30 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
             fact="window_copied_pages during is 0, not 465",
         ),
         Sabotage(
+            scenario="fault_fork:fork_untouched",
+            honest="	before = kd_minor_faults();",
+            broken="	before = kd_minor_faults();\n	kd_touch(start, 1, KD_PAGE);",
+            fact="window_faults during is 1, not 0",
+        ),
+        Sabotage(
+            scenario="unmap:brk_touch_page",
+            honest="if (touch)\n			*(volatile char *)end = 1;",
+            broken="if (touch && pairs > 1)\n			*(volatile char *)end = 1;",
+            fact="window_faults during is 30, not 31",
+        ),
+        Sabotage(  # both ladders on one side
+            scenario="unmap:brk_page",
+            honest="kd_ladders(below, above);",
+            broken="kd_ladders(above, above);",
+            fact="layouts_off during is 15, not 0",
+        ),
+        Sabotage(  # a page at the end of the mapping: two pieces, not three
+            scenario="mprotect:split_one_page",
+            honest="span.start += s->bytes / 2;",
+            broken="span.start += s->bytes - KD_PAGE;",
+            fact="vmas_protected before is 2, not 3",
+        ),
+        Sabotage(
             scenario="process:fork_exit",
             honest="	settle(s);\n	audit(KD_BEFORE);",
             broken="	pthread_create(&(pthread_t){ 0 }, NULL, (void *(*)(void *))pause, NULL);\n"
@@ -142,6 +174,28 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
 )
 def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
     sabotage.check(machine, tmp_path)
+
+
+def test_what_is_sustained_reaches_the_buddy_allocator(machine: Machine, tmp_path: Path) -> None:
+    """Freed pages stay on the CPU's own lists, unless these are told to hold next to none."""
+    for name, reached in (("munmap", False), ("munmap_sustained", True)):
+        result = run_scenario(machine, f"unmap:{name}", tmp_path / name)
+        assert (result.outcome, result.reason) == (Outcome.OK, "")
+        freed = {row.function for row in result.exact.functions} & {"free_pcppages_bulk"}
+        assert bool(freed) is reached
+
+
+def test_folios_of_64k_are_no_larger_and_no_smaller(machine: Machine, tmp_path: Path) -> None:
+    settings = structs.replace(machine.settings, thp="madvise", mthp="64kB=always")
+    own = replace(machine, settings=settings)
+    good = run_scenario(own, "mincore:mthp_64k_scan_64m", tmp_path / "good")
+    assert (good.outcome, good.reason) == (Outcome.OK, "")
+    Sabotage(
+        scenario="mincore:mthp_64k_scan_64m",
+        honest="	if (s->flags & MTHP)\n		kd_touch(start, pages, KD_PAGE);",
+        broken="	if (s->flags & MTHP)\n		kd_fault_in(start, s->bytes, false);",
+        fact="compound_heads before is 0, not 1024",
+    ).check(own, tmp_path)
 
 
 def test_a_machine_without_huge_pages_is_skipped(machine: Machine, tmp_path: Path) -> None:

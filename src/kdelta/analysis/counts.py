@@ -14,6 +14,7 @@ from kdelta.metric import INSNS_PER_OP, Grade
 from kdelta.sample import TOTAL, ArmRecord, CopyKind, PhaseCounts, TrialRecord, TrialResult
 from kdelta.stats.decomposition import Share
 from kdelta.stats.exact import Location, LocationKind, representative
+from kdelta.stats.layouts import Chosen, Layouts, choose
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
@@ -26,9 +27,10 @@ class Measure:
     """One phase of one arm, or the sum over its phases (phase TOTAL).
 
     value, minimum, maximum, deviation and trials_range are instructions per window (of `operations`
-    operations).  value = user + kernel.  share, windows, minimum, maximum and deviation describe
-    the windows of the one trial (number `trial`) that value comes from; for the sum over phases
-    share is the lowest and deviation the sum, and windows, minimum, maximum and trial are None.
+    operations), of several layouts those of a window in each of them.  value = user + kernel.
+    share, windows, minimum, maximum and deviation describe the windows of the one trial (number
+    `trial`) that value comes from; for the sum over phases share is the lowest and deviation the
+    sum, and windows, minimum, maximum and trial are None.
     trials: those that yielded a value; agree: those that yielded exactly this one; trials_range:
     the largest minus the smallest of them.
     """
@@ -51,6 +53,7 @@ class Measure:
     trial: int | None
     left_out: int = 0  # windows in which another task ran
     second: int | None = None  # another length that repeats; see stats.exact.Location
+    layouts: Layouts | None = None  # that the windows went through
 
     @property
     def per_operation(self) -> float:
@@ -92,6 +95,7 @@ class CountMethod(Method[Measure]):
         """Windows of operations, each with both of its halves."""
         phases = result.exact.phases
         whole = all(c.operations > 0 and len(c.user) == len(c.kernel) > 0 for c in phases)
+        whole = whole and all(c.layouts > 0 and len(c.user) % c.layouts == 0 for c in phases)
         return "" if phases and whole else "the stored result has no complete windows"
 
     def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
@@ -231,17 +235,22 @@ def _windows(counts: PhaseCounts) -> list[int]:
     return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
 
 
+def _chosen(counts: PhaseCounts) -> Chosen:
+    return choose(_windows(counts), counts.switched, counts.layouts)
+
+
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
-    locations = [representative(_windows(counts), counts.switched) for counts in per_trial]
-    across = representative([location.value for location in locations])
-    chosen, counts = locations[across.index], per_trial[across.index]
+    found = [_chosen(counts) for counts in per_trial]
+    across = representative([one.location.value for one in found])
+    counts, indices = per_trial[across.index], found[across.index].indices
+    chosen = found[across.index].location
     return Measure(
         phase=counts.phase,
         operation=counts.operation,
-        operations=counts.operations,
+        operations=counts.operations * counts.layouts,
         value=chosen.value,
-        user=counts.user[chosen.index],
-        kernel=counts.kernel[chosen.index],
+        user=sum(counts.user[index] for index in indices),
+        kernel=sum(counts.kernel[index] for index in indices),
         kind=chosen.kind,
         share=chosen.share,
         windows=chosen.n,
@@ -251,6 +260,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         trial=used[across.index].index,
         left_out=chosen.left_out,
         second=chosen.second,
+        layouts=found[across.index].layouts,
         **_agreement(across),
     )
 
@@ -268,11 +278,7 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     value = sum(measure.value for measure in phases)
     per_trial = [
-        sum(
-            representative(_windows(counts), counts.switched).value
-            for counts in result.exact.phases
-        )
-        for result in results
+        sum(_chosen(counts).location.value for counts in result.exact.phases) for result in results
     ]
     return Measure(
         phase=TOTAL,
@@ -281,11 +287,7 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         value=value,
         user=sum(measure.user for measure in phases),
         kernel=sum(measure.kernel for measure in phases),
-        kind=(
-            LocationKind.MEDIAN
-            if any(m.kind is LocationKind.MEDIAN for m in phases)
-            else LocationKind.MODE
-        ),
+        kind=_weakest([measure.kind for measure in phases]),
         share=min(measure.share for measure in phases),
         windows=None,
         minimum=None,
@@ -296,7 +298,21 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         trials_range=max(per_trial) - min(per_trial),
         trial=None,
         left_out=sum(measure.left_out for measure in phases),
+        layouts=_layouts(phases),
     )
+
+
+def _weakest(kinds: Sequence[LocationKind]) -> LocationKind:
+    order = (LocationKind.MEDIAN, LocationKind.MEAN, LocationKind.MODE)
+    return next(kind for kind in order if kind in kinds)
+
+
+def _layouts(phases: Sequence[Measure]) -> Layouts | None:
+    """Of the sum over phases that all go through the same."""
+    counts = [measure.layouts.counts for measure in phases if measure.layouts]
+    if len(counts) < len(phases):
+        return None
+    return Layouts.of([sum(each) for each in zip(*counts, strict=True)])
 
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:

@@ -11,8 +11,9 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from kdelta import cache
@@ -20,7 +21,7 @@ from kdelta.arch import Arch
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
-from kdelta.stats.exact import representative
+from kdelta.stats.layouts import choose
 
 _MAGIC = 0x31574154454C444B
 _HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS = range(1, 7)
@@ -140,10 +141,31 @@ def _records(words: array[int], place: str) -> Iterator[array[int]]:
         at += length
 
 
-def typical(windows: Sequence[CountedWindow]) -> CountedWindow:
-    """The window that stands for those of one phase; see stats.exact.representative."""
+def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow:
+    """The window that stands for those of one phase, or the sum of those that do.
+
+    See stats.layouts.choose.
+    """
     totals = [window.total for window in windows]
-    return windows[representative(totals, [window.switched for window in windows]).index]
+    found = choose(totals, [window.switched for window in windows], layouts)
+    chosen = [windows[index] for index in found.indices]
+    return _added(chosen) if layouts > 1 else chosen[0]
+
+
+def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
+    counts: Counter[int] = Counter()
+    for window in windows:
+        for address, count in window.addresses():
+            counts[address] += count
+    return replace(
+        windows[0],
+        user=sum(window.user for window in windows),
+        kernel=sum(window.kernel for window in windows),
+        interrupts=sum(window.interrupts for window in windows),
+        switched=any(window.switched for window in windows),
+        pairs=array("Q", chain.from_iterable(counts.items())),
+        strings=tuple(string for window in windows for string in window.strings),
+    )
 
 
 def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[FunctionCount, ...]:

@@ -14,6 +14,9 @@ from kdelta.errors import SpecError
 from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, load, names
 
+_LAYOUTS = "{} of the tree of mappings, a window of each phase in each; shown is their mean"
+_BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill the lists of reclaim"
+
 
 @click.command("workloads")
 @click.argument("reference", metavar="[WORKLOAD[:SCENARIO]]", required=False)
@@ -81,6 +84,9 @@ def _print_scenario(workload: Workload, scenario: Scenario) -> None:
     ]
     gates = [name for name in workload.gates if name != scenario.name]
     facts += [("reverse gates", ", ".join(gates))] if gates else []
+    facts += [("layouts", _LAYOUTS.format(scenario.layouts))] if scenario.layouts > 1 else []
+    whole = scenario.layouts * max(window.operations for window in scenario.windows)
+    facts += [("batches", _BATCHES.format(whole))] if scenario.whole_batches else []
     windows = [
         (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
         for window in scenario.windows

@@ -128,7 +128,7 @@ def of_window(
     return Hot(
         source=source,
         operation=phase.operation,
-        operations=phase.operations,
+        operations=phase.operations * phase.layouts,
         counts=tuple(counts),
         elsewhere=elsewhere,
     )
@@ -144,7 +144,7 @@ def _window(path: Path, phase: PhaseCounts) -> CountedWindow:
     for number in dict.fromkeys(window.phase for window in windows):
         mine = [window for window in windows if window.phase == number]
         if [(window.user, window.kernel) for window in mine] == expected:
-            return insns.typical(mine)
+            return insns.typical(mine, phase.layouts)
     raise SpecError(
         f"the counts of phase {phase.phase} are not those of the run's result", place=str(path)
     )

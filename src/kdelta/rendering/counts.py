@@ -16,6 +16,7 @@ from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, 
 from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.stats.exact import LocationKind
+from kdelta.stats.layouts import HIT_PERCENT, Layouts
 from kdelta.stats.verdict import Verdict
 
 KIND = "show"
@@ -40,6 +41,7 @@ HEAD: tuple[str, ...] = (
     *("run", "workload", "scenario", "point", "arm", "release", "package", "phase"),
     *("operation", "operations", "instructions", "instructions_user", "instructions_kernel"),
     *("per_operation", "location", "share", "windows", "minimum", "maximum", "deviation"),
+    *("layouts", "layouts_hit"),
     *("trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous"),
     *("ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons"),
 )
@@ -91,13 +93,34 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
     elif _closed(ladder):
         closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
         against.append(Column("gap closed", (text for text in closed), right=True))
-    modes = (f"{rung.total.share:.0%}" if rung.total else ABSENT for rung in rungs)
     return [
         *against,
-        Column("mode", (mode for mode in modes), right=True),
+        *_repeats([rung.total for rung in rungs]),
         Column("state", (_state(rung.state) for rung in rungs)),
         Column("n", (_trials(rung) for rung in rungs)),
     ]
+
+
+def _repeats(totals: Sequence[Measure | None]) -> list[Column]:
+    """How well windows repeat or, of windows that are not alike, how far they are apart."""
+    if any(total and total.layouts for total in totals):
+        hit = (f"{one.hit}/{len(one.counts)}" if one else ABSENT for one in _layouts(totals))
+        return [Column("hit", hit, right=True), Column("range", map(_range, totals), right=True)]
+    modes = (f"{total.share:.0%}" if total else ABSENT for total in totals)
+    return [Column("mode", (mode for mode in modes), right=True)]
+
+
+def _layouts(totals: Sequence[Measure | None]) -> Iterator[Layouts | None]:
+    return (total.layouts if total else None for total in totals)
+
+
+def _range(total: Measure | None) -> str:
+    """Per operation, in the cheapest and in the dearest layout."""
+    if total is None or total.layouts is None:
+        return ABSENT
+    counts = total.layouts.counts
+    each = len(counts) / total.operations
+    return f"{number(min(counts) * each)}..{number(max(counts) * each)}"
 
 
 def _mark(rung: Rung[Measure]) -> str:
@@ -134,7 +157,7 @@ def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: AR
     ratios = f"x first, x prev: new/old against {first} and against the row above;"
     text = (
         f"{f'x first: new/old against {first};' if ladder.baseline else ratios}"
-        " mode: share of windows with exactly the shown count, in the phase where it is lowest;"
+        f" {_repeats_legend(ladder)}"
         f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from {above},"
         " grade exact-path"
     )
@@ -145,6 +168,18 @@ def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: AR
     if any(map(_mark, ladder.rungs)):
         text += f"; {CROSSED}: the two were built by different compilers"
     return text
+
+
+def _repeats_legend(ladder: Ladder[Measure]) -> str:
+    known = next((one for one in _layouts([rung.total for rung in ladder.rungs]) if one), None)
+    if known is None:
+        return (
+            "mode: share of windows with exactly the shown count, in the phase where it is lowest;"
+        )
+    return (
+        f"shown is the mean over {len(known.counts)} layouts of the tree of mappings; hit: layouts"
+        f" that take over {HIT_PERCENT} % more than the median one; range: of the layouts;"
+    )
 
 
 def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Line]:
@@ -274,12 +309,14 @@ def _row(
 ) -> tuple[Cell, ...]:
     phase = measure.phase if measure else TOTAL
     ratios = rung.ratio(phase)
-    counts: tuple[Cell, ...] = (None,) * 15
+    counts: tuple[Cell, ...] = (None,) * 17
     if measure:
         counts = (
             *(measure.operation, measure.operations, measure.value, measure.user),
             *(measure.kernel, measure.per_operation, measure.kind, measure.share),
             *(measure.windows, measure.minimum, measure.maximum, measure.deviation),
+            len(measure.layouts.counts) if measure.layouts else None,
+            measure.layouts.hit if measure.layouts else None,
             *(measure.trials, measure.agree, measure.trials_range),
         )
     # The verdict is on the sum of the phases, so only that row carries it.

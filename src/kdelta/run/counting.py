@@ -235,7 +235,9 @@ def _counted(
                 user=tuple(window.user for window in windows),
                 kernel=tuple(window.kernel for window in windows),
                 switched=tuple(window.switched for window in windows),
+                layouts=reading.layouts,
             )
         )
-        functions += insns.by_function(insns.typical(windows), table, phase.name)
+        standing = insns.typical(windows, reading.layouts)
+        functions += insns.by_function(standing, table, phase.name)
     return ExactData(phases=tuple(phases), functions=tuple(functions)), ()

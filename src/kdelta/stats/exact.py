@@ -23,6 +23,7 @@ class LocationKind(StrEnum):
 
     MODE = "mode"  # the most frequent value
     MEDIAN = "median"  # no value is frequent enough: the lower median, still an observed value
+    MEAN = "mean"  # of several layouts: one observed value of each, see stats.layouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
     seen = Counter(windows)
     mode, times = min(seen.items(), key=lambda item: (-item[1], item[0]))
     is_mode = n == 1 or (times > 1 and times >= MODE_SHARE * n)
-    value = mode if is_mode else _lower_median(windows)
+    value = mode if is_mode else median(windows)
     return Location(
         value=value,
         kind=LocationKind.MODE if is_mode else LocationKind.MEDIAN,
@@ -100,5 +101,6 @@ def _second(seen: Counter[int], value: int) -> int | None:
     return min(others)[1] if others else None
 
 
-def _lower_median(values: Sequence[int]) -> int:
+def median(values: Sequence[int]) -> int:
+    """The lower median: a value that was observed."""
     return sorted(values)[(len(values) - 1) // 2]
