@@ -53,7 +53,10 @@ RUNGS: tuple[dict[str, str], ...] = (
         "toolchains": "compilers by name: this system's, or unpacked privately from the archive",
     },
     {
-        "source": "a kernel's source as a git tree, variants of it, its configuration, its build",
+        "source": (
+            "a kernel's source as a git tree, variants of it, its configuration, its build, who "
+            "maintains it"
+        ),
     },
     {
         "kernels": (
@@ -83,7 +86,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
     },
     {
-        "foreign": "results that others published: their files, read strictly",
+        "foreign": "results and mails that others published: their files, read strictly",
         "guests": (
             "QEMU and its command line, a running guest, its swap, checkpoints; whether KVM works"
             " here"
@@ -91,8 +94,8 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "analysis": (
-            "a run in, findings out: ladders, explanations, audit, survey, judgement of others' "
-            "results; pure"
+            "a run in, findings out: ladders, explanations, audit, survey, what a report may "
+            "claim, judgement of others' results; pure"
         ),
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": "one trial of each instrument; which arms need none (`twins`); the loop over trials",
@@ -102,7 +105,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "codegen": "one function over variants and compilers, its hot path, what a model predicts",
     },
     {
-        "rendering": "one module for each view: text, JSON, CSV, HTML",
+        "rendering": "one module for each view: text, JSON, CSV, HTML, a mail",
     },
     {
         "cli": "options, progress, error sentences, exit codes; the only room that prints or exits",

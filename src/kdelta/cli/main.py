@@ -30,6 +30,7 @@ COMMANDS = {
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
+    "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),

@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from kdelta.errors import SpecError
 from kdelta.printable import printable
 
 if TYPE_CHECKING:
@@ -55,6 +57,18 @@ def print_raw(content: str) -> None:
     click.echo(content.encode(), nl=False)
 
 
+def write_output(content: str, path: Path) -> None:
+    """Write what would be printed into a file that the user named.  Raises SpecError."""
+    try:
+        path.write_bytes(content.encode())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        raise SpecError(
+            f"cannot be written: {error.strerror}",
+            place=str(path),
+            action="choose another file with -o",
+        ) from error
+
+
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; an infinity or NaN is null."""
     from kdelta.rendering.formats import indented
@@ -70,11 +84,13 @@ def print_table(
     wrap: str = "",
     at_most: Mapping[str, int] = MappingProxyType({}),
     indent: int = 0,
+    err: bool = False,
 ) -> None:
     """Print a table as wide as the terminal, at most 100; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
+    err: print on standard error.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -107,4 +123,4 @@ def print_table(
     with console.capture() as capture:
         console.print(Padding(table, (0, 0, 0, indent)))
     for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+        click.echo(line.rstrip(), err=err)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from kdelta.cli.printing import WIDTH, print_table
-from kdelta.errors import SpecError
+from kdelta.cli.printing import WIDTH, print_table, write_output
 from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, load, names
 
@@ -48,15 +47,8 @@ def export_command(*, workload: str, output: Path | None) -> None:
     source = exported_source(load(workload))
     if output is None:
         click.echo(source, nl=False)
-        return
-    try:
-        output.write_text(source, encoding="ascii")
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise SpecError(
-            f"cannot be written: {error.strerror}",
-            place=str(output),
-            action="choose another file with -o",
-        ) from error
+    else:
+        write_output(source, output)
 
 
 def _print_list(workload: Workload) -> None:

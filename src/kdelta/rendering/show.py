@@ -240,7 +240,7 @@ def _problems(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     blocks = [
         *(
             paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
-            for text in _failures(ladder.failures)
+            for text in failures_told(ladder.failures)
         ),
         *(
             paragraph(
@@ -265,7 +265,7 @@ def _problems(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
         yield from block
 
 
-def _failures(failures: Sequence[Failure]) -> Iterator[str]:
+def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
     """One sentence for each way that an arm failed; it names the trials that failed so."""
     alike: dict[tuple[str, str, str], list[Failure]] = {}
     for failure in failures:

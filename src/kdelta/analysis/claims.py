@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a run proves: the one change that a report begins with, and how far the claim goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from msgspec import structs
+
+from kdelta.analysis.audit import ScenarioAudit, audited
+from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung, report
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.sample import Instrument
+from kdelta.stats.verdict import Verdict
+
+
+class Tag(StrEnum):
+    """What the subject of a mail claims; the value is what stands in it."""
+
+    REGRESSION = "[REGRESSION]"  # it takes longer, and a longer path is a reason
+    RFC = "[RFC]"  # one of the two: more work of unknown price, or more time of unknown cause
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The change that a report begins with: the largest that is worse, else the largest."""
+
+    ladder: Ladder[Any]
+    step: LadderStep
+
+    @property
+    def worse(self) -> bool:
+        """True when it is a REGRESSION."""
+        return self.step.comparison.verdict is Verdict.REGRESSION
+
+    @property
+    def rungs(self) -> tuple[Rung[Any], Rung[Any]]:
+        """The old and the new kernel."""
+        return _rung(self.ladder, self.step.old), _rung(self.ladder, self.step.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A run, and what it proves.
+
+    report: of the run that the claim is about; exact: the path length, of the same run or of one
+    beside it, None without.  headline None: nothing changed.  support: the step in path length
+    between the same kernels, when the claim is on time.  explanation: by function, where there are
+    counts.  audit: of the headline's scenario, or of all.  missing: why a claim on time has no
+    support.
+    """
+
+    record: RunRecord
+    exact: RunRecord | None
+    report: Report[Any]
+    headline: Headline | None
+    support: Headline | None
+    explanation: Explanation | None
+    audits: tuple[ScenarioAudit, ...]
+    missing: str
+
+    @property
+    def timed(self) -> bool:
+        """True when the claim is on time."""
+        return self.report.instrument is Instrument.TIME
+
+    @property
+    def tag(self) -> Tag:
+        """REGRESSION only for more time with more work between the same kernels."""
+        if self.headline is None or not self.headline.worse:
+            return Tag.NONE
+        proven = self.timed and self.support is not None and self.support.worse
+        return Tag.REGRESSION if proven else Tag.RFC
+
+
+def claim(
+    record: RunRecord,
+    beside: RunRecord | None = None,
+    *,
+    scenario: str = "",
+    step_percent: float | None = None,
+) -> Claim:
+    """What a run proves, with a run of the other instrument as its support.
+
+    scenario: "workload:scenario", the only one to be told.  Raises SpecError when nothing is
+    decided, and when the two runs do not fit.
+    """
+    if beside is not None:
+        if beside.instrument is record.instrument:
+            raise SpecError(
+                "both runs are of the same instrument", action="give one exact run and one of time"
+            )
+        if record.instrument is Instrument.EXACT:
+            record, beside = beside, record
+    found = _narrowed(report(record, step_percent=step_percent), scenario)
+    if not any(_decided(ladder) for ladder in found.ladders):
+        raise SpecError(
+            "no comparison of this run is decided, so there is nothing to report",
+            place=f"run {record.run_id}",
+            action=f"see why with: kdelta show {record.run_id}",
+        )
+    headline = _headline(found)
+    exact = beside or (record if found.explains else None)
+    support, missing = _support(headline, beside)
+    counted = support if beside else headline
+    return Claim(
+        record=record,
+        exact=exact,
+        report=found,
+        headline=headline,
+        support=support,
+        explanation=_explained(exact, counted) if exact and counted else None,
+        audits=tuple(_audits(record, found)),
+        missing=missing,
+    )
+
+
+def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:
+    if not scenario:
+        return found
+    kept = tuple(one for one in found.ladders if scenario in (one.scenario, _name(one)))
+    if not kept:
+        known = ", ".join(_name(ladder) for ladder in found.ladders)
+        raise SpecError(
+            f"no scenario {scenario} in this run", place=f"run {found.run_id}", action=known
+        )
+    return replace(found, ladders=kept)
+
+
+def _name(ladder: Ladder[Any]) -> str:
+    return f"{ladder.workload}:{ladder.scenario}"
+
+
+def _decided(ladder: Ladder[Any]) -> bool:
+    verdicts = (rung.comparison.verdict for rung in ladder.rungs if rung.comparison)
+    return any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
+
+
+def _headline(found: Report[Any]) -> Headline | None:
+    every = [
+        Headline(ladder=ladder, step=step) for ladder in found.ladders for step in ladder.steps
+    ]
+    return max(every, key=lambda each: (each.worse, _size(each.step)), default=None)
+
+
+def _size(step: LadderStep) -> float:
+    ratio = step.comparison.ratio
+    return abs(math.log(ratio)) if ratio else math.inf
+
+
+def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
+    """The comparison in path length of the headline's two kernels, found by their releases.
+
+    Those need not be neighbours there: the run is narrowed to the two.
+    """
+    if headline is None or beside is None:
+        return None, ""
+    old, new = headline.rungs
+    releases = {rung.release for rung in (old, new)} - {""}
+    pair = narrowed(beside, releases)
+    if len(pair.arms) != 2:
+        return None, f"run {beside.run_id} does not have both kernels"
+    wanted = _name(headline.ladder), headline.ladder.point
+    for ladder in report(pair).ladders:
+        if (_name(ladder), ladder.point) == wanted:
+            steps = [Headline(ladder=ladder, step=step) for step in ladder.steps]
+            if steps and steps[0].rungs[0].release == old.release:
+                return steps[0], ""
+            return None, f"run {beside.run_id} finds no step in path length between them"
+    return None, f"run {beside.run_id} does not have the scenario"
+
+
+def narrowed(record: RunRecord, releases: set[str]) -> RunRecord:
+    """A run with only the arms whose kernels have these releases, in its own order."""
+    arms = tuple(arm for arm in record.arms if arm.kernel.release in releases)
+    kept = {arm.index for arm in arms}
+    trials = tuple(trial for trial in record.trials if trial.arm in kept)
+    return structs.replace(record, arms=arms, trials=trials)
+
+
+def _explained(record: RunRecord, headline: Headline) -> Explanation:
+    ladder, step = headline.ladder, headline.step
+    return explain(
+        record,
+        step.old,
+        step.new,
+        scenario=_name(ladder),
+        point=ladder.point or None,
+    )
+
+
+def _audits(record: RunRecord, found: Report[Any]) -> Iterator[ScenarioAudit]:
+    told = {(_name(ladder), ladder.point) for ladder in found.ladders}
+    for each in audited(record).scenarios:
+        if (f"{each.workload}:{each.scenario}", each.point) in told:
+            yield each
+
+
+def _rung(ladder: Ladder[Any], arm: str) -> Rung[Any]:
+    return next(rung for rung in ladder.rungs if rung.arm == arm)

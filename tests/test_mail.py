@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A run as a mail: what it claims, how it looks, and what its checks find before it is sent."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+from msgspec.structs import replace
+
+import ladder_records
+import timed_records
+from kdelta.analysis.claims import Claim, Tag, claim
+from kdelta.analysis.proofreading import Checked, Known, checks
+from kdelta.cli.report import report
+from kdelta.errors import SpecError
+from kdelta.foreign.mails import naming
+from kdelta.journal import results
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering.mail import Letter, written
+from kdelta.sample import Outcome
+from kdelta.source import maintainers
+from kdelta.workload import load
+
+WORKLOADS = {"mprotect": load("mprotect")}
+LETTER = Letter(workloads=WORKLOADS)
+
+
+def timed(levels: list[float]) -> RunRecord:
+    return timed_records.run(levels)
+
+
+def exact_of(record: RunRecord, totals: list[float]) -> RunRecord:
+    """An exact run of the scenario and the kernels of a timed one."""
+    found = ladder_records.run(
+        {
+            arm.label: [ladder_records.result(ladder_records.Trial(per_page=total))] * 3
+            for arm, total in zip(record.arms, totals, strict=False)
+        },
+        scenario="single_protect",
+        study=ladder_records.STUDY.replace("shared_dirty_full_toggle_64m", "single_protect"),
+    )
+    arms = tuple(
+        replace(arm, kernel=replace(arm.kernel, release=timed_records.kernel(arm.index).release))
+        for arm in found.arms
+    )
+    return replace(found, arms=arms)
+
+
+def wrong(text: str, found: Claim, **known: Any) -> dict[str, str]:
+    every = checks(text, found, WORKLOADS, Known(**known))
+    return {check.name: check.told for check in every if check.found is Checked.WRONG}
+
+
+def test_a_ladder_as_a_mail() -> None:
+    found = claim(ladder_records.ladder())
+    text = written(found, LETTER)
+    assert text.startswith(
+        "Subject: [RFC] mprotect: 92 % more instructions from v6.16 to v6.17\n\nHi,\n\n"
+    )
+    flat = " ".join(text.split())
+    assert "takes 92 % more instructions than on 6.16.12: 769.8 instructions instead of" in flat
+    assert "That is more work, counted exactly, under emulation; how long it takes was" in flat
+    assert "6.17.13   769.8  x1.916, more work" in text
+    assert "all 3 wanted facts hold" in flat
+    assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
+    assert "gcc -O2 -static mprotect.c -o mprotect" in text
+    assert "regzbot is not asked" in flat
+    assert "#regzbot" not in text
+    assert wrong(text, found) == {}
+
+
+def test_every_line_fits_whatever_the_names() -> None:
+    found = ladder_records.ladder()
+    arms = tuple(replace(arm, label=arm.label + "-" + "long" * 30) for arm in found.arms)
+    mail = claim(replace(found, arms=arms))
+    text = written(mail, LETTER)
+    assert max(map(len, text.splitlines())) <= 72
+
+
+def test_names_of_strangers_make_no_headers_and_no_colours() -> None:
+    found = ladder_records.ladder()
+    arms = tuple(
+        replace(
+            arm,
+            label=f"{arm.label}\nBcc: a@example.org\n\x1b[31m\u202e",
+            kernel=replace(arm.kernel, release="", version="\x1b]0;x\x07\nTo: b@example.org"),
+        )
+        for arm in found.arms
+    )
+    text = written(claim(replace(found, arms=arms)), LETTER)
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert text.partition("\n\n")[0].count("\n") == 0
+    assert "'deb:?]0;x? To: b@example.org,deb:?]0;x? To: b@example.org'" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check"),
+    [
+        ("769.8", "779.8", "numbers"),
+        ("16,384", "16,385", "numbers"),
+        ("[RFC]", "[REGRESSION]", "subject"),
+        ("Subject: ", "X-Subject: ", "subject"),
+        ("more work, counted", "+9 % work,", "signs"),
+        ("Hi,", "Hi, " + "word " * 20, "columns"),
+        ("Hi,", "Hi \x1b[31m", "columns"),
+        ("Hi,", "Fixes: 4df65651f7075", "trailers"),
+        ("Hi,", "#regzbot introduced: 6.17", "trailers"),
+    ],
+)
+def test_an_edited_mail_is_checked(old: str, new: str, check: str) -> None:
+    found = claim(ladder_records.ladder())
+    text = written(found, LETTER)
+    assert old in text
+    assert list(wrong(text.replace(old, new, 1), found)) == [check]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        'Fixes: 4df65651f707 ("mm: mincore: use pte_batch_hint()")',
+        "#regzbot introduced: 4df65651f7075",
+        "> On Monday you wrote that 12345.6 were +9 %, and much more besides, in one long line.",
+        "https://lore.kernel.org/all/2026012345678-" + "x" * 60,
+    ],
+)
+def test_what_a_person_may_add(added: str) -> None:
+    found = claim(ladder_records.ladder())
+    text = written(found, LETTER).replace("Hi,", f"Hi,\n{added}", 1)
+    assert wrong(text, found) == {}
+
+
+def test_more_time_with_a_longer_path_is_a_regression() -> None:
+    time = timed([100.0, 160.0, 100.0])
+    found = claim(time, exact_of(time, [401.7, 769.8]))
+    assert found.tag is Tag.REGRESSION
+    assert claim(exact_of(time, [401.7, 769.8]), time).tag is Tag.REGRESSION
+    text = written(found, LETTER)
+    flat = " ".join(text.split())
+    assert text.startswith("Subject: [REGRESSION] mprotect: 59 % more time")
+    assert "Path length supports it: 769.8 instructions instead of 401.7" in flat
+    assert "#regzbot introduced: v6.0..v6.1" in text
+    assert "#regzbot title: mprotect: " in text
+    assert "timed on real hardware" in flat
+    assert wrong(text, found) == {}
+    named = written(found, Letter(workloads=WORKLOADS, introduced='0123456789ab ("mm: x")'))
+    assert "#regzbot introduced: 0123456789ab\n" in named
+    assert 'Fixes: 0123456789ab ("mm: x")' in named
+    assert wrong(named, found) == {}
+
+
+@pytest.mark.parametrize(
+    ("totals", "why"),
+    [(None, "no instructions were counted"), ([401.7, 401.8], "finds no step in path length")],
+)
+def test_more_time_alone_is_no_regression(totals: list[float] | None, why: str) -> None:
+    time = timed([100.0, 160.0, 100.0])
+    found = claim(time, exact_of(time, totals) if totals else None)
+    text = written(found, LETTER)
+    assert found.tag is Tag.RFC
+    assert why in " ".join(text.split())
+    assert "#regzbot" not in text
+
+
+def test_a_shorter_path_contradicts_more_time() -> None:
+    time = timed([100.0, 160.0, 100.0])
+    found = claim(time, exact_of(time, [769.8, 401.7]))
+    assert found.tag is Tag.RFC
+    assert "Path length contradicts it" in " ".join(written(found, LETTER).split())
+
+
+def test_no_change_is_told_without_a_tag() -> None:
+    trials = [ladder_records.result(ladder_records.Trial(per_page=300.0))] * 2
+    found = claim(ladder_records.run({"6.1.1": trials, "6.2.1": trials}))
+    text = written(found, LETTER)
+    assert text.startswith("Subject: mprotect: no change of path length over 2 kernels\n")
+    assert wrong(text, found) == {}
+
+
+def test_failures_are_told_and_nothing_decided_is_no_mail() -> None:
+    good = ladder_records.result(ladder_records.Trial(per_page=300.0))
+    bad = ladder_records.failed(Outcome.BOOT_ERROR, "it hung")
+    more = ladder_records.result(ladder_records.Trial(per_page=400.0))
+    found = claim(ladder_records.run({"6.1.1": [good] * 2, "6.2.1": [more, bad]}))
+    text = written(found, LETTER)
+    assert "1 of 4 trials carry no data" in text
+    assert "boot-error: it hung" in " ".join(text.split())
+    assert wrong(text, found) == {}
+    with pytest.raises(SpecError, match="no comparison of this run is decided"):
+        claim(ladder_records.run({"6.1.1": [good], "6.2.1": [bad]}))
+
+
+# ---- recipients and earlier mails ----------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "mm").mkdir()
+    (tmp_path / "arch").mkdir()
+    (tmp_path / "scripts/get_maintainer.pl").write_text(
+        'print "A B <a\\@example.org> (maintainer:MM (CORE))\\n";\n'
+        'print "linux-mm\\@example.org (open list:MM)\\n" if "@ARGV" =~ m{-f mm/mprotect.c$};\n'
+    )
+    (tmp_path / "mm/mprotect.c").write_text(
+        "static long\nchange_pte_range(struct mmu_gather *tlb,\n\t\tint x)\n{\n}\n"
+    )
+    (tmp_path / "mm/other.c").write_text("void f(void)\n{\n\tchange_pte_range(tlb, 1);\n}\n")
+    return tmp_path
+
+
+def test_recipients_are_those_of_the_file_that_defines_the_function(tree: Path) -> None:
+    found = maintainers.recipients(tree, ["change_pte_range"])
+    assert found.files == ("mm/mprotect.c",)
+    assert found.to == ("A B <a@example.org>",)
+    assert found.cc == ("linux-mm@example.org",)
+    letter = Letter(workloads=WORKLOADS, file=found.files[0], to=found.to, cc=found.cc)
+    mail = claim(ladder_records.ladder())
+    text = written(mail, letter)
+    assert text.startswith("To: A B <a@example.org>\nCc: linux-mm@example.org\nSubject: [RFC] mm/")
+    everybody = (*found.to, *found.cc)
+    assert wrong(text, mail, recipients=everybody) == {}
+    fewer = text.replace("Cc: linux-mm@example.org\n", "")
+    assert list(wrong(fewer, mail, recipients=everybody)) == ["recipients"]
+
+
+def test_what_is_no_kernel_tree_or_lacks_the_function(tree: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="defines none of nowhere_defined"):
+        maintainers.recipients(tree, ["nowhere_defined"])
+    (tree / "scripts/get_maintainer.pl").unlink()
+    with pytest.raises(SpecError, match="not a kernel tree"):
+        maintainers.recipients(tmp_path, ["change_pte_range"])
+
+
+def test_earlier_mails_of_an_mbox(tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    box.write_bytes(
+        b"From x\nSubject: one\nDate: Mon, 1 Jan 2026\n\nabout change_pte_range() there\n\n"
+        b"From x\nSubject: =?utf-8?q?two?=\n\nmy_change_pte_range is another\n\n"
+        b"From x\nSubject: three \x1b[31m change_pte_range\n\n" + b"y" * (11 << 20) + b"\n\n"
+        b"From x\nSubject: four\n\nFrom the start, nothing\n"
+    )
+    found = naming(box, ["change_pte_range"])
+    assert [mail.subject for mail in found] == ["one", "three ?[31m change_pte_range"]
+    assert found[0].date == "Mon, 1 Jan 2026"
+    mail = claim(ladder_records.ladder())
+    earlier = tuple((each.date, each.subject) for each in found)
+    told = checks(written(mail, LETTER), mail, WORKLOADS, Known(earlier=earlier))[-1]
+    assert told.found is Checked.LOOK
+    assert "Mon, 1 Jan 2026 one" in told.told
+
+
+def test_earlier_mails_of_a_mirror(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    for subject in ("[PATCH] mm: mincore", "mincore_pte_range is slow"):
+        git("commit", "-q", "--allow-empty", "-m", subject)
+    assert [one.subject for one in naming(tmp_path, ["mincore"])] == ["[PATCH] mm: mincore"]
+    (tmp_path / "no").mkdir()
+    with pytest.raises(SpecError, match="neither an mbox nor a git mirror"):
+        naming(tmp_path / "no" / "thing", ["mincore"])
+
+
+# ---- the command ---------------------------------------------------------------------------
+
+
+def stored(record: RunRecord, folder: Path) -> Path:
+    RunJournal.create(folder, record)
+    for trial in record.trials:
+        if trial.result:
+            kept = results.KeptResult(
+                run=record.run_id, index=trial.index, attempts=1, result=trial.result
+            )
+            results.keep(folder, kept)
+    return folder
+
+
+def test_the_command_writes_checks_and_never_sends(tmp_path: Path) -> None:
+    folder = stored(ladder_records.ladder(), tmp_path / "run")
+    run = click.testing.CliRunner().invoke
+    mail = tmp_path / "mail.txt"
+    done = run(report, [str(folder), "--mail", "-o", str(mail)])
+    assert done.exit_code == 0, done.output
+    assert "ok       numbers" in done.stderr
+    assert run(report, [str(folder), "--check", str(mail)]).exit_code == 0
+    mail.write_text(mail.read_text().replace("769.8", "768.9"))
+    done = run(report, [str(folder), "--check", str(mail)])
+    assert done.exit_code == 1
+    assert "768.9 (line " in done.stderr
+    assert run(report, [str(folder)]).exit_code == 2
