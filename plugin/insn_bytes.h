@@ -3,44 +3,45 @@
 #ifndef KDELTA_INSN_BYTES_H
 #define KDELTA_INSN_BYTES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "qemu_api.h"
+#define MAX_INSN_BYTES 16u
 
-static void read_bytes(const struct qemu_plugin_insn *insn, uint8_t *bytes, size_t size)
+/* An instruction as QEMU is about to translate it. */
+struct code {
+	uint64_t vaddr;
+	uint8_t size;
+	uint8_t bytes[MAX_INSN_BYTES]; /* zeros behind its size */
+};
+
+static bool is_kernel(uint64_t vaddr)
 {
-#if KDELTA_API >= 3
-	qemu_plugin_insn_data(insn, bytes, size);
-#else
-	memcpy(bytes, qemu_plugin_insn_data(insn), size);
-#endif
+	/* x86-64, arm64 and riscv64 Linux: kernel addresses are the upper half. */
+	return vaddr >> 63;
 }
 
-static bool has_bytes(const struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t size)
+static uint32_t word_of(const uint8_t *bytes)
 {
-	uint8_t copy[8] = { 0 };
-
-	read_bytes(insn, copy, size);
-	return !memcmp(copy, bytes, size);
+	return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 /* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
-static unsigned int mark_code(const struct qemu_plugin_insn *insn)
+static unsigned int mark_code(const struct code *code)
 {
-	uint8_t bytes[8] = { 0 };
-	size_t size = qemu_plugin_insn_size(insn);
 	uint32_t word;
 
-	if (size != 7 && size != 4)
-		return 0;
-	read_bytes(insn, bytes, size);
-	if (size == 7) { /* x86-64: nopl imm32(%rax) */
-		if (bytes[0] != 0x0f || bytes[1] != 0x1f || bytes[2] != 0x80)
+	if (code->size == 7) { /* x86-64: nopl imm32(%rax) */
+		if (code->bytes[0] != 0x0f || code->bytes[1] != 0x1f || code->bytes[2] != 0x80)
 			return 0;
-		memcpy(&word, bytes + 3, sizeof(word));
+		word = word_of(code->bytes + 3);
 		return word >> 12 == 0x6b640 ? word & 0xfff : 0;
 	}
-	memcpy(&word, bytes, sizeof(word));
+	if (code->size != 4)
+		return 0;
+	word = word_of(code->bytes);
 	if ((word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
 		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
 	if ((word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
@@ -49,32 +50,34 @@ static unsigned int mark_code(const struct qemu_plugin_insn *insn)
 }
 
 /* A return from interrupt or exception: iretq of x86-64, eret of arm64. */
-static bool is_return(const struct qemu_plugin_insn *insn)
+static bool is_return(const struct code *code)
 {
 	static const uint8_t iretq[] = { 0x48, 0xcf };
 	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
-	size_t size = qemu_plugin_insn_size(insn);
 
-	return (size == sizeof(iretq) && has_bytes(insn, iretq, size)) ||
-	       (size == sizeof(eret) && has_bytes(insn, eret, size));
+	return (code->size == sizeof(iretq) && !memcmp(code->bytes, iretq, sizeof(iretq))) ||
+	       (code->size == sizeof(eret) && !memcmp(code->bytes, eret, sizeof(eret)));
 }
 
 /*
- * A REP MOVS or REP STOS of x86-64: 'm' or 's' << 8 | the letter of its width, 'b', 'w', 'l', 'q';
- * else 0.  All that is in front of the opcode, its last byte, is prefixes.
+ * A REP string instruction of x86-64: its letter << 8 | the letter of its width, 'b', 'w', 'l',
+ * 'q'; else 0.  Letters: 'm'ovs, 's'tos, 'l'ods, 'c'mps, sc'a's, 'i'ns, 'o'uts.  All that is in
+ * front of the opcode, its last byte, is prefixes.
  */
-static unsigned int string_kind(const struct qemu_plugin_insn *insn)
+static unsigned int string_kind(const struct code *code)
 {
 	static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3 };
-	size_t i, size = qemu_plugin_insn_size(insn);
+	static const struct {
+		uint8_t opcode; /* of its form in bytes; the next one is that in words */
+		char letter;
+	} strings[] = { { 0xa4, 'm' }, { 0xaa, 's' }, { 0xac, 'l' }, { 0xa6, 'c' },
+			{ 0xae, 'a' }, { 0x6c, 'i' }, { 0x6e, 'o' } };
 	bool rep = false, word = false, quad = false;
-	uint8_t bytes[15] = { 0 };
+	const uint8_t *bytes = code->bytes;
+	size_t i;
 
-	if (size < 2 || size > sizeof(bytes))
-		return 0;
-	read_bytes(insn, bytes, size);
-	for (i = 0; i < size - 1; i++) {
-		bool last = i == size - 2;
+	for (i = 0; i + 1 < code->size; i++) {
+		bool last = i + 2 == code->size;
 
 		if (!(last && bytes[i] >> 4 == 0x4) && !memchr(prefixes, bytes[i], sizeof(prefixes)))
 			return 0;
@@ -82,10 +85,24 @@ static unsigned int string_kind(const struct qemu_plugin_insn *insn)
 		word |= bytes[i] == 0x66;
 		quad |= last && (bytes[i] & 0xf8) == 0x48;
 	}
-	if (!rep || ((bytes[i] & 0xfe) != 0xa4 && (bytes[i] & 0xfe) != 0xaa))
+	if (!rep)
 		return 0;
-	return ((bytes[i] & 0xfe) == 0xa4 ? 'm' : 's') << 8 |
-	       (!(bytes[i] & 1) ? 'b' : quad ? 'q' : word ? 'w' : 'l');
+	for (size_t k = 0; k < sizeof(strings) / sizeof(strings[0]); k++)
+		if ((bytes[i] & 0xfe) == strings[k].opcode)
+			return strings[k].letter << 8 |
+			       (!(bytes[i] & 1) ? 'b' : quad ? 'q' : word ? 'w' : 'l');
+	return 0;
+}
+
+/* How many bytes one round of it handles. */
+static unsigned int string_width(unsigned int kind)
+{
+	switch (kind & 0xff) {
+	case 'b': return 1;
+	case 'w': return 2;
+	case 'l': return 4;
+	default: return 8;
+	}
 }
 
 #endif /* KDELTA_INSN_BYTES_H */

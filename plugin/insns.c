@@ -7,25 +7,25 @@
  * closes it; only that vCPU's instructions are counted.  ARM (executed once, after the set-up) makes
  * QEMU translate everything anew with counters; until then the guest runs at full TCG speed.
  *
- * What is counted is instructions *retired*.  The counter of an instruction counts starts: one
- * that faults is started twice and retires once.  The next instruction of the same translated
- * block starts only when this one has retired, so its counter is this one's retirements; only
- * the last of a block has no successor and is reported as started.  (Counting blocks times their
- * length would charge a whole block to a fault in its middle.)
+ * What is counted is instructions *retired*.  A counter counts starts, and an instruction that
+ * faults is started twice and retires once.  The next instruction of the same translated block
+ * starts only when this one has retired, so its starts are this one's retirements; only the last
+ * of a block has no successor and is reported as started.  (Counting blocks times their length
+ * would charge a whole block to a fault in its middle.)  Instructions that always go straight on,
+ * see straight.h, start as often as their successor: a whole run of them shares one counter, a
+ * slot, which is reported with the addresses that retired as often as it says.
  *
- * What QEMU before 8.1 announces and never runs is left out, see phantoms.h.  QEMUs differ in how
- * they count the rounds of REP instructions; how often one was executed to its end is told apart
- * from the counts, see rep_strings.h.
+ * A REP string instruction counts once, see rep_strings.h.
  *
  * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
  * entry of an interrupt to the return that matches it, everything is taken off the window, and so
- * are the instructions of the vector's stub, where a kernel comes to that entry through one.  A
- * window in which the vCPU switched to another task is flagged.
+ * are the instructions of the vector's stub, where a kernel comes to that entry through one.  So
+ * is what runs while the vCPU is given to a task that is not the workload's, see tasks.h.
  *
- * Output: a stream of little-endian 64-bit words, documented at emit_*() below, read by
- * kdelta.attribution.insns.  Every window is flushed when it closes, so that nothing measured is
- * lost when the guest dies later.
+ * Output: a stream of little-endian 64-bit words.  Each record is its kind, the number of words
+ * behind that, and these, documented where they are emitted; kdelta.attribution.insns reads it.
+ * Every window is flushed when it closes, so that nothing measured is lost when the guest dies.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -36,17 +36,20 @@
 
 #include "insn_bytes.h"
 #include "qemu_api.h"
+#include "straight.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
 
-#define FORMAT_MAGIC 0x31574154454c444bULL /* "KDLETAW1" as little-endian bytes */
+#define FORMAT_MAGIC 0x3230544c45444b00ULL /* "\0KDELT02" as little-endian bytes */
 
 #define CHUNK_SLOTS 16384u
-#define MAX_CHUNKS 1024u
+#define MAX_CHUNKS 256u
 #define MAX_VCPUS 256u
 #define MAX_WINDOWS 1000000u
+#define MAX_BLOCK 512u /* instructions */
 #define BLOCK_BUCKETS 65536u
 #define MAX_EVENTS 1024u
+#define SEEN_BITS (1u << 22)
 
 enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
 
@@ -57,6 +60,7 @@ enum record {
 	RECORD_ARMED = 4,
 	RECORD_END = 5,
 	RECORD_STRINGS = 6,
+	RECORD_CODE = 7,
 };
 
 enum mark_error {
@@ -66,37 +70,59 @@ enum mark_error {
 	ERROR_NOT_ARMED = 4,	  /* BEGIN before ARM took effect */
 	ERROR_TOO_MANY_SLOTS = 5,	  /* more code than MAX_CHUNKS holds: counts would be short */
 	ERROR_TOO_MANY_WINDOWS = 6,
+	ERROR_LOST_STRING = 7, /* a string instruction was left where no entry is known */
 };
 
 /* What the address of an instruction means beside its count; bits, in the file events= too. */
 enum event {
 	EVENT_INTERRUPT = 1, /* first instruction of an asynchronous entry */
 	EVENT_EXCEPTION = 2, /* first instruction of a synchronous entry */
-	EVENT_SWITCH = 4,    /* the vCPU goes to another task */
+	EVENT_SWITCH = 4,    /* the vCPU goes from the task in its first argument to the next's */
 	EVENT_RETURN = 8,    /* a return from interrupt or exception; found by its encoding */
 	EVENT_STUB = 16,     /* of a few instructions that lead to an asynchronous entry */
+	EVENT_NEW_TASK = 32, /* the task in its first argument is woken for the first time */
 };
 
-enum slot_flag { SLOT_LAST = 1, SLOT_MARK = 2, SLOT_UNUSED = 4 };
+/* Registers that are read. */
+enum { REGISTER_FIRST, REGISTER_SECOND, REGISTER_COUNT, REGISTER_STACK, REGISTERS };
 
-/* One slot per instruction of a translated block; a block's slots lie side by side in a chunk. */
+static const struct {
+	const char *qemu; /* its name of the target */
+	enum target target;
+	const char *registers[REGISTERS];
+} targets[] = {
+	{ "x86_64", TARGET_X86_64, { "rdi", "rsi", "rcx", "rsp" } },
+	{ "aarch64", TARGET_AARCH64, { "x0", "x1" } },
+	{ "riscv64", TARGET_RISCV64, { "a0", "a1" } },
+};
+
+/* Counters, and the addresses of what retires as often as each says. */
 struct chunk {
-	uint64_t vaddr[CHUNK_SLOTS];
-	uint8_t flags[CHUNK_SLOTS];
-	uint32_t used;
-#if KDELTA_API >= 2
 	struct qemu_plugin_scoreboard *score; /* CHUNK_SLOTS counters a vCPU */
-#else
-	uint64_t *starts[MAX_VCPUS];
-#endif
+	uint32_t used;
+	uint32_t first[CHUNK_SLOTS]; /* of its addresses in state.vaddr */
+	uint16_t insns[CHUNK_SLOTS];
+	bool told[CHUNK_SLOTS]; /* its CODE record is written */
 };
 
 struct block {
-	uint64_t vaddr;
-	size_t insns;
-	uint64_t hash; /* of the instruction addresses: the same entry can be cut differently */
-	uint32_t slot; /* of its first instruction, counted over all chunks */
+	uint64_t hash; /* of its addresses and its code */
+	uint32_t slot; /* of its first group */
 	struct block *next;
+};
+
+/*
+ * A block cut up: segments of instructions that start together, and of each the group of those
+ * that retire together, which lies one instruction earlier; see the top of the file.
+ */
+struct cut {
+	size_t insns;
+	struct code code[MAX_BLOCK];
+	unsigned int mark[MAX_BLOCK]; /* code, 0: none */
+	unsigned int event[MAX_BLOCK]; /* bits */
+	bool string[MAX_BLOCK];
+	uint16_t segment[MAX_BLOCK]; /* of an instruction */
+	uint16_t segments;
 };
 
 /* All counters of one vCPU at one moment, chunks side by side. */
@@ -106,33 +132,46 @@ struct snapshot {
 };
 
 struct vcpu {
+	struct qemu_plugin_register *registers[REGISTERS];
 	bool open;
-	bool switched;
+	bool switched; /* to another task, of which we do not know whose it is */
 	bool stub; /* an interrupt has begun, and is on its way to the kernel's entry */
+	bool out; /* what runs is left out of the window */
+	bool owned; /* the task that runs is the workload's */
 	unsigned int phase;
 	unsigned int depth; /* of entries inside the interrupt that is being left out; 0: none */
 	uint64_t interrupts;
-	struct snapshot base;	   /* when the window opened, plus what was left out since */
-	struct snapshot interrupt; /* when the interrupt began */
+	struct task *task; /* that runs, NULL: not known yet */
+	struct snapshot base; /* when the window opened, plus what was left out since */
+	struct snapshot left; /* when what is left out began */
 };
 
 static struct {
 	qemu_plugin_id_t id;
 	FILE *out;
 	pthread_mutex_t lock;
+	enum target target;
+	const char *const *register_names;
+	GByteArray *value; /* of a register */
 	unsigned int vcpus;
 	bool armed;
 	bool overflow;
-	bool x86;
+	bool lost_string;
+	bool lost_tasks; /* there were too many */
+	bool new_tasks; /* the kernel says where it makes them */
 	uint64_t windows;
 	struct chunk *chunks[MAX_CHUNKS];
 	uint32_t chunk_count;
+	uint64_t *vaddr; /* of all groups */
+	size_t vaddr_count, vaddr_room;
 	struct block *blocks[BLOCK_BUCKETS];
+	uint8_t seen[SEEN_BITS / 8]; /* hashed addresses of translated instructions */
+	struct cut cut; /* the block being translated */
 	struct vcpu vcpu[MAX_VCPUS];
-	struct {
+	struct event_range {
 		uint64_t start, end; /* addresses; the end is the first behind */
-		uint8_t bits;
-	} event[MAX_EVENTS];
+		unsigned int bits;
+	} event[MAX_EVENTS]; /* by address */
 	uint32_t event_count;
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -142,19 +181,31 @@ static void die(const char *what)
 	abort();
 }
 
-static void *allocate(size_t count, size_t size)
+static void *grown(void *memory, size_t count, size_t size)
 {
-	void *memory = calloc(count, size);
-
+	memory = realloc(memory, count * size);
 	if (!memory)
 		die("out of memory");
 	return memory;
 }
 
-static void emit(const uint64_t *words, size_t count)
+static void *allocate(size_t size)
 {
-	if (fwrite(words, sizeof(*words), count, state.out) != count)
+	return memset(grown(NULL, 1, size), 0, size);
+}
+
+static void emit_words(const uint64_t *words, size_t count)
+{
+	if (count && fwrite(words, sizeof(*words), count, state.out) != count)
 		die("cannot write the counts: is the disk full?");
+}
+
+static void emit(enum record kind, const uint64_t *words, size_t count)
+{
+	const uint64_t head[] = { kind, count };
+
+	emit_words(head, 2);
+	emit_words(words, count);
 }
 
 static void flush(void)
@@ -166,19 +217,15 @@ static void flush(void)
 /* ERROR: error, vcpu, phase */
 static void emit_error(enum mark_error error, unsigned int vcpu, unsigned int phase)
 {
-	const uint64_t words[] = { RECORD_ERROR, error, vcpu, phase };
+	const uint64_t words[] = { error, vcpu, phase };
 
-	emit(words, 4);
+	emit(RECORD_ERROR, words, 3);
 	flush();
 }
 
 static uint64_t *counters(const struct chunk *chunk, unsigned int vcpu)
 {
-#if KDELTA_API >= 2
 	return qemu_plugin_scoreboard_find(chunk->score, vcpu);
-#else
-	return chunk->starts[vcpu];
-#endif
 }
 
 static uint64_t *counter(uint32_t slot, unsigned int vcpu)
@@ -186,22 +233,76 @@ static uint64_t *counter(uint32_t slot, unsigned int vcpu)
 	return counters(state.chunks[slot / CHUNK_SLOTS], vcpu) + slot % CHUNK_SLOTS;
 }
 
-static bool is_kernel(uint64_t vaddr)
+/* What a register of the executing vCPU holds; only in callbacks that read registers. */
+static uint64_t register_value(unsigned int vcpu, unsigned int which)
 {
-	/* x86-64, arm64 and riscv64 Linux: kernel addresses are the upper half. */
-	return vaddr >> 63;
+	uint64_t value = 0;
+
+	g_byte_array_set_size(state.value, 0);
+	if (!state.vcpu[vcpu].registers[which] ||
+	    qemu_plugin_read_register(state.vcpu[vcpu].registers[which], state.value) <= 0)
+		die("a register cannot be read");
+	memcpy(&value, state.value->data, state.value->len < 8 ? state.value->len : 8);
+	return value;
 }
 
-/* Retirements of one slot inside the window: see the top of the file. */
-static uint64_t retired(const struct chunk *chunk, const uint64_t *now, const uint64_t *base,
-			uint32_t slot)
+static struct chunk *chunk_new(void)
 {
-	uint32_t counter = chunk->flags[slot] & SLOT_LAST ? slot : slot + 1;
+	struct chunk *chunk;
 
-	if (chunk->flags[slot] & (SLOT_MARK | SLOT_UNUSED))
+	if (state.chunk_count == MAX_CHUNKS) {
+		state.overflow = true;
+		return NULL;
+	}
+	chunk = allocate(sizeof(*chunk));
+	chunk->score = qemu_plugin_scoreboard_new(CHUNK_SLOTS * sizeof(uint64_t));
+	chunk->used = !state.chunk_count; /* slot 0 stays unused: 0 means "no slot" */
+	state.chunks[state.chunk_count++] = chunk;
+	return chunk;
+}
+
+/* The first of some free slots side by side, 0 when there is no room. */
+static uint32_t slots_reserve(size_t count)
+{
+	struct chunk *chunk = state.chunk_count ? state.chunks[state.chunk_count - 1] : NULL;
+	uint32_t slot;
+
+	if (!chunk || chunk->used + count > CHUNK_SLOTS)
+		chunk = chunk_new();
+	if (!chunk)
 		return 0;
-	return now[counter] - base[counter];
+	slot = (state.chunk_count - 1) * CHUNK_SLOTS + chunk->used;
+	chunk->used += count;
+	return slot;
 }
+
+/* The instruction at an address retires as often as the slot counts; all of a slot in a row. */
+static void slot_report(uint32_t slot, uint64_t vaddr)
+{
+	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
+
+	if (state.vaddr_count == state.vaddr_room) {
+		state.vaddr_room = state.vaddr_room * 2 + 4096;
+		state.vaddr = grown(state.vaddr, state.vaddr_room, sizeof(*state.vaddr));
+	}
+	if (!chunk->insns[slot % CHUNK_SLOTS]++)
+		chunk->first[slot % CHUNK_SLOTS] = state.vaddr_count;
+	state.vaddr[state.vaddr_count++] = vaddr;
+}
+
+static uint32_t seen_bit(uint64_t vaddr)
+{
+	return (vaddr * 0x9e3779b97f4a7c15ULL >> 40) % SEEN_BITS;
+}
+
+/* Was an instruction at this address translated?  Sometimes yes for one that was not. */
+static bool seen_find(uint64_t vaddr)
+{
+	return state.seen[seen_bit(vaddr) / 8] >> seen_bit(vaddr) % 8 & 1;
+}
+
+#include "rep_strings.h"
+#include "tasks.h"
 
 /* Makes the snapshot cover all chunks; chunks that came since are zero, as they were then. */
 static void snapshot_cover(struct snapshot *snapshot)
@@ -211,21 +312,50 @@ static void snapshot_cover(struct snapshot *snapshot)
 
 	if (snapshot->chunks == state.chunk_count)
 		return;
-	snapshot->counts = realloc(snapshot->counts, new * sizeof(uint64_t));
-	if (!snapshot->counts)
-		die("out of memory");
+	snapshot->counts = grown(snapshot->counts, new, sizeof(uint64_t));
 	memset(snapshot->counts + old, 0, (new - old) * sizeof(uint64_t));
 	snapshot->chunks = state.chunk_count;
 }
 
+/* Slots that are not used yet are zero in every snapshot. */
 static void snapshot_take(struct snapshot *snapshot, unsigned int index)
 {
-	uint32_t i;
-
 	snapshot_cover(snapshot);
-	for (i = 0; i < state.chunk_count; i++)
+	for (uint32_t i = 0; i < state.chunk_count; i++)
 		memcpy(snapshot->counts + (size_t)i * CHUNK_SLOTS, counters(state.chunks[i], index),
-		       CHUNK_SLOTS * sizeof(uint64_t));
+		       state.chunks[i]->used * sizeof(uint64_t));
+}
+
+/* Moves what ran since the snapshot `left` into the window's base: it is left out. */
+static void snapshot_drop(unsigned int index)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+
+	snapshot_cover(&vcpu->base);
+	snapshot_cover(&vcpu->left);
+	for (uint32_t i = 0; i < state.chunk_count; i++) {
+		const uint64_t *now = counters(state.chunks[i], index);
+		uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
+		const uint64_t *begin = vcpu->left.counts + (size_t)i * CHUNK_SLOTS;
+
+		for (uint32_t slot = 0; slot < state.chunks[i]->used; slot++)
+			base[slot] += now[slot] - begin[slot];
+	}
+}
+
+/* From now on what runs is counted, or left out, as the vCPU's state says. */
+static void window_update(unsigned int index)
+{
+	struct vcpu *vcpu = &state.vcpu[index];
+	bool out = vcpu->depth || vcpu->stub || is_foreign(vcpu);
+
+	if (!vcpu->open || vcpu->out == out)
+		return;
+	vcpu->out = out;
+	if (out)
+		snapshot_take(&vcpu->left, index);
+	else
+		snapshot_drop(index);
 }
 
 static void window_open(unsigned int index, unsigned int phase)
@@ -238,138 +368,62 @@ static void window_open(unsigned int index, unsigned int phase)
 		emit_error(ERROR_NOT_ARMED, index, phase);
 	snapshot_take(&vcpu->base, index);
 	vcpu->open = true;
-	vcpu->switched = false;
-	vcpu->stub = false;
-	vcpu->depth = 0;
+	vcpu->switched = vcpu->stub = vcpu->out = false;
+	vcpu->depth = 0; /* a mark is no part of an interrupt */
 	vcpu->interrupts = 0;
 	vcpu->phase = phase;
 }
 
-/* Moves what ran since the interrupt began into the window's base: it is left out. */
-static void interrupt_end(unsigned int index)
+/* CODE, before the first window that counts it: slot, addresses that retire as often as it says */
+static void emit_code(uint32_t slot)
 {
-	struct vcpu *vcpu = &state.vcpu[index];
-	uint32_t i, slot;
+	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
+	uint32_t at = slot % CHUNK_SLOTS;
+	const uint64_t head[] = { RECORD_CODE, 1 + chunk->insns[at], slot };
 
-	snapshot_cover(&vcpu->base);
-	snapshot_cover(&vcpu->interrupt);
-	for (i = 0; i < state.chunk_count; i++) {
-		const uint64_t *now = counters(state.chunks[i], index);
-		uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
-		const uint64_t *begin = vcpu->interrupt.counts + (size_t)i * CHUNK_SLOTS;
-
-		for (slot = 0; slot < state.chunks[i]->used; slot++)
-			base[slot] += now[slot] - begin[slot];
-	}
-	vcpu->interrupts++;
+	chunk->told[at] = true;
+	emit_words(head, 3);
+	emit_words(state.vaddr + chunk->first[at], chunk->insns[at]);
 }
 
-/* Remembers the counters as they are when an interrupt begins. */
-static void interrupt_begin(unsigned int index)
+/*
+ * WINDOW: vcpu, phase, user, kernel, interrupts left out, switched (0 or 1), then rows of (slot,
+ * count).  user and kernel are instructions, over all rows.
+ */
+static void emit_window(unsigned int index)
 {
-	struct vcpu *vcpu = &state.vcpu[index];
-
-	if (!vcpu->stub)
-		snapshot_take(&vcpu->interrupt, index);
-	vcpu->stub = false;
-}
-
-/* An instruction with a meaning is about to execute.  It counts itself here: an entry after the
- * snapshot and a return before the sum, so that both belong to the interrupt. */
-static void on_event(unsigned int index, void *userdata)
-{
-	unsigned int event = (uintptr_t)userdata & 0xff;
-	uint32_t slot = (uintptr_t)userdata >> 8;
-	struct vcpu *vcpu;
-	uint64_t *count;
-
-	if (index >= state.vcpus)
-		return;
-	pthread_mutex_lock(&state.lock);
-	vcpu = &state.vcpu[index];
-	count = counter(slot, index);
-	if (!vcpu->open) {
-		++*count;
-	} else if (event & EVENT_RETURN) {
-		++*count;
-		if (vcpu->depth && !--vcpu->depth)
-			interrupt_end(index);
-	} else if (event & EVENT_SWITCH) {
-		++*count;
-		vcpu->switched = true;
-		vcpu->depth = 0;
-	} else if (event & EVENT_STUB) {
-		if (!vcpu->depth && !vcpu->switched) {
-			interrupt_begin(index);
-			vcpu->stub = true;
-		}
-		++*count;
-	} else if (vcpu->depth) {
-		++*count;
-		vcpu->depth++;
-	} else {
-		if (event & EVENT_INTERRUPT && !vcpu->switched) {
-			interrupt_begin(index);
-			vcpu->depth = 1;
-		}
-		++*count;
-	}
-	pthread_mutex_unlock(&state.lock);
-}
-
-struct window {
-	uint64_t user;
-	uint64_t kernel;
-	uint64_t pairs;
-};
-
-/* Adds up the window; with emit_pairs also writes its (address, count) pairs. */
-static struct window window_scan(unsigned int index, bool emit_pairs)
-{
+	enum { USER = 2, KERNEL = 3, HEAD = 6 };
 	const struct vcpu *vcpu = &state.vcpu[index];
-	struct window window = { 0 };
-	uint32_t i, slot;
+	uint64_t *words = grown(NULL, HEAD + 2ul * CHUNK_SLOTS * state.chunk_count, sizeof(*words));
+	size_t count = HEAD;
 
-	for (i = 0; i < state.chunk_count; i++) {
+	memcpy(words, (uint64_t[HEAD]){ index, vcpu->phase, 0, 0, vcpu->interrupts, vcpu->switched },
+	       HEAD * sizeof(*words));
+	for (uint32_t i = 0; i < state.chunk_count; i++) {
 		const struct chunk *chunk = state.chunks[i];
 		const uint64_t *now = counters(chunk, index);
 		const uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
 
-		for (slot = 0; slot < chunk->used; slot++) {
-			uint64_t count = retired(chunk, now, base, slot);
-			const uint64_t pair[] = { chunk->vaddr[slot], count };
-
-			if (!count)
+		for (uint32_t at = 0; at < chunk->used; at++) {
+			if (now[at] == base[at] || !chunk->insns[at])
 				continue;
-			window.pairs++;
-			if (is_kernel(chunk->vaddr[slot]))
-				window.kernel += count;
-			else
-				window.user += count;
-			if (emit_pairs)
-				emit(pair, 2);
+			if (!chunk->told[at])
+				emit_code(i * CHUNK_SLOTS + at);
+			words[is_kernel(state.vaddr[chunk->first[at]]) ? KERNEL : USER] +=
+				(now[at] - base[at]) * chunk->insns[at];
+			words[count++] = i * CHUNK_SLOTS + at;
+			words[count++] = now[at] - base[at];
 		}
 	}
-	return window;
-}
-
-static void emit_strings(unsigned int vcpu);
-
-/* WINDOW: vcpu, phase, user, kernel, interrupts left out, switched (0 or 1), pairs, then
- * pairs x (address, count) */
-static void emit_window(unsigned int index, const struct window *window)
-{
-	const struct vcpu *vcpu = &state.vcpu[index];
-	const uint64_t words[] = { RECORD_WINDOW, index, vcpu->phase, window->user, window->kernel,
-				   vcpu->interrupts, vcpu->switched, window->pairs };
-
-	emit(words, 8);
+	emit_strings(index);
+	emit(RECORD_WINDOW, words, count);
+	flush();
+	free(words);
 }
 
 static void window_close(unsigned int index, unsigned int phase)
 {
 	struct vcpu *vcpu = &state.vcpu[index];
-	struct window window;
 
 	if (!vcpu->open) {
 		emit_error(ERROR_END_WITHOUT_BEGIN, index, phase);
@@ -380,8 +434,8 @@ static void window_close(unsigned int index, unsigned int phase)
 		emit_error(ERROR_PHASE, index, phase);
 		return;
 	}
-	if (state.overflow) {
-		emit_error(ERROR_TOO_MANY_SLOTS, index, phase);
+	if (state.overflow || state.lost_string) {
+		emit_error(state.overflow ? ERROR_TOO_MANY_SLOTS : ERROR_LOST_STRING, index, phase);
 		return;
 	}
 	if (state.windows++ >= MAX_WINDOWS) {
@@ -389,11 +443,7 @@ static void window_close(unsigned int index, unsigned int phase)
 		return;
 	}
 	snapshot_cover(&vcpu->base);
-	window = window_scan(index, false);
-	emit_strings(index);
-	emit_window(index, &window);
-	window_scan(index, true);
-	flush();
+	emit_window(index);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
@@ -409,202 +459,126 @@ static void on_reset(qemu_plugin_id_t id)
 /* ARMED: no words */
 static void on_armed(qemu_plugin_id_t id)
 {
-	const uint64_t word = RECORD_ARMED;
-
 	state.armed = true;
-	emit(&word, 1);
+	emit(RECORD_ARMED, NULL, 0);
 	flush();
 	on_reset(id);
 }
 
-static void on_mark(unsigned int vcpu, void *userdata)
+static void on_mark(unsigned int index, void *userdata)
 {
 	unsigned int code = (uintptr_t)userdata & 0xfff;
 	uint32_t slot = (uintptr_t)userdata >> 12;
 	unsigned int phase = code & 0xff;
+	struct vcpu *vcpu = &state.vcpu[index];
 
+	if (index >= state.vcpus)
+		return;
 	pthread_mutex_lock(&state.lock);
-	/*
-	 * A mark has a slot so that its predecessor has a successor; it counts itself here, at a
-	 * moment that we know relative to the snapshot, and is never reported.
-	 */
-	if (slot && vcpu < state.vcpus)
-		++*counter(slot, vcpu);
-	if (vcpu >= state.vcpus)
-		;
-	else if (code >> 8 == MARK_BEGIN)
-		window_open(vcpu, phase);
+	/* What is in front of it retires as often as it starts; it is never reported itself. */
+	if (slot)
+		++*counter(slot, index);
+	if (vcpu->task)
+		tasks_own(vcpu->task);
+	vcpu->owned = true;
+	if (code >> 8 == MARK_BEGIN)
+		window_open(index, phase);
 	else if (code >> 8 == MARK_END)
-		window_close(vcpu, phase);
+		window_close(index, phase);
 	else if (code >> 8 == MARK_ARM && !state.armed)
 		qemu_plugin_reset(state.id, on_armed);
 	pthread_mutex_unlock(&state.lock);
 }
 
-#if KDELTA_API < 2
-static void on_start(unsigned int vcpu, void *userdata)
+/* An entry of the kernel, at its first instruction. */
+static void entered(struct vcpu *vcpu, bool interrupt)
 {
-	uint32_t slot = (uintptr_t)userdata;
-
-	if (vcpu < state.vcpus)
-		state.chunks[slot / CHUNK_SLOTS]->starts[vcpu][slot % CHUNK_SLOTS]++;
-}
-#endif
-
-/* Events of an instruction, 0 for none: by its address, or as a return by its encoding. */
-static unsigned int event_of(const struct qemu_plugin_insn *insn)
-{
-	uint64_t vaddr = qemu_plugin_insn_vaddr(insn);
-	uint32_t i;
-
-	if (!is_kernel(vaddr))
-		return 0;
-	if (is_return(insn))
-		return EVENT_RETURN;
-	for (i = 0; i < state.event_count; i++)
-		if (vaddr >= state.event[i].start && vaddr < state.event[i].end)
-			return state.event[i].bits;
-	return 0;
+	if (!vcpu->depth && !interrupt)
+		return;
+	vcpu->interrupts += !vcpu->depth && vcpu->open && !is_foreign(vcpu);
+	vcpu->depth++;
 }
 
-static struct chunk *chunk_new(void)
+static void returned(struct vcpu *vcpu)
 {
-	struct chunk *chunk;
+	if (vcpu->depth)
+		vcpu->depth--;
+}
 
-	if (state.chunk_count == MAX_CHUNKS) {
-		state.overflow = true;
-		return NULL;
+/*
+ * An instruction with a meaning is about to execute.  It counts itself here, so that an entry
+ * belongs to what it enters, and a return to what it leaves.
+ */
+static void on_event(unsigned int index, void *userdata)
+{
+	unsigned int event = (uintptr_t)userdata & 0xff;
+	uint32_t slot = (uintptr_t)userdata >> 8;
+	struct vcpu *vcpu = &state.vcpu[index];
+
+	if (index >= state.vcpus)
+		return;
+	pthread_mutex_lock(&state.lock);
+	if (event & (EVENT_INTERRUPT | EVENT_EXCEPTION | EVENT_STUB))
+		string_leave(index);
+	if (event & EVENT_RETURN) {
+		if (slot)
+			++*counter(slot, index);
+		slot = 0;
+		returned(vcpu);
+	} else if (event & EVENT_SWITCH) {
+		vcpu->switched |= !tasks_are_told();
+		task_switch(vcpu, register_value(index, REGISTER_FIRST),
+			    register_value(index, REGISTER_SECOND));
+	} else if (event & EVENT_NEW_TASK) {
+		task_new(vcpu, register_value(index, REGISTER_FIRST));
+	} else if (!(event & EVENT_STUB)) {
+		entered(vcpu, event & EVENT_INTERRUPT);
 	}
-	chunk = allocate(1, sizeof(*chunk));
-#if KDELTA_API >= 2
-	chunk->score = qemu_plugin_scoreboard_new(CHUNK_SLOTS * sizeof(uint64_t));
-#else
-	for (unsigned int i = 0; i < state.vcpus; i++)
-		chunk->starts[i] = allocate(CHUNK_SLOTS, sizeof(uint64_t));
-#endif
-	if (!state.chunk_count) {
-		/* Slot 0 stays unused: 0 means "no slot" to on_mark(). */
-		chunk->flags[0] = SLOT_UNUSED;
-		chunk->used = 1;
-	}
-	state.chunks[state.chunk_count++] = chunk;
-	return chunk;
+	vcpu->stub = event & EVENT_STUB && !vcpu->depth;
+	window_update(index);
+	if (slot)
+		++*counter(slot, index);
+	pthread_mutex_unlock(&state.lock);
 }
 
-/* Slot of the first of `insns` free slots side by side, 0 when there is no room. */
-static uint32_t slots_reserve(size_t insns)
+#include "blocks.h"
+
+static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, size_t i, uint32_t first)
 {
-	struct chunk *chunk = state.chunk_count ? state.chunks[state.chunk_count - 1] : NULL;
-	uint32_t slot;
+	uintptr_t slot = first ? first + cut->segment[i] : 0;
+	bool begins = !i || cut->segment[i] != cut->segment[i - 1];
 
-	if (insns >= CHUNK_SLOTS)
-		return 0;
-	if (!chunk || chunk->used + insns > CHUNK_SLOTS)
-		chunk = chunk_new();
-	if (!chunk)
-		return 0;
-	slot = (state.chunk_count - 1) * CHUNK_SLOTS + chunk->used;
-	chunk->used += insns;
-	return slot;
-}
-
-static uint64_t block_hash(const struct qemu_plugin_tb *tb, size_t insns)
-{
-	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a over the addresses */
-	size_t i;
-
-	for (i = 0; i < insns; i++)
-		hash = (hash ^ qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, i))) * 0x100000001b3ULL;
-	return hash;
-}
-
-#include "phantoms.h"
-#include "rep_strings.h"
-
-/* The block's first slot; a block translated again (after a flush) keeps its slots. */
-static uint32_t block_slots(const struct qemu_plugin_tb *tb, size_t insns)
-{
-	uint64_t hash = block_hash(tb, insns);
-	struct block **bucket = &state.blocks[hash % BLOCK_BUCKETS];
-	struct block *block;
-	struct chunk *chunk;
-	uint32_t slot;
-	size_t i;
-
-	for (block = *bucket; block; block = block->next)
-		if (block->hash == hash && block->insns == insns &&
-		    block->vaddr == qemu_plugin_tb_vaddr(tb))
-			return block->slot;
-	slot = slots_reserve(insns);
-	if (!slot)
-		return 0;
-	chunk = state.chunks[slot / CHUNK_SLOTS];
-	for (i = 0; i < insns; i++) {
-		const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-
-		chunk->vaddr[slot % CHUNK_SLOTS + i] = qemu_plugin_insn_vaddr(insn);
-		if (mark_code(insn))
-			chunk->flags[slot % CHUNK_SLOTS + i] |= SLOT_MARK;
-		string_note(insn, slot + i);
-	}
-	chunk->flags[slot % CHUNK_SLOTS + insns - 1] |= SLOT_LAST;
-	block = allocate(1, sizeof(*block));
-	block->vaddr = qemu_plugin_tb_vaddr(tb);
-	block->insns = insns;
-	block->hash = hash;
-	block->slot = slot;
-	block->next = *bucket;
-	*bucket = block;
-	if (KDELTA_API < 2)
-		find_phantoms(tb, insns, slot);
-	return slot;
-}
-
-static void count_starts(struct qemu_plugin_insn *insn, uint32_t slot)
-{
-	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
-#if KDELTA_API >= 2
-	qemu_plugin_u64 entry = { chunk->score, slot % CHUNK_SLOTS * sizeof(uint64_t) };
-
-	qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64, entry, 1);
-#else
-	/* Interface 1 has no counter a vCPU: exact with several vCPUs needs a call. */
-	if (state.vcpus == 1)
-		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64,
-							   &chunk->starts[0][slot % CHUNK_SLOTS], 1);
-	else
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_start, QEMU_PLUGIN_CB_NO_REGS,
-						       (void *)(uintptr_t)slot);
-#endif
+	if (cut->mark[i])
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(slot << 12 | cut->mark[i]));
+	else if (cut->event[i])
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_R_REGS,
+						       (void *)(slot << 8 | cut->event[i]));
+	else if (slot && begins)
+		count_starts(insn, slot);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
-	size_t insns = qemu_plugin_tb_n_insns(tb);
+	struct cut *cut = &state.cut;
 	uint32_t slot = 0;
 	bool again;
 	size_t i;
 
 	pthread_mutex_lock(&state.lock);
-	if (state.armed && insns)
-		slot = block_slots(tb, insns);
-	for (i = 0; i < insns; i++) {
+	cut_block(cut, tb);
+	for (i = 0; state.armed && i < cut->insns; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		unsigned int code = mark_code(insn);
-		uintptr_t own_slot = slot ? slot + i : 0;
-		unsigned int event = slot ? event_of(insn) : 0;
+		uint64_t vaddr = cut->code[i].vaddr;
 
-		if (slot)
-			string_watch(insn);
-		if (code)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
-							       (void *)(own_slot << 12 | code));
-		else if (event)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_NO_REGS,
-							       (void *)(own_slot << 8 | event));
-		else if (slot)
-			count_starts(insn, slot + i);
+		string_watch(insn, vaddr);
+		cut->string[i] = string_note(insn, &cut->code[i]);
+		state.seen[seen_bit(vaddr) / 8] |= 1 << seen_bit(vaddr) % 8;
 	}
+	if (state.armed && cut->insns)
+		slot = block_slots(cut);
+	for (i = 0; i < cut->insns; i++)
+		watch_insn(qemu_plugin_tb_get_insn(tb, i), cut, i, slot);
 	again = strings.translate_again;
 	strings.translate_again = false;
 	pthread_mutex_unlock(&state.lock);
@@ -615,53 +589,59 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 /* END: windows, slots */
 static void on_exit_qemu(qemu_plugin_id_t id, void *userdata)
 {
-	const uint64_t words[] = { RECORD_END, state.windows,
-				   (uint64_t)state.chunk_count * CHUNK_SLOTS };
+	const uint64_t words[] = { state.windows, (uint64_t)state.chunk_count * CHUNK_SLOTS };
 
 	(void)id;
 	(void)userdata;
-	emit(words, 3);
+	emit(RECORD_END, words, 2);
 	flush();
+}
+
+/* The registers that we read, of a vCPU that has just begun. */
+static void on_vcpu(qemu_plugin_id_t id, unsigned int index)
+{
+	GArray *all = qemu_plugin_get_registers();
+
+	(void)id;
+	if (!all || index >= state.vcpus)
+		return;
+	for (unsigned int i = 0; i < all->len; i++)
+		for (unsigned int k = 0; k < REGISTERS; k++)
+			if (state.register_names[k] && !strcmp(state.register_names[k], all->data[i].name))
+				state.vcpu[index].registers[k] = all->data[i].handle;
 }
 
 /* HEADER: magic, interface version built for, interface version of this QEMU, vCPUs */
 static void emit_header(const qemu_info_t *info)
 {
-	const uint64_t words[] = { RECORD_HEADER, FORMAT_MAGIC, KDELTA_API,
-				   info->version.cur, state.vcpus };
+	const uint64_t words[] = { FORMAT_MAGIC, KDELTA_API, info->version.cur, state.vcpus };
 
-	emit(words, 5);
+	emit(RECORD_HEADER, words, 4);
 	flush();
 }
 
-/* The file events=: lines "BITS START END", the first decimal, addresses hexadecimal. */
-static bool read_events(const char *path)
+/* 0, or -1 and a reason on stderr. */
+static int find_target(const qemu_info_t *info)
 {
-	FILE *file = fopen(path, "re");
-	unsigned long long start, end;
-	bool whole;
-	unsigned int bits, i = 0;
-
-	if (!file)
-		return false;
-	while (i < MAX_EVENTS && fscanf(file, "%u %llx %llx", &bits, &start, &end) == 3) {
-		state.event[i].bits = bits;
-		state.event[i].start = start;
-		state.event[i++].end = end;
-	}
-	state.event_count = i;
-	whole = feof(file);
-	fclose(file);
-	return whole;
+	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++)
+		if (!strcmp(info->target_name, targets[i].qemu)) {
+			state.target = targets[i].target;
+			state.register_names = targets[i].registers;
+		}
+	if (state.register_names && info->system_emulation &&
+	    info->system.max_vcpus <= (int)MAX_VCPUS)
+		return 0;
+	fprintf(stderr, "kdelta plugin: needs system emulation of a known CPU, with at most %u of them\n",
+		MAX_VCPUS);
+	return -1;
 }
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 					   int argc, char **argv)
 {
 	const char *path = NULL, *events = NULL;
-	int i;
 
-	for (i = 0; i < argc; i++)
+	for (int i = 0; i < argc; i++)
 		if (!strncmp(argv[i], "out=", 4))
 			path = argv[i] + 4;
 		else if (!strncmp(argv[i], "events=", 7))
@@ -670,21 +650,19 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
 		return -1;
 	}
-	if (!info->system_emulation || info->system.max_vcpus > (int)MAX_VCPUS) {
-		fprintf(stderr, "kdelta plugin: needs system emulation with at most %u vCPUs\n",
-			MAX_VCPUS);
+	if (find_target(info))
 		return -1;
-	}
 	state.out = fopen(path, "we");
 	if (!state.out) {
 		fprintf(stderr, "kdelta plugin: %s: %s\n", path, strerror(errno));
 		return -1;
 	}
 	state.id = id;
-	state.x86 = !strcmp(info->target_name, "x86_64");
 	state.vcpus = info->system.max_vcpus;
+	state.value = g_byte_array_new();
+	strings.score = qemu_plugin_scoreboard_new(MAX_STRINGS * sizeof(uint64_t));
 	emit_header(info);
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
-	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
+	qemu_plugin_register_vcpu_init_cb(id, on_vcpu);
+	on_reset(id);
 	return 0;
 }

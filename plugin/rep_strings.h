@@ -1,146 +1,252 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Included by insns.c alone, behind its chunks of slots.
+ * Included by insns.c alone, behind its slots.
  *
- * How often was each REP MOVS and REP STOS of x86-64 executed to its end?  A round of such an
- * instruction counts as an instruction in one QEMU and not in another, and its number of bytes
- * lies in a register; but whenever it has ended, the instruction behind it is next.  So that one
- * gets a callback: had the string instruction started since this one was last reached, then an
- * execution of it has ended.  Reached in another way, it finds no new start and counts nothing.
+ * A REP string instruction of x86-64 is one instruction, however many rounds it has and however
+ * often QEMU, a page fault or an interrupt has it start anew; the bytes that it handles are told
+ * beside.  It is counted when it has ended: whenever it has, the instruction behind it is next, and
+ * that one gets a callback.  Reached in another way, it finds nothing that was begun.
  *
- * A string instruction has a slot of its own for its ends, beside those of its starts, so that what
- * an interrupt added is taken off with everything else.
+ * Rounds are what RCX lost.  It is read when the instruction starts, when the kernel is entered
+ * from its midst (RCX then says how far it came), when it goes on, and when it has ended.  One that
+ * is given up for good, as when a copy meets an address that is not there, has handled its bytes
+ * and is not counted.  What is begun is known by the stack pointer too: on the way through a fault the same
+ * instruction may be executed by others.
+ *
+ * Executions and bytes have slots, so that what is left out of a window is taken off with the rest.
  */
 #ifndef KDELTA_REP_STRINGS_H
 #define KDELTA_REP_STRINGS_H
 
 #define MAX_STRINGS 1024u
+#define MAX_BEGUN 64u
+
+/* Per vCPU and instruction; the two callbacks are made only where there is something to do. */
+enum string_state { STRING_IDLE, STRING_RUNS, STRING_LEFT };
 
 struct string_insn {
-	uint64_t vaddr;
-	uint64_t next;	/* address behind it */
-	unsigned int kind;  /* see string_kind() */
-	uint32_t ends;	/* slot */
-	uint32_t *starts; /* slots, one in each block that has it */
-	size_t start_count;
-	uint64_t *seen; /* by vCPU: starts when the address behind it was last reached */
+	struct code code;
+	uint64_t next; /* address behind it */
+	unsigned int kind; /* see string_kind() */
+	uint32_t ends; /* slot */
+	uint32_t bytes; /* slot */
 };
 
 static struct {
 	struct string_insn at[MAX_STRINGS];
 	unsigned int count;
 	bool translate_again;
+	struct qemu_plugin_scoreboard *score; /* enum string_state of each */
 } strings;
 
-static void on_string_end(unsigned int vcpu, void *userdata)
+/* An execution that has begun and not ended. */
+struct begun {
+	const struct string_insn *string;
+	uint64_t stack;
+};
+
+static struct {
+	const struct string_insn *running;
+	uint64_t stack, rounds_left;
+	struct begun left[MAX_BEGUN];
+	unsigned int left_count;
+} string_vcpu[MAX_VCPUS];
+
+static uint64_t *string_state(const struct string_insn *string, unsigned int vcpu)
+{
+	uint64_t *states = qemu_plugin_scoreboard_find(strings.score, vcpu);
+
+	return states + (string - strings.at);
+}
+
+/* Adds what the running one handled since it started; it runs no longer. */
+static void string_settle(unsigned int index)
+{
+	const struct string_insn *string = string_vcpu[index].running;
+	uint64_t left = register_value(index, REGISTER_COUNT);
+
+	if (left > string_vcpu[index].rounds_left)
+		state.lost_string = true;
+	else
+		*counter(string->bytes, index) +=
+			(string_vcpu[index].rounds_left - left) * string_width(string->kind);
+	string_vcpu[index].running = NULL;
+}
+
+/* Index of what was left in its midst with this stack pointer, -1 for nothing. */
+static int string_find_left(unsigned int index, const struct string_insn *string, uint64_t stack)
+{
+	for (int i = string_vcpu[index].left_count - 1; i >= 0; i--) {
+		const struct begun *begun = &string_vcpu[index].left[i];
+
+		if (begun->string == string && begun->stack == stack)
+			return i;
+	}
+	return -1;
+}
+
+static void string_forget(unsigned int index, int at)
+{
+	struct begun *left = string_vcpu[index].left;
+
+	string_vcpu[index].left_count--;
+	memmove(left + at, left + at + 1,
+		(string_vcpu[index].left_count - at) * sizeof(*left));
+}
+
+static void string_idle(unsigned int index, const struct string_insn *string)
+{
+	enum string_state now = STRING_IDLE;
+
+	for (unsigned int i = 0; i < string_vcpu[index].left_count; i++)
+		if (string_vcpu[index].left[i].string == string)
+			now = STRING_LEFT;
+	*string_state(string, index) = now;
+}
+
+/* The kernel is entered: what runs was left in its midst, or has just ended. */
+static void string_leave(unsigned int index)
+{
+	const struct string_insn *string = string_vcpu[index].running;
+
+	if (!string)
+		return;
+	if (string_vcpu[index].left_count == MAX_BEGUN)
+		string_forget(index, 0);
+	string_vcpu[index].left[string_vcpu[index].left_count++] =
+		(struct begun){ string, string_vcpu[index].stack };
+	string_settle(index);
+	*string_state(string, index) = STRING_LEFT;
+}
+
+/* It starts, for the first time or again behind a fault or an interrupt. */
+static void on_string_start(unsigned int index, void *userdata)
 {
 	struct string_insn *string = userdata;
-	uint64_t starts = 0;
-	size_t i;
+	uint64_t stack;
+	int left;
 
-	if (vcpu >= state.vcpus)
+	if (index >= state.vcpus)
 		return;
 	pthread_mutex_lock(&state.lock);
-	for (i = 0; i < string->start_count; i++)
-		starts += *counter(string->starts[i], vcpu);
-	if (starts != string->seen[vcpu])
-		++*counter(string->ends, vcpu);
-	string->seen[vcpu] = starts;
+	if (string_vcpu[index].running) /* the kernel was entered, and we do not know where */
+		state.lost_string = true;
+	stack = register_value(index, REGISTER_STACK);
+	left = string_find_left(index, string, stack);
+	if (left >= 0)
+		string_forget(index, left);
+	string_vcpu[index].running = string;
+	string_vcpu[index].stack = stack;
+	string_vcpu[index].rounds_left = register_value(index, REGISTER_COUNT);
+	*string_state(string, index) = STRING_RUNS;
 	pthread_mutex_unlock(&state.lock);
 }
 
-static struct string_insn *string_find(const struct qemu_plugin_insn *insn)
+/* The instruction behind it is next, and an execution of it had begun, this one or another. */
+static void on_string_end(unsigned int index, void *userdata)
 {
-	uint64_t vaddr = qemu_plugin_insn_vaddr(insn);
-	unsigned int i;
+	struct string_insn *string = userdata;
+	bool searches = string->kind >> 8 == 'c' || string->kind >> 8 == 'a';
+	bool ended = true;
+	int left;
 
-	for (i = 0; i < strings.count; i++)
-		if (strings.at[i].vaddr == vaddr)
+	if (index >= state.vcpus)
+		return;
+	pthread_mutex_lock(&state.lock);
+	if (string_vcpu[index].running == string) {
+		string_settle(index);
+	} else {
+		left = string_find_left(index, string, register_value(index, REGISTER_STACK));
+		ended = left >= 0;
+		if (ended)
+			string_forget(index, left);
+	}
+	/* One that was given up has rounds left; one that searches may end with rounds left. */
+	if (ended && (searches || !register_value(index, REGISTER_COUNT)))
+		++*counter(string->ends, index);
+	string_idle(index, string);
+	pthread_mutex_unlock(&state.lock);
+}
+
+static struct string_insn *string_find(const struct code *code)
+{
+	for (unsigned int i = 0; i < strings.count; i++)
+		if (strings.at[i].code.vaddr == code->vaddr && strings.at[i].code.size == code->size &&
+		    !memcmp(strings.at[i].code.bytes, code->bytes, code->size))
 			return &strings.at[i];
 	return NULL;
 }
 
-/* Is the instruction at `vaddr` in a block already, without a callback of ours? */
-static bool is_translated(uint64_t vaddr)
-{
-	uint32_t i, slot;
-
-	for (i = 0; i < state.chunk_count; i++)
-		for (slot = 0; slot < state.chunks[i]->used; slot++)
-			if (state.chunks[i]->vaddr[slot] == vaddr)
-				return true;
-	return false;
-}
-
-static struct string_insn *string_add(const struct qemu_plugin_insn *insn, unsigned int kind)
+static struct string_insn *string_add(const struct code *code, unsigned int kind)
 {
 	struct string_insn *string;
-	uint32_t ends = strings.count < MAX_STRINGS ? slots_reserve(1) : 0;
+	uint32_t slot = strings.count < MAX_STRINGS ? slots_reserve(2) : 0;
 
-	if (!ends) {
+	if (!slot) {
 		state.overflow = true;
 		return NULL;
 	}
-	state.chunks[ends / CHUNK_SLOTS]->flags[ends % CHUNK_SLOTS] = SLOT_UNUSED;
 	string = &strings.at[strings.count++];
-	string->vaddr = qemu_plugin_insn_vaddr(insn);
-	string->next = string->vaddr + qemu_plugin_insn_size(insn);
+	string->code = *code;
+	string->next = code->vaddr + code->size;
 	string->kind = kind;
-	string->ends = ends;
-	string->seen = allocate(state.vcpus, sizeof(*string->seen));
-	strings.translate_again |= is_translated(string->next);
+	string->ends = slot;
+	string->bytes = slot + 1;
+	slot_report(slot, code->vaddr);
+	strings.translate_again |= seen_find(string->next);
 	return string;
 }
 
-/* An instruction of a block that got slots. */
-static void string_note(const struct qemu_plugin_insn *insn, uint32_t slot)
+/* An instruction that is about to be translated: a REP string one?  Then it has its own counter. */
+static bool string_note(struct qemu_plugin_insn *insn, const struct code *code)
 {
-	unsigned int kind = state.x86 ? string_kind(insn) : 0;
-	struct string_insn *string = kind ? string_find(insn) : NULL;
-	size_t i;
+	unsigned int kind = state.target == TARGET_X86_64 ? string_kind(code) : 0;
+	struct string_insn *string = kind ? string_find(code) : NULL;
+	qemu_plugin_u64 entry;
 
-	if (!kind || (!string && !(string = string_add(insn, kind))))
-		return;
-	for (i = 0; i < string->start_count; i++)
-		if (string->starts[i] == slot)
-			return; /* translated again */
-	string->starts = realloc(string->starts, (i + 1) * sizeof(*string->starts));
-	if (!string->starts)
-		die("out of memory");
-	string->starts[string->start_count++] = slot;
+	if (!kind)
+		return false;
+	if (!string && !(string = string_add(code, kind)))
+		return true;
+	entry = (qemu_plugin_u64){ strings.score, (string - strings.at) * sizeof(uint64_t) };
+	qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, on_string_start, QEMU_PLUGIN_CB_R_REGS,
+						    QEMU_PLUGIN_COND_NE, entry, STRING_RUNS, string);
+	return true;
 }
 
 /* An instruction that may lie behind a string instruction; before any other callback of it. */
-static void string_watch(struct qemu_plugin_insn *insn)
+static void string_watch(struct qemu_plugin_insn *insn, uint64_t vaddr)
 {
-	uint64_t vaddr = qemu_plugin_insn_vaddr(insn);
-	unsigned int i;
+	for (unsigned int i = 0; i < strings.count; i++) {
+		qemu_plugin_u64 entry = { strings.score, i * sizeof(uint64_t) };
 
-	for (i = 0; i < strings.count; i++)
 		if (strings.at[i].next == vaddr)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_string_end,
-							       QEMU_PLUGIN_CB_NO_REGS,
-							       &strings.at[i]);
+			qemu_plugin_register_vcpu_insn_exec_cond_cb(
+				insn, on_string_end, QEMU_PLUGIN_CB_R_REGS, QEMU_PLUGIN_COND_NE,
+				entry, STRING_IDLE, &strings.at[i]);
+	}
 }
 
-/* STRINGS, before its window: count, then count x (address, kind, executions that ended) */
+/* STRINGS, before its window: rows of (address, kind, executions that ended, bytes) */
 static void emit_strings(unsigned int vcpu)
 {
 	const uint64_t *base = state.vcpu[vcpu].base.counts;
-	uint64_t words[] = { RECORD_STRINGS, 0 };
-	unsigned int i;
+	uint64_t rows[4 * MAX_STRINGS];
+	size_t words = 0;
 
-	for (i = 0; i < strings.count; i++)
-		words[1] += *counter(strings.at[i].ends, vcpu) != base[strings.at[i].ends];
-	emit(words, 2);
-	for (i = 0; i < strings.count; i++) {
+	for (unsigned int i = 0; i < strings.count; i++) {
 		const struct string_insn *string = &strings.at[i];
 		const uint64_t ends = *counter(string->ends, vcpu) - base[string->ends];
-		const uint64_t row[] = { string->vaddr, string->kind, ends };
+		const uint64_t bytes = *counter(string->bytes, vcpu) - base[string->bytes];
 
-		if (ends)
-			emit(row, 3);
+		if (ends || bytes) {
+			rows[words++] = string->code.vaddr;
+			rows[words++] = string->kind;
+			rows[words++] = ends;
+			rows[words++] = bytes;
+		}
 	}
+	emit(RECORD_STRINGS, rows, words);
 }
 
 #endif /* KDELTA_REP_STRINGS_H */

@@ -3,29 +3,53 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 KERNEL = 0xFFFFFFFF81000000
-HEADER = [1, 0x31574154454C444B, 4, 4, 1]
-ARMED = [4]
-END = [5, 1, 16384]
+HEADER = [1, 4, 0x3230544C45444B00, 4, 4, 1]
+ARMED = [4, 0]
+END = [5, 2, 1, 16384]
+
+
+_slots = itertools.count(1)
 
 
 def window(
     counts: Mapping[int, int], *, phase: int = 0, interrupts: int = 0, switched: int = 0
 ) -> list[int]:
+    """A window, and before it the code of its slots: new ones, one an address."""
+    slots = list(itertools.islice(_slots, len(counts)))
+    told = [word for slot, at in zip(slots, counts, strict=True) for word in code(slot, at)]
+    rows = list(zip(slots, counts.values(), strict=True))
     user = sum(count for address, count in counts.items() if address < 1 << 63)
-    pairs = [word for pair in counts.items() for word in pair]
     kernel = sum(counts.values()) - user
-    return [2, 0, phase, user, kernel, interrupts, switched, len(counts), *pairs]
+    return [*told, *bare(rows, user, kernel, phase, interrupts, switched)]
 
 
-def strings(*rows: tuple[int, str, str, int]) -> list[int]:
-    """Rows of (address, "m" or "s", width, ends), told before the window that has them."""
-    words = [word for at, name, width, ends in rows for word in (at, kind(name, width), ends)]
-    return [6, len(rows), *words]
+def code(slot: int, *addresses: int) -> list[int]:
+    return [7, 1 + len(addresses), slot, *addresses]
+
+
+def bare(
+    rows: Sequence[tuple[int, int]],
+    user: int,
+    kernel: int,
+    phase: int = 0,
+    interrupts: int = 0,
+    switched: int = 0,
+) -> list[int]:
+    """A window of slots that were told."""
+    words = [word for row in rows for word in row]
+    return [2, 6 + len(words), 0, phase, user, kernel, interrupts, switched, *words]
+
+
+def strings(*rows: tuple[int, str, str, int, int]) -> list[int]:
+    """Rows of (address, letter, width, ends, bytes), told before the window that has them."""
+    words = [word for at, name, width, *told in rows for word in (at, kind(name, width), *told)]
+    return [6, len(words), *words]
 
 
 def kind(name: str, width: str) -> int:

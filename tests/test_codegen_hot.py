@@ -123,10 +123,10 @@ def test_counts_between_instructions_are_kept_apart(code: Code) -> None:
 
 
 def _window(counts: dict[int, int]) -> CountedWindow:
-    pairs = array("Q", [word for pair in counts.items() for word in pair])
+    rows = array("Q", [word for row in enumerate(counts.values()) for word in row])
     return CountedWindow(
         vcpu=0, phase=0, user=0, kernel=sum(counts.values()), interrupts=0, switched=False,
-        pairs=pairs,
+        rows=rows, code={slot: array("Q", [at]) for slot, at in enumerate(counts)},
     )  # fmt: skip
 
 

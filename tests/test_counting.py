@@ -88,7 +88,11 @@ def test_layouts_are_attributed_together(tmp_path: Path) -> None:
     ("records", "samples", "cause"),
     [
         ([*windows()], 3, "the plugin never saw PID 1's mark"),
-        ([ARMED, *windows(), [3, 1, 0, 0]], 3, "the marks do not fit: a window was opened inside"),
+        (
+            [ARMED, *windows(), [3, 3, 1, 0, 0]],
+            3,
+            "the marks do not fit: a window was opened inside",
+        ),
         ([ARMED, *windows()], 4, "phase scan: 3 windows, 4 iterations"),
         ([ARMED], 0, "phase scan: 0 windows, 0 iterations"),
         ([ARMED, *windows()[:-1]], 3, "phase touch: 2 windows, 3 iterations"),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counts_stream import ARMED, END, HEADER, KERNEL, strings, window, write
+from counts_stream import ARMED, END, HEADER, KERNEL, bare, code, strings, window, write
 from kdelta import arch
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
-from kdelta.errors import GuestError, InfraError
+from kdelta.errors import InfraError
 
 TABLE = Symbols((KERNEL, KERNEL + 0x40, KERNEL + 0x100), ("first", "second", "third"))
 COUNTS = {0x401000: 7, 0x401004: 7, KERNEL: 3, KERNEL + 4: 3, KERNEL + 0x48: 5}
@@ -39,19 +39,21 @@ def test_windows_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_a_killed_qemu_leaves_whole_windows(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts", HEADER, ARMED, window(COUNTS), window(COUNTS))
+    last = window(COUNTS)
+    path = write(tmp_path / "counts", HEADER, ARMED, window(COUNTS), last)
     whole = path.read_bytes()
-    second = len(whole) - 8 * len(window(COUNTS))
-    for end in range(second, len(whole)):
+    for end in range(len(whole) - 8 * len(last), len(whole)):
         path.write_bytes(whole[:end])
         assert [one.total for one in insns.read(path).windows] == [25]
 
 
-@pytest.mark.parametrize("words", [[], [1, 2], [1, 0x31, 4, 4, 1], [9, 9, 9, 9, 9]])
+@pytest.mark.parametrize(
+    "words", [[], [1, 2], HEADER[:5], [1, 4, 0x31, 4, 4, 1], [1, 3, *HEADER[2:]], [9] * 9]
+)
 def test_what_is_no_stream_says_that_the_plugin_did_not_load(
     tmp_path: Path, words: list[int]
 ) -> None:
-    with pytest.raises(InfraError, match="it did not load") as caught:
+    with pytest.raises(InfraError, match="it did not load, or is another's") as caught:
         insns.read(write(tmp_path / "counts", words))
     assert caught.value.place == str(tmp_path / "counts")
 
@@ -59,14 +61,29 @@ def test_what_is_no_stream_says_that_the_plugin_did_not_load(
 def test_a_missing_file_and_an_unknown_record(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="cannot be read: No such file"):
         insns.read(tmp_path / "nothing")
-    with pytest.raises(InfraError, match="damaged at word 5"):
-        insns.read(write(tmp_path / "counts", HEADER, [77]))
-    with pytest.raises(InfraError, match="damaged at word 5"):
-        insns.read(write(tmp_path / "counts", HEADER, HEADER))
+    # No such kind; a second header; words that a record cannot have.
+    for record in ([77, 0], HEADER, [4, 1, 0], [2, 5, 0, 0, 0, 0, 0], [2, 7, *[0] * 7], [6, 3, 0]):
+        with pytest.raises(InfraError, match="damaged at word 6"):
+            insns.read(write(tmp_path / "counts", HEADER, [*record, 0]))
+
+
+def test_slots_are_told_once_and_before_their_windows(tmp_path: Path) -> None:
+    rows = [(3, 2), (7, 5)]
+    told = [*code(3, KERNEL, KERNEL + 4), *code(7, 0x401000)]
+    (read,) = insns.read(write(tmp_path / "counts", HEADER, told, bare(rows, 5, 4))).windows
+    assert list(read.addresses()) == [(KERNEL, 2), (KERNEL + 4, 2), (0x401000, 5)]
+    broken = {
+        "code that was not told": [bare(rows, 5, 4), told],
+        "code is told twice": [told, bare(rows, 5, 4), code(7, KERNEL)],
+        "a window of 8 instructions has 9": [told, bare(rows, 5, 3)],
+    }
+    for message, records in broken.items():
+        with pytest.raises(InfraError, match=message):
+            insns.read(write(tmp_path / "counts", HEADER, *records))
 
 
 def test_complaints_of_the_plugin(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts", HEADER, [3, 4, 0, 0], [3, 2, 0, 1], [3, 99, 0, 0])
+    path = write(tmp_path / "counts", HEADER, [3, 3, 4, 0, 0], [3, 3, 2, 0, 1], [3, 3, 99, 0, 0])
     counts = insns.read(path)
     assert not counts.armed
     assert counts.errors == (
@@ -82,16 +99,17 @@ def test_any_words_are_read_or_refused(tmp_path: Path, words: list[int]) -> None
     path = write(tmp_path / "counts", HEADER, words)
     with contextlib.suppress(InfraError):
         counts = insns.read(path)
-        assert all(len(one.pairs) % 2 == 0 for one in counts.windows)
+        for one in counts.windows:
+            assert sum(count for _, count in one.addresses()) == one.total
 
 
 def test_by_function_adds_up_and_counts_calls(tmp_path: Path) -> None:
     # The same address twice: two translated blocks hold it.
-    doubled = window(COUNTS)
-    doubled[4] += 2
-    doubled[7] += 1
-    doubled += [KERNEL, 2]
-    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, doubled)).windows
+    told = [*code(1, 0x401000, 0x401004), *code(2, KERNEL, KERNEL + 4), *code(3, KERNEL)]
+    told += code(4, KERNEL + 0x48)
+    counted = bare([(1, 7), (2, 3), (3, 2), (4, 5)], 14, 13)
+    path = write(tmp_path / "counts", HEADER, ARMED, told, counted)
+    (read,) = insns.read(path).windows
     rows = insns.by_function(read, TABLE, "scan")
     assert [(row.function, row.insns, row.calls) for row in rows] == [
         ("[user]", 14, 0),
@@ -103,54 +121,62 @@ def test_by_function_adds_up_and_counts_calls(tmp_path: Path) -> None:
 
 
 def test_string_instructions_belong_to_the_next_window(tmp_path: Path) -> None:
-    rows = strings((KERNEL + 0x48, "s", "b", 513), (KERNEL, "m", "q", 2), (0x401000, "s", "w", 1))
+    rows = strings(
+        (KERNEL + 0x48, "s", "b", 513, 513 * 4096),
+        (KERNEL, "m", "q", 2, 80),
+        (0x401000, "s", "w", 1, 10),
+    )
     path = write(
         tmp_path / "counts", HEADER, ARMED, window(COUNTS), rows, window(COUNTS), window(COUNTS)
     )
     before, own, after = insns.read(path).windows
     assert before.strings == after.strings == ()
-    assert [(row.name, row.ends) for row in own.strings] == [
-        ("rep stosb", 513),
-        ("rep movsq", 2),
-        ("rep stosw", 1),
+    assert [(row.name, row.ends, row.bytes) for row in own.strings] == [
+        ("rep stosb", 513, 513 * 4096),
+        ("rep movsq", 2, 80),
+        ("rep stosw", 1, 10),
     ]
     counted = insns.by_function(own, TABLE, "scan")
     assert sum(row.insns for row in counted) == own.total
     assert counted[:3] == insns.by_function(before, TABLE, "scan")
-    assert [(row.function, row.insns, row.calls) for row in counted[3:]] == [
-        ("rep movsq in first", 0, 2),
-        ("rep stosb in second", 0, 513),
-        ("rep stosw in [user]", 0, 1),
+    assert [(row.function, row.insns, row.calls, row.bytes) for row in counted[3:]] == [
+        ("rep movsq in first", 0, 2, 80),
+        ("rep stosb in second", 0, 513, 513 * 4096),
+        ("rep stosw in [user]", 0, 1, 10),
     ]
 
 
 def test_a_string_instruction_at_two_places_of_a_function_is_one_row(tmp_path: Path) -> None:
-    rows = strings((KERNEL + 4, "s", "b", 5), (KERNEL + 8, "s", "b", 7))
+    rows = strings((KERNEL + 4, "s", "b", 5, 50), (KERNEL + 8, "s", "b", 7, 9))
     path = write(tmp_path / "counts", HEADER, ARMED, rows, window(COUNTS))
     (read,) = insns.read(path).windows
     found = insns.by_function(read, TABLE, "scan")
-    assert [row.calls for row in found if row.function == "rep stosb in first"] == [12]
+    (row,) = (row for row in found if row.function == "rep stosb in first")
+    assert (row.calls, row.bytes) == (12, 59)
 
 
 def test_strings_without_their_window_are_cut_off_and_unknown_ones_refused(tmp_path: Path) -> None:
-    rows = strings((KERNEL, "s", "b", 1))
+    rows = strings((KERNEL, "s", "b", 1, 1))
     cut = write(tmp_path / "cut", HEADER, ARMED, window(COUNTS), rows)
     assert len(insns.read(cut).windows) == 1
     for end in range(len(cut.read_bytes()) - 8 * len(rows), len(cut.read_bytes())):
         (tmp_path / "short").write_bytes(cut.read_bytes()[:end])
         assert len(insns.read(tmp_path / "short").windows) == 1
     for kind in (0, ord("s"), ord("x") << 8 | ord("b")):
-        path = write(tmp_path / "bad", HEADER, [6, 1, KERNEL, kind, 1], window(COUNTS))
+        path = write(tmp_path / "bad", HEADER, [6, 4, KERNEL, kind, 1, 1], window(COUNTS))
         with pytest.raises(InfraError, match="damaged: no string"):
             insns.read(path)
 
 
-def test_a_window_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
-    wrong = window(COUNTS)
-    wrong[3] += 1
-    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, wrong)).windows
-    with pytest.raises(GuestError, match="functions sum to 25 instructions, not 26"):
-        insns.by_function(read, TABLE, "scan")
+def test_a_group_across_functions_is_told_apart(tmp_path: Path) -> None:
+    # A block goes on where one function falls through into the next.
+    told = code(1, KERNEL + 0x3C, KERNEL + 0x40, KERNEL + 0x44)
+    (read,) = insns.read(write(tmp_path / "counts", HEADER, told, bare([(1, 9)], 0, 27))).windows
+    rows = insns.by_function(read, TABLE, "scan")
+    assert [(row.function, row.insns, row.calls) for row in rows] == [
+        ("second", 18, 9),
+        ("first", 9, 0),
+    ]
 
 
 def test_an_address_before_all_symbols(tmp_path: Path) -> None:
@@ -177,18 +203,35 @@ def test_events_are_this_kernels_entries() -> None:
         0x20: "asm_sysvec_apic_timer_interrupt",
         0x30: "asm_common_interrupt",
         0x40: "__switch_to_asm",
-        0x50: "do_syscall_64",
+        0x50: "wake_up_new_task",
+        0x60: "do_syscall_64",
     }
     table = Symbols(tuple(names), tuple(names.values()))
     lines = insns.events(table, arch.of("amd64")).splitlines()
-    assert sorted(lines) == ["1 20 21", "1 30 31", "16 8 10", "2 10 11", "4 40 41"]
-
-
-def test_events_of_arm64_lie_in_its_vector_table() -> None:
-    table = Symbols((0x1000, 0x9000), ("vectors", "cpu_switch_to"))
-    lines = insns.events(table, arch.of("arm64")).splitlines()
     assert sorted(lines) == [
+        "1 20 21",
+        "1 30 31",
+        "16 8 10",
+        "2 10 11",
+        "32 50 51",
+        "4 40 41",
+    ]
+
+
+def test_events_of_arm64_lie_in_its_vector_tables() -> None:
+    names = ("vectors", "__bp_harden_el1_vectors", "cpu_switch_to")
+    table = Symbols((0x1000, 0x2000, 0x9000), names)
+    lines = insns.events(table, arch.of("arm64")).splitlines()
+    plain = {
         *("1 1280 1281", "1 1300 1301", "1 1480 1481", "1 1500 1501"),
         *("2 1200 1201", "2 1380 1381", "2 1400 1401", "2 1580 1581"),
         "4 9000 9001",
-    ]
+    }
+    # A hardened table of user space goes on to the second instruction of these.
+    second = {"1 1484 1485", "1 1504 1505", "2 1404 1405", "2 1584 1585"}
+    tables = (0x2000, 0x2800, 0x3000)
+    entries = ((1, 0x280), (1, 0x300), (2, 0x200), (2, 0x380))
+    hardened = {f"{bits} {t + at:x} {t + at + 1:x}" for t in tables for bits, at in entries}
+    stubs = {f"16 {t + 0x480:x} {t + 0x580:x}" for t in tables}
+    assert set(lines) == plain | second | hardened | stubs
+    assert len(lines) == len(set(lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which QEMU is chosen, what it is asked to do, and our plugin for each of its interfaces."""
+"""Which QEMU is chosen, what it is asked to do, and our plugin."""
 
 from __future__ import annotations
 

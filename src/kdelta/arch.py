@@ -14,8 +14,9 @@ class Arch:
     """One architecture that a guest can have.
 
     interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
-    entered asynchronously and synchronously; switches: where it goes to another task.  stubs:
-    symbols that hold nothing but what vectors execute on their way to one of `interrupts`.
+    entered asynchronously and synchronously; switches: where it goes to another task; new_tasks:
+    where it wakes one for the first time.  stubs: (symbol, first byte, first byte behind) of what
+    holds nothing but what vectors execute on their way to one of `interrupts`.
     firmware: what QEMU loads into such a guest out of its data folders.
     """
 
@@ -31,8 +32,16 @@ class Arch:
     interrupts: tuple[tuple[str, int], ...]
     exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
-    stubs: tuple[str, ...] = ()
+    new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
+    stubs: tuple[tuple[str, int, int], ...] = ()
     firmware: tuple[str, ...] = ()
+
+
+_WHOLE = 1 << 20  # bytes: beyond any symbol of stubs
+# CPUs with a defence against branch history injection enter a kernel of arm64 through one of three
+# tables of 2 KiB; from user space these go on to the second instruction of the entry in `vectors`.
+_HARDENED = tuple(0x800 * table for table in range(3))
+_SECOND = 4
 
 
 ARCHES = {
@@ -57,7 +66,7 @@ ARCHES = {
             ),
             exceptions=(("asm_exc_*", 0),),
             switches=(("__switch_to_asm", 0),),
-            stubs=("irq_entries_start", "spurious_entries_start"),
+            stubs=(("irq_entries_start", 0, _WHOLE), ("spurious_entries_start", 0, _WHOLE)),
         ),
         Arch(
             debian="arm64",
@@ -72,17 +81,16 @@ ARCHES = {
             # The vector table of arch/arm64/kernel/entry.S: 16 entries of 128 bytes; EL1 with
             # SP_EL1 from 0x200, 64-bit EL0 from 0x400, each sync, irq, fiq, error.
             interrupts=(
-                ("vectors", 0x280),
-                ("vectors", 0x300),
-                ("vectors", 0x480),
-                ("vectors", 0x500),
+                *(("vectors", at) for at in (0x280, 0x300, 0x480, 0x500)),
+                *(("vectors", at + _SECOND) for at in (0x480, 0x500)),
+                *(("__bp_harden_el1_vectors", t + at) for t in _HARDENED for at in (0x280, 0x300)),
             ),
             exceptions=(
-                ("vectors", 0x200),
-                ("vectors", 0x380),
-                ("vectors", 0x400),
-                ("vectors", 0x580),
+                *(("vectors", at) for at in (0x200, 0x380, 0x400, 0x580)),
+                *(("vectors", at + _SECOND) for at in (0x400, 0x580)),
+                *(("__bp_harden_el1_vectors", t + at) for t in _HARDENED for at in (0x200, 0x380)),
             ),
+            stubs=tuple(("__bp_harden_el1_vectors", t + 0x480, t + 0x580) for t in _HARDENED),
             switches=(("cpu_switch_to", 0),),
         ),
         Arch(

@@ -139,6 +139,7 @@ class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     function: str  # "[user]" for all user-space code
     insns: int
     calls: int  # executions of its first instruction; of "rep ... in F", runs to the end
+    bytes: int = 0  # of "rep ... in F": what it copied, set or compared
 
 
 class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -136,6 +136,10 @@ class Counted:
         """Instructions in a function."""
         return sum(row.insns for row in self._rows(window) if row.function == function)
 
+    def holder(self, address: int) -> str:
+        """The function that holds an address."""
+        return self.table.find(address)[0]
+
     def _rows(self, window: insns.CountedWindow) -> tuple[FunctionCount, ...]:
         return insns.by_function(window, self.table, "any")
 

@@ -17,14 +17,16 @@ pytestmark = pytest.mark.boot
 
 PAGES = 512
 ROUNDS = 10_000
+KIB = 1024
+PAGE_BYTES = 4096
+COPIES = ("_copy_from_iter", "copy_page_from_iter")  # from a process into the kernel
 
 
 def test_a_loop_counts_exactly(machine: Machine) -> None:
     counted = machine.oracle("loop", ROUNDS, 8)
     assert counted.user() == [1 + 2 * ROUNDS] * 8
-    quiet = [window for window in counted.windows if not window.switched]
-    assert quiet
-    assert {window.kernel for window in quiet} == {0}
+    assert {window.kernel for window in counted.windows} == {0}
+    assert not any(window.switched for window in counted.windows)
 
 
 def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> None:
@@ -48,6 +50,35 @@ def test_a_faulting_last_instruction_of_a_block_is_started_twice(machine: Machin
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
 
 
+def test_rep_counts_once_and_tells_its_bytes(machine: Machine) -> None:
+    # The first window faults its bytes in, page by page: it is still one execution.
+    counted = machine.oracle("fill", 5 * KIB, 4)
+    assert counted.user() == [1] * 4
+    assert own_strings(counted) == [("rep stosb", 1, 5 * KIB)] * 4
+
+
+def test_interrupts_amid_a_string_instruction_neither_add_nor_lose(machine: Machine) -> None:
+    counted = machine.oracle("fill", KIB * KIB, 6)
+    assert counted.user() == [1] * 6
+    assert own_strings(counted) == [("rep stosb", 1, KIB * KIB)] * 6
+    assert any(window.interrupts for window in counted.windows)
+
+
+def test_a_string_instruction_is_not_confused_with_what_lies_behind_it(machine: Machine) -> None:
+    # As often as it is executed, the instruction behind it is reached without it, and first.
+    counted = machine.oracle("fill-often", ROUNDS, 4)
+    assert counted.user() == [1 + 9 * ROUNDS] * 4
+    assert own_strings(counted) == [("rep stosb", ROUNDS, 100 * ROUNDS)] * 4
+
+
+def test_a_copy_that_meets_a_hole_has_bytes_and_is_no_execution(machine: Machine) -> None:
+    # Two pages are to be copied, and 100 bytes of the second are not there.
+    counted = machine.oracle("write-hole", 1, 4)
+    for window in counted.windows:
+        copies = [row for row in window.strings if counted.holder(row.address) in COPIES]
+        assert [(row.ends, row.bytes) for row in copies] == [(1, 2 * PAGE_BYTES - 100)]
+
+
 def test_each_window_adds_up(machine: Machine) -> None:
     counted = machine.oracle("touch", PAGES, 4)
     for window in counted.windows:
@@ -66,7 +97,7 @@ def test_interrupts_are_left_out(pair: Machine) -> None:
     assert each == int(each) > 0
     many = pair.oracle("calls", long, 32)
     assert many.user() == [1 + 4 * long] * 32
-    hit = [window for window in many.windows if window.interrupts and not window.switched]
+    hit = [window for window in many.windows if window.interrupts]
     assert len(hit) >= 4
     # Now and then a tick leaves work to the task itself, done when its call returns.
     assert mode([window.kernel for window in hit]) == each * long
@@ -81,7 +112,7 @@ def test_the_way_to_an_interrupt_is_left_out_too() -> None:
     rounds = 5_000_000
     counted = machine.oracle("loop", rounds, 16)
     assert counted.user() == [1 + 2 * rounds] * 16
-    hit = [window for window in counted.windows if window.interrupts and not window.switched]
+    hit = [window for window in counted.windows if window.interrupts]
     assert len(hit) >= 4
     # Now and then a tick leaves work to the task itself.
     assert mode([window.kernel for window in hit]) == 0
@@ -89,11 +120,31 @@ def test_the_way_to_an_interrupt_is_left_out_too() -> None:
         assert not counted.instructions(window, "irq_entries_start")
 
 
-def test_a_task_switch_is_flagged(machine: Machine) -> None:
-    slept = machine.oracle("sleep", 20, 4)
-    assert [window.switched for window in slept.windows] == [True] * 4
-    ran = machine.oracle("loop", ROUNDS, 16)
-    assert sum(window.switched for window in ran.windows) < 8
+def test_other_tasks_are_left_out(machine: Machine) -> None:
+    """While it sleeps the idle task runs."""
+    counted = machine.oracle("sleep", 20, 8)
+    for window in counted.windows:
+        assert not window.switched
+        assert counted.instructions(window, "do_idle") == 0
+        assert counted.calls(window, "__schedule") >= 1
+    # The way into sleep and out of it, and no more.
+    assert max(window.total for window in counted.windows) < 10_000
+    assert len(set(counted.user())) == 1
+
+
+def test_a_child_of_the_window_is_counted(machine: Machine) -> None:
+    """A child runs a loop of known length and ends, while its parent waits."""
+    short, long = (machine.oracle("child", rounds, 4) for rounds in (ROUNDS, 2 * ROUNDS))
+    assert mode(long.user()) - mode(short.user()) == 2 * ROUNDS
+    for window in long.windows:
+        assert not window.switched
+        assert long.calls(window, "do_exit") == 1
+
+
+def test_a_child_from_before_the_windows_is_counted(machine: Machine) -> None:
+    """A child that was made before, and waits, is woken by each window, and runs a loop."""
+    short, long = (machine.oracle("partner", rounds, 4) for rounds in (ROUNDS, 2 * ROUNDS))
+    assert mode(long.user()) - mode(short.user()) == 2 * ROUNDS
 
 
 def test_only_the_cpu_of_the_marks_is_counted(pair: Machine) -> None:
@@ -110,6 +161,13 @@ def test_two_cpus_count_faults_exactly(pair: Machine) -> None:
     assert counted.user() == [2 + 6 * PAGES] * 4
     for window in counted.windows:
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
+
+
+def own_strings(counted: lab.Counted) -> list[tuple[str, int, int]]:
+    """The string instructions of user space, (name, executions, bytes), one a window."""
+    rows = [row for window in counted.windows for row in window.strings if row.address < 1 << 63]
+    assert len(rows) == len(counted.windows)
+    return [(row.name, row.ends, row.bytes) for row in rows]
 
 
 def mode(values: list[int]) -> int:

@@ -7,10 +7,11 @@ retired by the vCPU that executed the marks.
 
 from __future__ import annotations
 
+import operator
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -23,19 +24,31 @@ from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
 from kdelta.stats.layouts import choose
 
-_MAGIC = 0x31574154454C444B
-_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS = range(1, 7)
-_LENGTH = {_HEADER: 5, _WINDOW: 8, _ERROR: 4, _ARMED: 1, _END: 3, _STRINGS: 2}
-_ROWS = {_WINDOW: (7, 2), _STRINGS: (1, 3)}  # where the number of rows stands, words of a row
+_MAGIC = 0x3230544C45444B00
+_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS, _CODE = range(1, 8)
+# Words of a record behind its kind and their number: at least so many, and then rows of so many.
+_FIELDS = {
+    _HEADER: (4, 0),
+    _WINDOW: (6, 2),
+    _ERROR: (3, 0),
+    _ARMED: (0, 0),
+    _END: (2, 0),
+    _STRINGS: (0, 4),
+    _CODE: (2, 1),
+}
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
 _USER = "[user]"
 
-_INTERRUPT, _EXCEPTION, _SWITCH, _STUB = 1, 2, 4, 16  # enum event in plugin/insns.c
+# enum event in plugin/insns.c
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK = 1, 2, 4, 16, 32
 # string_kind() in plugin/insn_bytes.h
+_STRING_LETTERS = zip(
+    "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
+)
 _STRING_NAMES = {
     ord(letter) << 8 | ord(width): f"rep {name}{width}"
-    for letter, name in (("m", "movs"), ("s", "stos"))
+    for letter, name in _STRING_LETTERS
     for width in "bwlq"
 }
 
@@ -46,6 +59,7 @@ _ERRORS = {
     4: "a window was opened before counting began",
     5: "more code was executed than the plugin can count",
     6: "more windows were opened than the plugin can count",
+    7: "a string instruction was interrupted where no entry of the kernel is known",
 }
 
 
@@ -53,21 +67,24 @@ _ERRORS = {
 class StringCount:
     """A REP string instruction of x86-64, such as "rep stosb".
 
-    ends: how often it was executed to its end, whatever the number of its rounds; 0 is left out.
+    ends: how often it was executed to its end, whatever the number of its rounds; also its own
+    count of instructions.  bytes: what its rounds handled, those of one that a fault cut off, too.
     """
 
     address: int
     name: str
     ends: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedWindow:
-    """One window.  user, kernel: instructions; pairs: address, count, address, count ...
+    """One window.  user, kernel: instructions.
 
-    interrupts: how many interrupts were left out of the counts.  switched: the vCPU went to
-    another task inside the window, so that the counts are not the workload's alone.  strings: the
-    REP string instructions; their rounds are in the other counts as QEMU has them.
+    rows: slot, count, slot, count ...; code: the addresses of each slot, all of which retired as
+    often as it counts.  interrupts: how many interrupts were left out of the counts.  switched:
+    the vCPU went to another task inside the window and the plugin could not tell whose it was, so
+    that the counts are not the workload's alone.  strings: the REP string instructions.
     """
 
     vcpu: int
@@ -76,7 +93,8 @@ class CountedWindow:
     kernel: int
     interrupts: int
     switched: bool
-    pairs: array[int]
+    rows: array[int]
+    code: Mapping[int, array[int]]
     strings: tuple[StringCount, ...] = ()
 
     @property
@@ -84,9 +102,16 @@ class CountedWindow:
         """Instructions in user space and kernel."""
         return self.user + self.kernel
 
+    def groups(self) -> Iterator[tuple[array[int], int]]:
+        """(addresses, how often each of them retired)."""
+        for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
+            yield self.code[slot], count
+
     def addresses(self) -> Iterator[tuple[int, int]]:
         """(address, count); an address that lies in several translated blocks comes as often."""
-        return zip(self.pairs[::2], self.pairs[1::2], strict=True)
+        for addresses, count in self.groups():
+            for address in addresses:
+                yield address, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,40 +130,101 @@ def read(path: Path) -> Counts:
     Raises InfraError when there is no stream or it is not one.
     """
     words = _words(path)
-    if len(words) < _LENGTH[_HEADER] or words[0] != _HEADER or words[1] != _MAGIC:
-        raise InfraError("the plugin wrote no counts: it did not load", place=str(path))
-    windows: list[CountedWindow] = []
-    errors: list[str] = []
-    strings: tuple[StringCount, ...] = ()  # told before the window that they belong to
-    armed = False
-    for record in _records(words, str(path)):
-        if record[0] == _STRINGS:
-            strings = tuple(_strings(record, str(path)))
-        elif record[0] == _WINDOW:
-            windows.append(_window(record, strings))
-            strings = ()
-        elif record[0] == _ERROR:
-            errors.append(_ERRORS.get(record[1], "unknown complaint of the plugin"))
-        elif record[0] == _ARMED:
-            armed = True
-    return Counts(api=words[2], armed=armed, windows=tuple(windows), errors=tuple(errors))
+    if words[:3].tolist() != [_HEADER, _FIELDS[_HEADER][0], _MAGIC] or len(words) < 6:
+        raise InfraError(
+            "no counts of this kdelta's plugin: it did not load, or is another's", place=str(path)
+        )
+    reader = _Reader(str(path))
+    for kind, record in _records(words, str(path)):
+        reader.take(kind, record)
+    return Counts(
+        api=words[3],
+        armed=reader.armed,
+        windows=tuple(reader.windows),
+        errors=tuple(reader.errors),
+    )
 
 
-def _records(words: array[int], place: str) -> Iterator[array[int]]:
-    """The whole records behind the header.  Raises InfraError for what is none."""
-    at = _LENGTH[_HEADER]
-    while at < len(words):
-        kind = words[at]
-        length = _LENGTH.get(kind)
-        if length is None or kind == _HEADER:
+class _Reader:
+    """What the records behind the header amount to; place: of the stream, for complaints."""
+
+    def __init__(self, place: str) -> None:
+        self.armed = False
+        self.windows: list[CountedWindow] = []
+        self.errors: list[str] = []
+        self._place = place
+        self._code: dict[int, array[int]] = {}
+        self._sizes: dict[int, int] = {}  # instructions of each slot
+        self._strings: tuple[StringCount, ...] = ()  # told before the window that they belong to
+
+    def take(self, kind: int, words: array[int]) -> None:
+        """One record.  Raises InfraError for one that does not fit those before it."""
+        if kind == _CODE:
+            if words[0] in self._code:
+                raise self._damaged("code is told twice")
+            self._code[words[0]] = words[1:]
+            self._sizes[words[0]] = len(words) - 1
+        elif kind == _STRINGS:
+            self._strings = tuple(self._string(words[i : i + 4]) for i in range(0, len(words), 4))
+        elif kind == _WINDOW:
+            self.windows.append(self._window(words))
+            self._strings = ()
+        elif kind == _ERROR:
+            self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
+        elif kind == _ARMED:
+            self.armed = True
+
+    def _string(self, words: Sequence[int]) -> StringCount:
+        address, kind, ends, size = words
+        name = _STRING_NAMES.get(kind)
+        if name is None:
+            raise self._damaged("no string")
+        return StringCount(address=address, name=name, ends=ends, bytes=size)
+
+    def _window(self, words: array[int]) -> CountedWindow:
+        vcpu, phase, user, kernel, interrupts, switched = words[:6]
+        window = CountedWindow(
+            vcpu=vcpu,
+            phase=phase,
+            user=user,
+            kernel=kernel,
+            interrupts=interrupts,
+            switched=bool(switched),
+            rows=words[6:],
+            code=self._code,
+            strings=self._strings,
+        )
+        try:
+            sizes = map(self._sizes.__getitem__, window.rows[::2])
+            counted = sum(map(operator.mul, sizes, window.rows[1::2]))
+        except KeyError:
+            raise self._damaged("a window has code that was not told") from None
+        if counted != window.total:
+            raise self._damaged(f"a window of {window.total} instructions has {counted}")
+        return window
+
+    def _damaged(self, how: str) -> InfraError:
+        return InfraError(f"the plugin's counts are damaged: {how}", place=self._place)
+
+
+def _records(words: array[int], place: str) -> Iterator[tuple[int, array[int]]]:
+    """Kind and words of the whole records behind the header.  Raises InfraError for others."""
+    at = 2 + _FIELDS[_HEADER][0]
+    while at + 2 <= len(words):
+        kind, size = words[at], words[at + 1]
+        fewest, row = _FIELDS.get(kind, (0, 0))
+        beyond = size - fewest
+        if (
+            kind not in _FIELDS
+            or kind == _HEADER
+            or beyond < 0
+            or (beyond % row if row else beyond)
+        ):
             raise InfraError(f"the plugin's counts are damaged at word {at}", place=place)
-        if kind in _ROWS and at + length <= len(words):
-            number, width = _ROWS[kind]
-            length += width * words[at + number]
-        if at + length > len(words):
+        if at + 2 + size > len(words):
             return
-        yield words[at : at + length]
-        at += length
+        yield kind, words[at + 2 : at + 2 + size]
+        at += 2 + size
 
 
 def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow:
@@ -155,15 +241,15 @@ def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow
 def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
     counts: Counter[int] = Counter()
     for window in windows:
-        for address, count in window.addresses():
-            counts[address] += count
+        for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
+            counts[slot] += count
     return replace(
         windows[0],
         user=sum(window.user for window in windows),
         kernel=sum(window.kernel for window in windows),
         interrupts=sum(window.interrupts for window in windows),
         switched=any(window.switched for window in windows),
-        pairs=array("Q", chain.from_iterable(counts.items())),
+        rows=array("Q", chain.from_iterable(counts.items())),
         strings=tuple(string for window in windows for string in window.strings),
     )
 
@@ -174,30 +260,46 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
     UNKNOWN is what is in no function that the kernel lists: BPF programs, modules loaded since.
 
     The sum over functions is the window's total, to the instruction.  A REP string instruction
-    that ended has a row of its own behind them, "rep stosb in clear_page_erms": its calls are
-    executions to the end, and it has no instructions, since they are the function's.
+    has a row of its own behind them, "rep stosb in clear_page_erms": its calls are executions to
+    the end, its bytes what they handled, and it has no instructions, since they are the function's.
     """
     insns: Counter[str] = Counter()
     calls: Counter[str] = Counter()
-    for address, count in window.addresses():
-        if address < _KERNEL_HALF:
-            insns[_USER] += count
+    handled: Counter[str] = Counter()
+    for addresses, count in window.groups():
+        if addresses[0] < _KERNEL_HALF:
+            insns[_USER] += count * len(addresses)
             continue
-        name, offset = symbols.find(address)
-        insns[name] += count
-        if offset == 0 and name != UNKNOWN:
-            calls[name] += count
+        for name, entries, held in _functions(addresses, symbols):
+            insns[name] += count * held
+            if entries and name != UNKNOWN:
+                calls[name] += count * entries
     if insns.total() != window.total:
         raise GuestError(f"functions sum to {insns.total()} instructions, not {window.total}")
     for string in window.strings:
         name = f"{string.name} in {_place(string.address, symbols)}"
         insns[name] += 0
         calls[name] += string.ends
+        handled[name] += string.bytes
     rows = sorted(insns.items(), key=lambda row: (-row[1], row[0]))
     return tuple(
-        FunctionCount(phase=phase, function=name, insns=count, calls=calls[name])
+        FunctionCount(
+            phase=phase, function=name, insns=count, calls=calls[name], bytes=handled[name]
+        )
         for name, count in rows
     )
+
+
+def _functions(addresses: Sequence[int], symbols: Symbols) -> Iterator[tuple[str, int, int]]:
+    """(function, how many of the addresses are its first, how many are in it): often only one."""
+    low, high = min(addresses), max(addresses)
+    name, offset = symbols.find(low)
+    if symbols.find(high) == (name, high - low + offset):
+        yield name, addresses.count(low) if offset == 0 else 0, len(addresses)
+        return
+    for address in addresses:
+        name, offset = symbols.find(address)
+        yield name, offset == 0, 1
 
 
 def _place(address: int, symbols: Symbols) -> str:
@@ -220,6 +322,7 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_INTERRUPT, architecture.interrupts),
         (_EXCEPTION, architecture.exceptions),
         (_SWITCH, architecture.switches),
+        (_NEW_TASK, architecture.new_tasks),
     )
     lines = [
         f"{bits} {start + offset:x} {start + offset + 1:x}\n"
@@ -229,7 +332,10 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         if fnmatchcase(name, pattern)
     ]
     ends = zip(symbols.starts, symbols.starts[1:], symbols.names, strict=False)
-    lines += [f"{_STUB} {a:x} {b:x}\n" for a, b, name in ends if name in architecture.stubs]
+    for start, end, name in ends:
+        for stub, low, high in architecture.stubs:
+            if stub == name and low < end - start:
+                lines.append(f"{_STUB} {start + low:x} {min(start + high, end):x}\n")
     return "".join(lines)
 
 
@@ -248,25 +354,3 @@ def _words(path: Path) -> array[int]:
     if sys.byteorder == "big":
         words.byteswap()
     return words
-
-
-def _strings(words: array[int], place: str) -> Iterator[StringCount]:
-    for address, kind, ends in zip(words[2::3], words[3::3], words[4::3], strict=True):
-        name = _STRING_NAMES.get(kind)
-        if name is None:
-            raise InfraError("the plugin's counts are damaged: no string", place=place)
-        yield StringCount(address=address, name=name, ends=ends)
-
-
-def _window(words: array[int], strings: tuple[StringCount, ...]) -> CountedWindow:
-    _, vcpu, phase, user, kernel, interrupts, switched, _ = words[:8]
-    return CountedWindow(
-        vcpu=vcpu,
-        phase=phase,
-        user=user,
-        kernel=kernel,
-        interrupts=interrupts,
-        switched=bool(switched),
-        pairs=words[8:],
-        strings=strings,
-    )

@@ -22,7 +22,6 @@ from kdelta.machine.axes import MachineSettings
 # The series of Debian 13 and of Debian 12's backports: both count with the same code.
 PINNED = "10.0"
 _LEAST = (10, 0)
-_API = 4  # plugin interface: QEMU's include/qemu/qemu-plugin.h
 _VARIABLE = "KDELTA_QEMU"
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
@@ -215,7 +214,7 @@ def plugin() -> Path:
         compiler=_CC,
         flags=[
             *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
-            *("-fvisibility=hidden", f"-DKDELTA_API={_API}"),
+            "-fvisibility=hidden",
         ],
         package="gcc libc6-dev",
     )

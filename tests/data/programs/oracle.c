@@ -138,6 +138,79 @@ static char *map(unsigned long pages)
 	return start;
 }
 
+/* 1 + 2 n, without marks */
+static noinline void for_rounds(unsigned long n)
+{
+	asm volatile("mov %[n], %%rcx\n"
+		     "1:\tdec %%rcx\n\t"
+		     "jnz 1b\n\t"
+		     :
+		     : [n] "r"(n)
+		     : "rcx", "cc");
+}
+
+/* A child runs a loop and ends; its parent waits for it. */
+static void run_child(unsigned long n)
+{
+	pid_t child;
+	int status;
+
+	KD_BEGIN(0);
+	child = fork();
+	if (!child) {
+		for_rounds(n);
+		_exit(0);
+	}
+	if (waitpid(child, &status, 0) != child || status)
+		kd_die("the child");
+	KD_END(0);
+}
+
+/* A child that was made before the windows is woken, runs a loop, and wakes its parent. */
+static void wake_partner(unsigned long n)
+{
+	static int to[2], from[2];
+	char byte = 0;
+
+	if (!to[1]) {
+		if (pipe(to) || pipe(from))
+			kd_die("pipe");
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			while (read(to[0], &byte, 1) == 1) {
+				for_rounds(n);
+				if (write(from[1], &byte, 1) != 1)
+					break;
+			}
+			_exit(1);
+		}
+	}
+	KD_BEGIN(0);
+	if (write(to[1], &byte, 1) != 1 || read(from[0], &byte, 1) != 1)
+		kd_die("the partner");
+	KD_END(0);
+}
+
+/*
+ * write() of two pages into a pipe, from 100 bytes behind the beginning of two: the kernel copies
+ * the first page, and of the second all but the 100 bytes that are not there.
+ */
+static void write_hole(void)
+{
+	char *pages = map(3);
+	int to[2];
+
+	memset(pages, 1, 2 * KD_PAGE);
+	if (pipe(to) || munmap(pages + 2 * KD_PAGE, KD_PAGE))
+		kd_die("pipe");
+	KD_BEGIN(0);
+	if (write(to[1], pages + 100, 2 * KD_PAGE) != KD_PAGE)
+		kd_die("write");
+	KD_END(0);
+	close(to[0]);
+	close(to[1]);
+}
+
 static void window(const char *what, unsigned long n)
 {
 	static char bytes[1 << 20];
@@ -155,6 +228,12 @@ static void window(const char *what, unsigned long n)
 		fill_often(bytes, n);
 	else if (!strcmp(what, "sleep"))
 		sleep_inside(n);
+	else if (!strcmp(what, "child"))
+		run_child(n);
+	else if (!strcmp(what, "partner"))
+		wake_partner(n);
+	else if (!strcmp(what, "write-hole"))
+		write_hole();
 	else if (!strncmp(what, "touch", 5)) {
 		pages = map(n);
 		(strcmp(what, "touch") ? touch_last : touch)(pages, n);
@@ -201,9 +280,8 @@ int main(int argc, char **argv)
 		kd_exit(2, "usage: oracle WHAT N WINDOWS");
 	n = strtoul(argv[2], NULL, 10);
 	windows = strtoul(argv[3], NULL, 10);
-	if (!strcmp(argv[1], "noisy-loop")) {
+	if (!strncmp(argv[1], "noisy-", 6))
 		noise = make_noise();
-	}
 	KD_ARM();
 	sched_yield();
 	for (; windows; windows--)
