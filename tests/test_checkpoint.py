@@ -37,7 +37,7 @@ def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False
         banner="QEMU emulator version 10.0.2",
         version="10.0.2",
     )
-    return checkpoint._key(found, settings, place / "image")
+    return checkpoint.key(found, settings, place / "image")
 
 
 def newer_bios(place: Path) -> None:

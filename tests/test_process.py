@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -83,3 +84,59 @@ def test_a_missing_program_is_named() -> None:
 def test_an_environment_is_added_to_and_input_is_closed() -> None:
     done = process.run(["sh", "-c", 'cat; echo "$A $HOME"'], timeout=10, env={"A": "given"})
     assert done.stdout == f"given {os.environ['HOME']}\n"
+
+
+BUSY = ["sh", "-c", "while :; do :; done"]
+
+
+def on_one_cpu(count: int) -> list[subprocess.Popen[bytes]]:
+    """So many busy loops that share one CPU."""
+    cpu = min(os.sched_getaffinity(0))
+    return [process.start(["taskset", "-c", str(cpu), *BUSY]) for _ in range(count)]
+
+
+def test_patience_does_not_count_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_MOST_PATIENCE", 1000)
+    loops = on_one_cpu(5)
+    try:
+        time.sleep(0.2)
+        patience = process.Patience(loops[0].pid, 0.4)
+        begun = time.monotonic()
+        while patience.left:
+            time.sleep(0.01)
+        taken = time.monotonic() - begun
+    finally:
+        for loop in loops:
+            process.end(loop)
+    assert taken > 1.0
+    assert not patience.starved
+
+
+def test_patience_ends_for_what_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_MOST_PATIENCE", 2)
+    loops = on_one_cpu(7)
+    try:
+        time.sleep(0.2)
+        patience = process.Patience(loops[0].pid, 0.5)
+        begun = time.monotonic()
+        while patience.left:
+            time.sleep(0.01)
+        assert patience.starved
+        assert time.monotonic() - begun < 60
+    finally:
+        for loop in loops:
+            process.end(loop)
+
+
+def test_patience_with_what_idles_is_its_seconds() -> None:
+    child = process.start(["sleep", "60"])
+    try:
+        patience = process.Patience(child.pid, 0.3)
+        begun = time.monotonic()
+        while patience.left:
+            time.sleep(0.01)
+        assert 0.3 <= time.monotonic() - begun < 60
+        assert not patience.starved
+    finally:
+        process.end(child)
+    assert patience.left == 0.0

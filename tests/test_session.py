@@ -96,6 +96,20 @@ def test_a_guest_without_a_greeting_times_out(tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_guest_that_got_no_cpu_is_this_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_MOST_PATIENCE", 2)
+    monkeypatch.setattr(process, "_denied_s", lambda _pid: time.monotonic())
+    with (
+        boot(tmp_path, "deaf") as guest,
+        pytest.raises(
+            InfraError, match=r"QEMU had to wait \d s for a CPU; this machine is too busy"
+        ),
+    ):
+        guest.finish(1)
+
+
 def test_a_guest_that_does_not_end_times_out(tmp_path: Path) -> None:
     with (
         boot(tmp_path, "hangs", IDENTITY) as guest,

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from kdelta.errors import InfraError
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
+_MOST_PATIENCE = 10
 # For a caller that ended before its end could be asked to be told: $0 is who the caller was.
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
@@ -140,6 +142,60 @@ def start(
         ) from error
     except OSError as error:
         raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
+
+
+class Patience:
+    """How long a started command may take.
+
+    Time in which this machine did not let it run, because others did or a hypervisor took the
+    CPUs, does not count; but no command gets more than ten times its seconds by the clock.
+    """
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self.seconds = seconds
+        self._pid = pid
+        self._begun = time.monotonic()
+        self._denied_before = _denied_s(pid)
+
+    @property
+    def denied(self) -> float:
+        """Seconds in which it would have run and could not."""
+        return max(0.0, _denied_s(self._pid) - self._denied_before)
+
+    @property
+    def left(self) -> float:
+        """Seconds that it still has; 0 when its time is over."""
+        taken = time.monotonic() - self._begun
+        own = self.seconds - taken
+        if own <= 0 and taken < _MOST_PATIENCE * self.seconds:
+            own += self.denied
+        return max(0.0, own)
+
+    @property
+    def starved(self) -> bool:
+        """True when its time is over by the clock alone: it hardly ever ran."""
+        taken = time.monotonic() - self._begun
+        return taken >= _MOST_PATIENCE * self.seconds and taken - self.denied < self.seconds
+
+
+def _denied_s(pid: int) -> float:
+    """Seconds since it started in which its busiest thread waited for a CPU, or had a stolen one.
+
+    0 where the kernel does not tell (Documentation/scheduler/sched-stats.rst, "schedstat").
+    """
+    waited = [0]
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
+            waited.append(int(path.read_text().split()[1]))
+    return max(waited) / 1e9 + _stolen_s()
+
+
+def _stolen_s() -> float:
+    """Seconds that a hypervisor took of each CPU since this machine's start, on average."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        words = Path("/proc/stat").read_text().partition("\n")[0].split()
+        return int(words[8]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    return 0.0
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

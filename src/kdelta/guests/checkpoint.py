@@ -67,7 +67,7 @@ def take_or_find(
     """
     folder = cache.entry(
         "checkpoints",
-        _key(emulator, settings, image),
+        key(emulator, settings, image),
         lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
     )
     return _at(folder)
@@ -98,7 +98,7 @@ def discard(checkpoint: Checkpoint) -> None:
     cache.discard(checkpoint.folder)
 
 
-def _key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
+def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
     """What decides a guest's state: what is in the files, and the command line without their paths.
 
     All that a restored guest must have like the saved one is on that line.
@@ -157,13 +157,12 @@ async def _save(booted: Guest, folder: Path, timeout: float) -> None:
 
 async def _stopped(booted: Guest, qmp: QMPClient, timeout: float) -> None:
     """Wait until the guest has stopped itself: it found no orders, or it panicked."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
+    patience = booted.patience(timeout)
     with qmp.listener("GUEST_PANICKED") as events:
         while events.empty():
             booted.look()
-            if booted.has_ended or loop.time() > deadline:
-                raise booted.failed(f"PID 1 did not greet within {timeout:.0f} s")
+            if booted.has_ended or not patience.left:
+                raise booted.overdue("PID 1 did not greet", patience)
             await asyncio.sleep(_POLL_S)
 
 

@@ -9,7 +9,6 @@ import re
 import select
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
@@ -221,6 +220,19 @@ class Guest:
         """True when QEMU is gone."""
         return self._child.poll() is not None
 
+    def patience(self, timeout: float) -> process.Patience:
+        """So many seconds for the guest, in which it could run."""
+        return process.Patience(self._child.pid, timeout)
+
+    def overdue(self, what: str, patience: process.Patience) -> KdeltaError:
+        """The error for a guest that has not done what it should when its time is over."""
+        if patience.starved and not self.has_ended:
+            return InfraError(
+                f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU",
+                action="this machine is too busy: run again when it does less",
+            )
+        return self.failed(f"{what} within {patience.seconds:.0f} s")
+
     def failed(self, what: str) -> KdeltaError:
         """The error for a guest that did not do what it should, and whose fault that is."""
         return self._failure(self._end() if self.has_ended else what)
@@ -234,12 +246,12 @@ class Guest:
 
     def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         """Wait until it is done or QEMU has ended.  Raises when it is not within the time."""
-        deadline = time.monotonic() + timeout
+        patience = self.patience(timeout)
         while not done() and not self.has_ended:
             self.look()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._failure(f"{what} within {timeout:.0f} s")
+            left = patience.left
+            if not left:
+                raise self.overdue(what, patience)
             select.select([self._ended], [], [], min(left, _POLL_S))
 
     def _end(self) -> str:
