@@ -64,7 +64,7 @@ def kdelta(home: Path, *arguments: str) -> Usage:
 def kdelta_run(home: Path, *arguments: str) -> Usage:
     """Run `kdelta run` with that cache home; its trials' own times too."""
     with tempfile.TemporaryDirectory(prefix="runs-", dir=home) as runs:
-        usage = kdelta(home, "run", "--new", "--runs", runs, *arguments)
+        usage = kdelta(home, "run", "--new", "--again", "--runs", runs, *arguments)
         record = RunJournal.open(RUNS.find(Path(runs), "latest")).record()
     results = [trial.result for trial in record.trials if trial.result]
     if any(result.outcome is not Outcome.OK for result in results):

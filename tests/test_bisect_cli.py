@@ -97,7 +97,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         instrument = PointCounting(own, bench.measure)
         ladder = LadderSearch(own, instrument, bench.resolve, bisecting.tell)
         choice = BisectChoice(
-            runs=tmp_path / "runs", wanted_qemu="", fresh=False, as_json=as_json, top=3
+            runs=tmp_path / "runs", wanted_qemu="", again=False, fresh=False, as_json=as_json, top=3
         )
 
         @click.command()

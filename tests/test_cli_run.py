@@ -102,8 +102,8 @@ def test_a_run_that_another_process_executes(
     monkeypatch.setattr(command, "check_scenarios", lambda _study: None)
     monkeypatch.setattr(command, "_resolved", lambda _study, references: [None for _ in references])
     monkeypatch.setattr("kdelta.run.arms.check_same", lambda _record, _kernels: None)
-    monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_arguments: None)
-    monkeypatch.setattr("kdelta.run.exact.ExactTrials", lambda *_arguments: None)
+    monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_, **__: None)
+    monkeypatch.setattr("kdelta.run.exact.ExactTrials", lambda *_, **__: None)
     with journal.executing():
         status, error = refused(capsys, "resume", "one")
     assert status == 3

@@ -93,6 +93,8 @@ _ALL = (
               "read from a booted guest"),
     CacheKind("events", "where kernels enter interrupts, exceptions and other tasks",
               "kernel build id, architecture", "found in the symbols"),
+    CacheKind("results", "what was counted: results of trials, in 256 folders",
+              "all that a trial depends on", "counted again", limit_mib=1024),
     CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",
               "unpacked", limit_mib=1024),
     CacheKind("sources", "source trees of kernels, as git objects", "git tree id",

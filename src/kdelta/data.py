@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from kdelta.errors import InfraError
@@ -23,3 +24,9 @@ def directory(name: str) -> Path:
         place=str(_PACKAGE),
         action="reinstall kdelta",
     )
+
+
+def code(*, except_rooms: Collection[str]) -> tuple[Path, ...]:
+    """kdelta's own Python files, in a fixed order, but for these rooms."""
+    paths = (path.relative_to(_PACKAGE) for path in _PACKAGE.rglob("*.py"))
+    return tuple(_PACKAGE / path for path in sorted(paths) if path.parts[0] not in except_rooms)

@@ -296,6 +296,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     reasons: why it is not OK, one sentence each; of a SKIP `skip` says it.  copied: why it was not
     measured but is another arm's result.  tries: the attempts before this one, in their order.
+    stored: when it was counted, ISO 8601 in UTC, of a result from the store; "" of one that is new.
     artifacts: name -> path relative to the run's folder.
     """
 
@@ -311,6 +312,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     fresh_boot: bool = False
     copied: Copied | None = None
     tries: tuple[Try, ...] = ()
+    stored: str = ""
     wall_s: float = 0.0
     artifacts: dict[str, str] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from boot import lab
 from boot.command import Command, ended, until
 from kdelta import data, workload
 from kdelta.guests.emulator import Qemu
-from kdelta.journal.run import RunJournal
+from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner
@@ -57,6 +57,34 @@ def test_failures_do_not_stop_others(command: Command) -> None:
     consoles = list(command.runs.glob("*/trials/*/console.log"))
     assert any("sysrq triggered crash" in path.read_text() for path in consoles)
     command.no_guests()
+
+
+def counted(command: Command, *arguments: str) -> tuple[str, Path, list[TrialResult]]:
+    """What `kdelta run` says, the newest run, and its results by kernel and round."""
+    said = command.run("run", GOOD, *KERNELS, "--rounds", "2", *arguments)
+    folder = RUNS.find(command.runs, "latest")
+    trials = RunJournal.open(folder).record().trials
+    ordered = sorted(trials, key=lambda trial: (trial.arm, trial.round))
+    return said, folder, [trial.result for trial in ordered if trial.result]
+
+
+def test_nothing_is_counted_twice(command: Command) -> None:
+    command.environment["KDELTA_RESULTS_MIB"] = "64"
+    said, _, new = counted(command, "--again")
+    assert "from the store" not in said
+    assert not any(result.stored for result in new)
+    said, folder, old = counted(command)
+    assert said.count("ok, from the store, ") == 4
+    assert "4 of 4 trials are from the store, " in " ".join(said.split())
+    assert all(result.stored for result in old)
+    assert [result.data for result in old] == [result.data for result in new]
+    # What asks for more needs nothing of the run that counted.
+    assert all((folder / path).is_file() for each in old for path in each.artifacts.values())
+    hot = ("codegen", "mincore_pte_range", "--run", folder.name, "--no-predict", *ONE_KERNEL)
+    assert "mincore_pte_range" in command.run(*hot)
+    said, _, again = counted(command, "--again")
+    assert "from the store" not in said
+    assert [result.data for result in again] == [result.data for result in new]
 
 
 class OneFails(ExactTrials):

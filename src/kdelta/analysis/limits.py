@@ -16,7 +16,14 @@ def limits(record: RunRecord, method: Method[Any]) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
     return tuple(
-        dict.fromkeys([*method.limits(record), *_of_trials(record), *_of_metrics(results)])
+        dict.fromkeys(
+            [
+                *method.limits(record),
+                *_of_trials(record),
+                *_from_store(results),
+                *_of_metrics(results),
+            ]
+        )
     )
 
 
@@ -40,6 +47,16 @@ def _of_trials(record: RunRecord) -> Iterator[str]:
         told = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
         count = f"{sum(failed.values())} of {len(record.trials)} trials"
         yield f"{count} carry no valid result: {told}."
+
+
+def _from_store(results: list[TrialResult]) -> Iterator[str]:
+    days = sorted(result.stored.partition("T")[0] for result in results if result.stored)
+    if days:
+        dates = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+        yield (
+            f"{len(days)} of {len(results)} trials are from the store, {dates}: the same kernel,"
+            " program, machine, QEMU and seed were counted then. --again counts them again."
+        )
 
 
 def _of_metrics(results: list[TrialResult]) -> Iterator[str]:

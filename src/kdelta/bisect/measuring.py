@@ -68,9 +68,11 @@ def exact_measure(
     wanted_qemu: str,
     cancelled: threading.Event,
     progress: Progress | None = None,
+    *,
+    again: bool = False,
 ) -> TrialMeasure:
     """Counts instructions.  Raises SpecError or InfraError before anything is measured."""
-    bench = exact.bench_of(study, wanted_qemu, cancelled, progress)
+    bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
     kernels: list[Kernel] = []
     environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
     return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
@@ -100,8 +102,10 @@ def measure_of(
     wanted_qemu: str,
     cancelled: threading.Event,
     progress: Progress | None = None,
+    *,
+    again: bool = False,
 ) -> TrialMeasure:
     """What measures the study's instrument; raises as the two above."""
     if study.instrument is Instrument.TIME:
         return timed_measure(study, wanted_qemu, cancelled)
-    return exact_measure(study, wanted_qemu, cancelled, progress)
+    return exact_measure(study, wanted_qemu, cancelled, progress, again=again)

@@ -13,7 +13,13 @@ import click
 from kdelta.cli import bisect_tree
 from kdelta.cli.bisect_tree import CommitSource
 from kdelta.cli.bisecting import TOP, BisectChoice
-from kdelta.cli.options import json_option, machine_options, qemu_option, runs_directory
+from kdelta.cli.options import (
+    again_option,
+    json_option,
+    machine_options,
+    qemu_option,
+    runs_directory,
+)
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -82,6 +88,7 @@ if TYPE_CHECKING:
 @click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions.")
 @json_option
 @qemu_option
+@again_option
 @runs_directory
 def bisect(
     what: str,
@@ -100,6 +107,7 @@ def bisect(
     every_package: bool,
     runs: Path,
     wanted_qemu: str,
+    again: bool,
     fresh: bool,
     as_json: bool,
     top: int,
@@ -116,6 +124,7 @@ def bisect(
     choice = BisectChoice(
         runs=runs,
         wanted_qemu=wanted_qemu,
+        again=again,
         fresh=fresh,
         as_json=as_json,
         top=top,
@@ -205,7 +214,9 @@ def _releases(
     from kdelta.cli.download import reporting
 
     with reporting() as progress:
-        measure = measure_of(study, choice.wanted_qemu, threading.Event(), progress)
+        measure = measure_of(
+            study, choice.wanted_qemu, threading.Event(), progress, again=choice.again
+        )
     options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
     question = bisecting.question("releases", study, phase, measure, options)
     journal = bisecting.opened(

@@ -65,7 +65,9 @@ def commits(study: Study, phase: str, choice: BisectChoice, source: CommitSource
         )
     history = History(source.tree, *study.kernels)
     with reporting() as progress:
-        measure = measure_of(study, choice.wanted_qemu, threading.Event(), progress)
+        measure = measure_of(
+            study, choice.wanted_qemu, threading.Event(), progress, again=choice.again
+        )
     journal, originals = _opened(study, phase, measure, choice, source, history)
     verdicts: list[CommitResult] = []
     with reporting() as progress:

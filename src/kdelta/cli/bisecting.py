@@ -32,6 +32,7 @@ class BisectChoice:
 
     runs: Path
     wanted_qemu: str
+    again: bool
     fresh: bool
     as_json: bool
     top: int

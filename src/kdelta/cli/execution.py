@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli.options import need
+from kdelta.cli.options import again_option, need, qemu_option
 from kdelta.errors import KdeltaError
 
 if TYPE_CHECKING:
@@ -24,12 +26,39 @@ if TYPE_CHECKING:
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
-at_most = click.option(
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_at_most = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, 256),
     help="Guests at once.  [default: what cores and memory allow]",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """With what a study is measured here; no part of it.
+
+    wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
+    was counted before.
+    """
+
+    wanted_qemu: str = ""
+    jobs: int | None = None
+    again: bool = False
+
+
+def means_options(command: _Command) -> _Command:
+    """The options for Means; the command gets them as `means`."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, wanted_qemu: str, jobs: int | None, again: bool, **given: Any) -> Any:
+        means = Means(wanted_qemu=wanted_qemu, jobs=jobs, again=again)
+        return command(*args, means=means, **given)
+
+    wrapped: Any = again_option(chosen)
+    return qemu_option(_at_most(wrapped))  # type: ignore[no-any-return]
 
 
 def check_scenarios(study: Study) -> None:
@@ -43,13 +72,12 @@ def check_scenarios(study: Study) -> None:
 def start(
     study: Study,
     runs: Path,
-    wanted_qemu: str,
-    jobs: int | None,
+    means: Means,
     *,
     summary: bool | None = None,
 ) -> None:
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
-    from msgspec.structs import replace
+    from msgspec import structs
 
     from kdelta.journal.folders import new_folder
     from kdelta.journal.run import RunJournal, RunRecord
@@ -73,15 +101,13 @@ def start(
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
-    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    trials, at_once = _trials(record, study, kernels, means)
     folder = new_folder(runs, study.name, now)
-    journal = RunJournal.create(folder, replace(record, run_id=folder.name))
+    journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
     _measure(journal, study, trials, at_once, summary=summary)
 
 
-def execute(
-    journal: RunJournal, wanted_qemu: str, jobs: int | None, *, summary: bool | None = None
-) -> None:
+def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
     from kdelta.run import arms
 
@@ -94,8 +120,8 @@ def execute(
     if not on_host(study):
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
-    wanted_qemu = wanted_qemu or _qemu_of(record)
-    trials, at_once = _trials(record, study, kernels, wanted_qemu, jobs)
+    means = replace(means, wanted_qemu=means.wanted_qemu or _qemu_of(record))
+    trials, at_once = _trials(record, study, kernels, means)
     _measure(journal, study, trials, at_once, summary=summary)
 
 
@@ -168,8 +194,7 @@ def _trials(
     record: RunRecord,
     study: Study,
     kernels: Sequence[Kernel | KdeltaError] | None,
-    wanted_qemu: str,
-    jobs: int | None,
+    means: Means,
 ) -> tuple[Trials, int]:
     """What measures the study's trials, and how many of them at once."""
     from kdelta.cli.download import reporting
@@ -182,16 +207,18 @@ def _trials(
     need(study.instrument)
     if study.instrument is Instrument.EXACT:
         with reporting() as progress:
-            bench = exact.bench_of(study, wanted_qemu, cancelled, progress)
-        at_once = jobs or slots.at_once(exact.guests_of(study))
+            bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
+        at_once = means.jobs or slots.at_once(exact.guests_of(study))
         machines = arms.machines(study)
         reuse = study.plan.reuse
-        return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
+        return exact.ExactTrials(
+            bench, kernels or (), machines, reuse=reuse, jobs=means.jobs
+        ), at_once
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
         own = arms.machines(study)
-        return timed.KvmTrials(timing, study.machine, wanted_qemu, kernels, own), 1
+        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, own), 1
     results = [trial.result for trial in record.trials]
     used = [each.facts.boot_id for each in results if each and each.facts]
     references = [arm.kernel.reference for arm in record.arms]

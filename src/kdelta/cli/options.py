@@ -54,6 +54,9 @@ qemu_option = click.option(
     metavar="PATH|VERSION",
     help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
 )
+again_option = click.option(
+    "--again", is_flag=True, help="Count again what you have counted before, whatever is stored."
+)
 runs_directory = click.option(
     "--runs",
     type=click.Path(path_type=Path, file_okay=False),

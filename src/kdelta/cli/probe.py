@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import machine_options, qemu_option, runs_directory
+from kdelta.cli.options import again_option, machine_options, qemu_option, runs_directory
 from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class _Probe(click.Command):
 @machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @qemu_option
+@again_option
 @runs_directory
 def probe(
     what: str,
@@ -86,6 +87,7 @@ def probe(
     wanted_qemu: str,
     runs: Path,
     *,
+    again: bool,
     like_run: str | None,
     good: str,
     bad: str,
@@ -122,7 +124,7 @@ def probe(
         rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
     else:
         rule = probing.rule_of(good=good_value, bad=bad_value, below=below, above=above)
-    found = _probed(study, reference, phase, rule, wanted_qemu)
+    found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
     raise click.exceptions.Exit(int(found.answer))
 
@@ -147,7 +149,9 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
     return probing.rule_of_run(record, study.scenarios[0], phase, *ends)
 
 
-def _probed(study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str) -> Probed:
+def _probed(
+    study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
+) -> Probed:
     from kdelta.bisect import probe as probing
     from kdelta.bisect.measuring import exact_measure
     from kdelta.cli.download import reporting
@@ -159,7 +163,7 @@ def _probed(study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: s
     except SourceError as error:
         return probing.unbuildable(reference, error)
     with reporting() as progress:
-        measure = exact_measure(study, wanted_qemu, threading.Event(), progress)
+        measure = exact_measure(study, wanted_qemu, threading.Event(), progress, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
     return probing.answer(result, kernel.identity(), scenario, phase, rule)

@@ -46,6 +46,9 @@ def _said(labels: list[str], event: Event) -> str:
         return f"{name}: again, because {event.reason}"
     if event.result.copied:
         return f"{name}: not booted: {event.result.copied.sentence}"
+    if event.result.stored:
+        day = event.result.stored.partition("T")[0]
+        return f"{name}: {event.result.outcome}, from the store, {day}"
     if event.result.outcome is Outcome.OK:
         return f"{name}: ok, {event.result.wall_s:.1f} s"
     return f"{name}: {event.result.outcome}: {event.result.reason}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli import execution, studies
-from kdelta.cli.options import machine_options, qemu_option, runs_directory
+from kdelta.cli.options import machine_options, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -36,16 +36,14 @@ if TYPE_CHECKING:
     "--fresh-boot", is_flag=True, default=None, help="Boot every trial instead of restoring."
 )
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
-@qemu_option
-@execution.at_most
+@execution.means_options
 @runs_directory
 def run(
     what: tuple[str, ...],
     kernels: str | None,
     compilers: str | None,
     runs: Path,
-    wanted_qemu: str,
-    jobs: int | None,
+    means: execution.Means,
     *,
     fresh_run: bool,
     **settings: Any,
@@ -66,9 +64,9 @@ def run(
     known = None if fresh_run else unfinished(runs, study)
     if known:
         click.echo(f"resuming {known.name} (another run of it: --new)", err=True)
-        execution.execute(RunJournal.open(known), wanted_qemu, jobs)
+        execution.execute(RunJournal.open(known), means)
     else:
-        execution.start(study, runs, wanted_qemu, jobs)
+        execution.start(study, runs, means)
 
 
 @click.command()
@@ -79,12 +77,9 @@ def run(
     is_flag=True,
     help="Boot what the plan needs, and go on after each boot (systemd, root); removes itself.",
 )
-@qemu_option
-@execution.at_most
+@execution.means_options
 @runs_directory
-def resume(
-    run_id: str, runs: Path, wanted_qemu: str, jobs: int | None, *, unattended: bool
-) -> None:
+def resume(run_id: str, runs: Path, means: execution.Means, *, unattended: bool) -> None:
     """Finish an interrupted RUN (default: the latest)."""
     from kdelta.host import reboot
     from kdelta.journal.run import RUNS, RunJournal
@@ -100,7 +95,7 @@ def resume(
     if unattended:
         _go_on(opened)
     else:
-        execution.execute(opened, wanted_qemu, jobs)
+        execution.execute(opened, means)
 
 
 def _go_on(journal: RunJournal) -> None:
@@ -114,7 +109,7 @@ def _go_on(journal: RunJournal) -> None:
         ended = sum(trial.result is not None for trial in journal.record().trials)
         reboot.check_progress(journal.folder / "boots.json", ended)
         reboot.check_arrived(facts.read().release or "")
-        execution.execute(journal, "", None)
+        execution.execute(journal, execution.Means())
     except NextBootError as needed:
         program = str(Path(sys.argv[0]).absolute())
         runs = str(journal.folder.parent.absolute())

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kdelta.cli import execution, studies
-from kdelta.cli.options import qemu_option, runs_directory
+from kdelta.cli.options import runs_directory
 from kdelta.errors import SpecError
 
 _QUESTION = """
@@ -31,8 +31,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
-@qemu_option
-@execution.at_most
+@execution.means_options
 @runs_directory
 def survey(
     kernels: str | None,
@@ -41,8 +40,7 @@ def survey(
     flavour: str,
     rounds: int,
     runs: Path,
-    wanted_qemu: str,
-    jobs: int | None,
+    means: execution.Means,
     *,
     list_only: bool,
     fresh_run: bool,
@@ -80,9 +78,9 @@ def survey(
     known = None if fresh_run else unfinished(runs, study)
     if known:
         click.echo(f"resuming {known.name} (another one: --new)", err=True)
-        execution.execute(RunJournal.open(known), wanted_qemu, jobs, summary=True)
+        execution.execute(RunJournal.open(known), means, summary=True)
     else:
-        execution.start(study, runs, wanted_qemu, jobs, summary=True)
+        execution.start(study, runs, means, summary=True)
 
 
 def _scenarios(only: tuple[str, ...]) -> list[str]:

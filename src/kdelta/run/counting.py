@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+import msgspec
 from msgspec.structs import replace
 
 from kdelta import guest, output, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
+from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
@@ -42,7 +44,8 @@ class Bench:
     """What all trials of a run share.
 
     timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
-    before its program starts, and so where in it the timer ticks.
+    before its program starts, and so where in it the timer ticks.  again: what was counted before
+    is counted again.
     """
 
     emulator: Qemu
@@ -51,6 +54,26 @@ class Bench:
     timeout_s: float
     cancelled: threading.Event
     seed: int = 1
+    again: bool = False
+
+
+def depends_on(
+    bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path
+) -> tuple[bytes | str, ...]:
+    """All that decides the result of a trial, but for kdelta's own code (run.store)."""
+    target = bench.settings.target
+    return (
+        checkpoint.key(bench.emulator, bench.settings, kernel.image),
+        digest_of(qemu.plugin()),
+        digest_of(guest.program(program, target)),
+        program.with_suffix(".toml").read_bytes(),
+        *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
+        msgspec.json.encode(bench.settings),
+        kernel.package,  # modules come from it
+        kernel.version,
+        str(bench.seed),
+        str(bench.fresh_boot),
+    )
 
 
 def run_trial(

@@ -16,7 +16,8 @@ from kdelta.guests import qemu
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.counting import Bench, run_trial
+from kdelta.run import store
+from kdelta.run.counting import Bench, depends_on, run_trial
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.run.twins import Twins
@@ -64,7 +65,7 @@ class ExactTrials(Trials):
         return self._twins.result(trial, finished)
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
-        """Boot or restore a guest and count."""
+        """Boot or restore a guest and count, unless this very trial was counted before."""
         kernel = kernel_of(self._kernels, trial)
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
@@ -76,7 +77,13 @@ class ExactTrials(Trials):
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
         bench = replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
-        return run_trial(bench, kernel, scenario, load.program, folder)
+        # What is tried again is no longer the trial that was planned, and is not kept.
+        key = store.address(depends_on(bench, kernel, scenario, load.program))
+        known = how == AS_PLANNED and not bench.again and store.found(key, kernel, folder)
+        result = known or run_trial(bench, kernel, scenario, load.program, folder)
+        if how == AS_PLANNED and not known:
+            store.keep(key, result, folder)
+        return result
 
     def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._bench.settings
@@ -114,6 +121,8 @@ def bench_of(
     wanted_qemu: str,
     cancelled: threading.Event,
     progress: Progress | None = None,
+    *,
+    again: bool = False,
 ) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
@@ -123,4 +132,5 @@ def bench_of(
         fresh_boot=study.plan.fresh_boot,
         timeout_s=study.plan.timeout_s,
         cancelled=cancelled,
+        again=again,
     )

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What this user has counted: results of trials by the content of all that they depend on.
+
+<cache>/results/ab/abcd...: one file each, its SHA-256 before it.  Only what a kernel did is kept,
+never a fault; a run has its own copy, so that nothing is lost when one goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache as remember
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from kdelta import cache, data, files
+from kdelta.kernels.kernel import Kernel
+from kdelta.sample import Outcome, SkipKind, TrialResult
+
+_KIND = "results"
+_FORMAT = 1
+_FOLDERS = 256
+_MOST_BYTES = 64 << 20
+# What reads results and makes none.
+_AFTERWARDS = (
+    "analysis", "bisect", "cli", "codegen", "disassembly", "doctor", "foreign", "rendering",
+)  # fmt: skip
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a file.  artifacts: by their names in the trial's folder."""
+
+    counted: str
+    result: TrialResult
+    artifacts: dict[str, bytes]
+
+
+def address(parts: Sequence[bytes | str]) -> str:
+    """The address of a trial's result: of what it depends on, and of the code that makes results
+    of counts.
+    """
+    return cache.digest(str(_FORMAT), _own_code(), *parts)
+
+
+def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
+    """The result at an address, as one of this kernel and of the trial with this folder.
+
+    Its artifacts are put there.  None when there is none that is whole.  Raises OSError when the
+    folder cannot be written.
+    """
+    kept = _read(_place(key)) if _limit() else None
+    if kept is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in kept.artifacts.items():
+        (folder / name).write_bytes(content)
+    read = kept.result.kernel
+    own = kernel.identity()
+    return replace(
+        kept.result,
+        kernel=replace(own, build_id=read.build_id, compiler=read.compiler) if read else own,
+        stored=kept.counted,
+        wall_s=0.0,
+        artifacts={
+            label: f"{folder.parent.name}/{folder.name}/{Path(path).name}"
+            for label, path in kept.result.artifacts.items()
+        },
+    )
+
+
+def keep(key: str, result: TrialResult, folder: Path) -> None:
+    """Keep a trial's result, with the artifacts in its folder, when it is one to be kept.
+
+    A cache that cannot be written keeps none.
+    """
+    if not _is_lasting(result) or not _limit():
+        return
+    names = [Path(path).name for path in result.artifacts.values()]
+    place = _place(key)
+    with contextlib.suppress(OSError):
+        kept = _Kept(
+            counted=datetime.now(UTC).isoformat(timespec="seconds"),
+            result=result,
+            artifacts={name: (folder / name).read_bytes() for name in names},
+        )
+        content = msgspec.json.encode(kept)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _write(place, hashlib.sha256(content).digest() + content)
+        _make_room(place)
+
+
+def _is_lasting(result: TrialResult) -> bool:
+    """True for counts, and for what a kernel does not have."""
+    unsupported = result.skip is not None and result.skip.kind is SkipKind.UNSUPPORTED
+    return result.outcome is Outcome.OK or unsupported
+
+
+def _place(key: str) -> Path:
+    return cache.root() / _KIND / key[:2] / key
+
+
+def _read(place: Path) -> _Kept | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        content = files.content(place, _MOST_BYTES)
+        digest, packed = content[:32], memoryview(content)[32:]
+        if hashlib.sha256(packed).digest() == digest:
+            kept = msgspec.json.decode(packed, type=_Kept)
+            cache.mark_used(place)
+            return kept
+    return None
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Put a file in place; what a crash spoils of it shows in its digest, and is counted again."""
+    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as aside:
+        path = Path(aside.name)
+        try:
+            aside.write(content)
+            aside.flush()
+            path.replace(place)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _make_room(place: Path) -> None:
+    """Remove the longest unused beside a file, beyond this folder's part of the limit."""
+    total = 0
+    for _, size, path in sorted(_beside(place), reverse=True):
+        total += size
+        if total > _limit() // _FOLDERS:
+            path.unlink(missing_ok=True)
+
+
+def _limit() -> int:
+    """Most bytes that all results may take; 0: none is kept and none is used."""
+    return cache.KINDS[_KIND].limit_bytes or 0
+
+
+def _beside(place: Path) -> Iterator[tuple[float, int, Path]]:
+    for path in place.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
+            facts = path.stat()
+            yield facts.st_mtime, facts.st_size, path
+
+
+@remember
+def _own_code() -> str:
+    """SHA-256 of kdelta's code that decides what a result is."""
+    return cache.digest(*(path.read_bytes() for path in data.code(except_rooms=_AFTERWARDS)))
