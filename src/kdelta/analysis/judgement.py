@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from kdelta.analysis.answer import ImportAnswer, answer
 from kdelta.analysis.compat import framework, lkp, mmtests
+from kdelta.analysis.standing import limited, untold
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
 from kdelta.foreign.arms import stem
@@ -107,8 +109,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """All that may be printed of an import."""
+    """All that may be printed of an import; how: what the columns of each file were taken for."""
 
+    answer: ImportAnswer
     name: str
     read_as: str
     created: str
@@ -117,6 +120,7 @@ class Judgement:
     audits: tuple[GroupAudit, ...]
     dimensions: tuple[Dimension, ...]
     notes: tuple[str, ...]
+    how: tuple[str, ...] = ()
 
 
 def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
@@ -133,21 +137,39 @@ def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
         for case, pairs in plans
     ]
     shared = _Shared.of(found, foreign.contents.published)
+    audited = audits(foreign.contents)
+    # All metrics are one family, also when only one is to be shown.
+    stand = [
+        tuple(_standing(case, pair, audited) for pair in pairs)
+        for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
+    ]
+    findings = tuple(
+        _finding(case, pairs, choice, shared)
+        for (case, _), pairs in zip(plans, stand, strict=True)
+        if case in wanted
+    )
+    dimensions = summaries.cpus(found)
+    notes = foreign.contents.notes
     return Judgement(
+        answer=answer(findings, dimensions, notes, tolerance=choice.tolerance),
         name=name,
         read_as=foreign.kind,
         created=foreign.created,
         sources=tuple((s.name, s.sha256, s.size) for s in foreign.sources),
-        # All metrics are one family, also when only one is to be shown.
-        findings=tuple(
-            _finding(case, pairs, choice, shared)
-            for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
-            if case in wanted
-        ),
-        audits=audits(foreign.contents),
-        dimensions=summaries.cpus(found),
-        notes=foreign.contents.notes,
+        findings=findings,
+        audits=audited,
+        dimensions=dimensions,
+        notes=notes,
+        how=foreign.contents.how,
     )
+
+
+def _standing(case: Case, pair: JudgedPair, audited: Sequence[GroupAudit]) -> JudgedPair:
+    """A pair with its verdict as far as the whole import lets it stand."""
+    old, new = case.arm(pair.old), case.arm(pair.new)
+    if old is None or new is None:
+        return pair
+    return replace(pair, comparison=limited(case, old, new, pair.comparison, audited))
 
 
 def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
@@ -284,7 +306,7 @@ def _finding(
     remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
     published = list(summaries.cautions(case, paired=shared.paired))
     clock = clocks.cautions(case, shared.ticks.get((case.group, case.metric.unit)))
-    unknown = list(_unknown_replicates(case))
+    unknown = [*_unknown_replicates(case), *untold(case, asked=choice.old is not None)]
     every = [*published, *clock, *from_pairs, *alone, *remarks, *unknown]
     return Finding(
         group=case.group,

@@ -198,6 +198,11 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
+@click.option(
+    "--details/--no-details",
+    default=None,
+    help="Show every metric and setting after the answer. [default: where they are few]",
+)
 @formats
 @click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
 @runs_directory
@@ -206,11 +211,12 @@ def judge(
     runs: Path,
     *,
     compat: bool,
+    details: bool | None,
     form: str,
     as_benchfmt: bool,
     **choice: Any,
 ) -> None:
-    """Judge the import FOREIGN: summary, verdict and warnings of each metric.
+    """Judge the import FOREIGN: the answer first, then verdict and warnings of each metric.
 
     FOREIGN is the name of an import, a unique beginning of it, "latest", or its folder. Without
     --old and --new, arms are compared in the order of their versions, or parent, child, parent
@@ -234,7 +240,7 @@ def judge(
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
-    print_found(form, page, judged, compat=compat)
+    print_found(form, page, judged, compat=compat, details=details)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)

@@ -11,6 +11,8 @@ from kdelta.analysis.judgement import Compat, Finding, Gap, JudgedPair, Judgemen
 from kdelta.analysis.variants import closes
 from kdelta.foreign.record import Pairs, Published
 from kdelta.foreign.series import GroupAudit
+from kdelta.metric import Better
+from kdelta.rendering import answer
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -28,6 +30,7 @@ from kdelta.rendering.formats import Cell
 from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
+_FEW = 3  # metrics and settings whose details follow the answer unasked
 _ARM = 28
 _FIELD = 44
 _OTHERS = "What other tools make of the same values. None of it entered the verdict above."
@@ -76,13 +79,29 @@ _HEAD = (
 )
 
 
-def show(found: Judgement, *, compat: bool = True) -> list[Line]:
-    """What `kdelta judge` prints; compat: with the columns of other tools."""
+def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:
+    """What `kdelta judge` prints: the answer, then details.
+
+    compat: with the columns of other tools.  details: of each metric; None: where they are few.
+    """
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     count = len(found.sources)
     lines += paragraph(
         f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
     )
+    lines += answer.lines(found.answer, found.findings)
+    few = len(found.findings) <= _FEW
+    if details is False or (details is None and not few):
+        count = len(found.findings)
+        text = f"details of {count} metrics and settings: --details, or one with --metric NAME"
+        return [*lines, (), *paragraph(text, Tone.FAINT)]
+    return [*lines, *_details(found, compat=compat)]
+
+
+def _details(found: Judgement, *, compat: bool) -> list[Line]:
+    lines: list[Line] = []
+    if found.dimensions:
+        lines.append(())
     for dimension in found.dimensions:
         tone = Tone.PLAIN if dimension.sound else Tone.BAD
         word = "read back" if dimension.sound else "INVALID"
@@ -95,7 +114,7 @@ def show(found: Judgement, *, compat: bool = True) -> list[Line]:
         lines += [(), *_finding(finding, compat=compat)]
     if found.notes:
         lines.append(())
-    for note in found.notes:
+    for note in (*found.how, *found.notes):
         lines += paragraph(f"note: {note}", Tone.FAINT)
     return lines
 
@@ -145,7 +164,10 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     metric = finding.metric
     where = f" ({_where(finding.group)})" if finding.group else ""
     yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
-    yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
+    unit = metric.unit or "unit not said"
+    told = metric.better is not Better.NONE
+    direction = f"{metric.better} is better" if told else "nothing says which direction is better"
+    yield from paragraph(f"{unit}, {direction}", Tone.FAINT)
     if any(arm.n for arm in finding.arms):
         yield from _summaries(finding.arms)
     silent = [one for one in finding.published if not _has_values(finding, one.arm)]
@@ -157,7 +179,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
     yield from _gaps(finding.gaps)
     yield from _cautions(finding.cautions)
-    if compat and any(arm.n for arm in finding.arms):
+    if compat and told and any(arm.n for arm in finding.arms):
         yield ()
         yield from paragraph(_OTHERS, Tone.FAINT)
         yield from _compat(finding)

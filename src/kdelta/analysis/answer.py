@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The answer to a whole import: what holds, what does not, and what nobody can say from it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kdelta.foreign.record import Pairs
+from kdelta.foreign.sets import SET
+from kdelta.foreign.summaries import Dimension
+from kdelta.metric import Better
+from kdelta.stats.detectors import Trap
+from kdelta.stats.verdict import Verdict
+
+if TYPE_CHECKING:
+    from kdelta.analysis.judgement import Finding, JudgedPair
+
+# The words by which people call what a change must not make worse, and what it shall improve.
+_GATE = re.compile(r"(?:\b|_)(?:reverse|gate|guard|guardrail|sanity|must_not)(?:\b|_)")
+_TARGET = re.compile(r"(?:\b|_)target(?:\b|_)")
+_SHOWN = 3  # of things of one kind that a sentence names
+
+
+class Decision(StrEnum):
+    """What the gates of a change say together."""
+
+    ACCEPT = "ACCEPT"
+    REJECT = "REJECT"
+    UNDECIDED = "UNDECIDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDecision:
+    """One change over its target and its gates: metrics or settings that must not become worse."""
+
+    old: str
+    new: str
+    decision: Decision
+    targets: tuple[str, ...]
+    gates: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """One arm, metric and setting that was measured in several sets: the level in each.
+
+    spread: highest over lowest level, minus 1.
+    """
+
+    arm: str
+    metric: str
+    unit: str
+    group: Pairs
+    levels: tuple[tuple[str, float], ...]
+    spread: float
+    reproduced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportAnswer:
+    """Sentences on an import, the most important first, and what they were made of.
+
+    holds: changes and equalities that were shown.  open: what was compared and not decided.
+    invalid: what is not comparable.  unlike: what was not reproduced.  missing: what is incomplete.
+    needs: what would have to be known for what is open to be decided.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    holds: tuple[str, ...]
+    open: tuple[str, ...]
+    invalid: tuple[str, ...]
+    unlike: tuple[str, ...]
+    missing: tuple[str, ...]
+    needs: tuple[str, ...]
+    decisions: tuple[GateDecision, ...]
+    levels: tuple[Levels, ...]
+
+
+def answer(
+    findings: Sequence[Finding],
+    dimensions: Sequence[Dimension],
+    notes: Sequence[str],
+    *,
+    tolerance: float,
+) -> ImportAnswer:
+    """The answer to all findings of an import together."""
+    pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
+    verdicts = Counter(pair.comparison.verdict for _, pair in pairs)
+    levels = tuple(_levels(findings, tolerance))
+    return ImportAnswer(
+        counts=tuple((str(verdict), verdicts[verdict]) for verdict in Verdict if verdicts[verdict]),
+        holds=tuple(_holds(pairs)),
+        open=tuple(_reasons(pairs, Verdict.UNDECIDED)),
+        invalid=(*_unsound(dimensions), *_reasons(pairs, Verdict.INVALID), *_alone(findings)),
+        unlike=(*map(_unlike, (one for one in levels if not one.reproduced)), *_wrong(findings)),
+        missing=(*_lost(findings), *_unread(notes)),
+        needs=tuple(_needs(findings)) if verdicts[Verdict.UNDECIDED] else (),
+        decisions=tuple(_decisions(pairs)),
+        levels=levels,
+    )
+
+
+def place(finding: Finding) -> str:
+    """Metric and setting in words."""
+    where = ", ".join(f"{name} {text}" for name, text in finding.group)
+    return f"{finding.metric.name} ({where})" if where else finding.metric.name
+
+
+def change(finding: Finding, pair: JudgedPair) -> str:
+    """The change with its interval, in percent; of levels alone where nothing was estimated.
+
+    "" when an arm has no level.
+    """
+    found = pair.comparison
+    if found.ratio is None:
+        levels = dict(_of_arms(finding))
+        old, new = levels.get(pair.old), levels.get(pair.new)
+        return f"{100 * (new / old - 1):+.2f} %" if old and new is not None else ""
+    text = f"{100 * (found.ratio - 1):+.2f} %"
+    if found.interval is None:
+        return text
+    low, high = (100 * (bound - 1) for bound in found.interval)
+    return f"{text} ({low:+.2f} to {high:+.2f})"
+
+
+def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
+    """A sentence for each change of arms and verdict, with the places where it was found."""
+    found: dict[tuple[str, str, Verdict], list[str]] = {}
+    for finding, pair in pairs:
+        verdict = pair.comparison.verdict
+        if verdict.is_step or verdict is Verdict.SAME:
+            text = f"{place(finding)} {change(finding, pair)}".strip()
+            found.setdefault((pair.old, pair.new, verdict), []).append(text)
+    for (old, new, verdict), places in found.items():
+        yield f"{old} -> {new}: {verdict} in {_some(places)}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> Iterator[str]:
+    """The reasons of one verdict, the most frequent first, with how often it was given."""
+    found: dict[str, list[str]] = {}
+    for finding, pair in pairs:
+        if pair.comparison.verdict is verdict:
+            first = (pair.comparison.reasons or ("no reason",))[0]
+            bare = first.replace(pair.old, "#").replace(pair.new, "#")
+            key = re.sub(r"[-+]?\d+(?:\.\d+)?", "#", bare)
+            found.setdefault(key, []).append(f"{pair.old} -> {pair.new}, {place(finding)}: {first}")
+    for texts in sorted(found.values(), key=len, reverse=True):
+        more = f" (and {len(texts) - 1} alike)" if len(texts) > 1 else ""
+        yield texts[0] + more
+
+
+def _unsound(dimensions: Sequence[Dimension]) -> Iterator[str]:
+    texts = [f"dimension {one.name}: {one.sentence}" for one in dimensions if not one.sound]
+    for text, count in Counter(texts).items():
+        yield text + (f" (in {count} sets)" if count > 1 else "")
+
+
+def _alone(findings: Sequence[Finding]) -> Iterator[str]:
+    alone = [place(finding) for finding in findings if not finding.pairs]
+    if alone:
+        yield f"one arm only, so nothing to compare: {_some(alone)}"
+
+
+def _levels(findings: Sequence[Finding], tolerance: float) -> Iterator[Levels]:
+    found: dict[tuple[str, str, Pairs], list[tuple[str, float]]] = {}
+    units: dict[str, str] = {}
+    for finding in findings:
+        where = dict(finding.group)
+        home = where.pop(SET, "")
+        units[finding.metric.name] = finding.metric.unit
+        for arm, level in _of_arms(finding):
+            key = (arm, finding.metric.name, tuple(sorted(where.items())))
+            found.setdefault(key, []).append((home, level))
+    for (arm, metric, group), levels in found.items():
+        if len({home for home, _ in levels}) < 2 or min(level for _, level in levels) <= 0:
+            continue
+        spread = max(level for _, level in levels) / min(level for _, level in levels) - 1
+        yield Levels(
+            arm=arm,
+            metric=metric,
+            unit=units[metric],
+            group=group,
+            levels=tuple(levels),
+            spread=spread,
+            reproduced=spread <= tolerance,
+        )
+
+
+def _of_arms(finding: Finding) -> Iterator[tuple[str, float]]:
+    """The level of each arm: the median of its values, else what was published."""
+    with_values = {arm.arm for arm in finding.arms if arm.median is not None}
+    for arm in finding.arms:
+        if arm.median is not None:
+            yield arm.arm, arm.median
+    for one in finding.published:
+        level = one.median if one.median is not None else one.mean
+        if one.arm not in with_values and level is not None:
+            yield one.arm, level
+
+
+def _unlike(one: Levels) -> str:
+    where = "".join(f", {name} {text}" for name, text in one.group)
+    listed = ", ".join(f"{level:g} ({home})" for home, level in one.levels)
+    return f"{one.arm}, {one.metric}{where}: {listed} {one.unit}, {100 * one.spread:.1f} % apart"
+
+
+def _wrong(findings: Sequence[Finding]) -> Iterator[str]:
+    texts = [
+        caution.sentence
+        for finding in findings
+        for caution in finding.cautions
+        if caution.trap is Trap.FACTS and "published" in caution.sentence
+    ]
+    if texts:
+        yield f"published, and not what the values make: {_some(list(dict.fromkeys(texts)))}"
+
+
+def _lost(findings: Sequence[Finding]) -> Iterator[str]:
+    lost = dict.fromkeys(
+        f"{arm.arm} {arm.of_planned} {arm.replicate}s ({place(finding)})"
+        for finding in findings
+        for arm in finding.arms
+        if arm.n < arm.planned and arm.n
+    )
+    said = dict.fromkeys(
+        f"{one.arm} {one.ok or 0}/{(one.ok or 0) + one.failed} ({place(finding)})"
+        for finding in findings
+        for one in finding.published
+        if one.failed
+    )
+    texts = [*lost, *(text for text in said if not lost)]
+    if texts:
+        yield f"runs without a value: {_some(texts)}"
+
+
+def _unread(notes: Sequence[str]) -> Iterator[str]:
+    files = [note for note in notes if "kept as it is" in note or "kept and not judged" in note]
+    if len(files) == 1:
+        yield files[0]
+    elif files:
+        names = list(dict.fromkeys(note.partition(": ")[0] for note in files))
+        yield f"{len(files)} things are kept and not judged, in {_some(names)} (notes below)"
+
+
+def _needs(findings: Sequence[Finding]) -> Iterator[str]:
+    """What the data do not tell, in the terms of somebody who can add it."""
+    traps = {caution.trap for finding in findings for caution in finding.cautions}
+    values = any(arm.n for finding in findings for arm in finding.arms)
+    if not values and findings:
+        yield "the values themselves, one for each run"
+    if any(finding.metric.better is Better.NONE for finding in findings):
+        yield "unit and direction (a column ns, or [metrics.NAME] in a mapping)"
+    if Trap.REPLICATE in traps and values:
+        yield "the boot of each value (a column boot), at least 5 boots an arm"
+    elif Trap.FEW in traps:
+        yield "at least 5 boots an arm"
+    if Trap.ORDER in traps and values:
+        yield "the order in which they were run (a column order)"
+    if Trap.STATE in traps:
+        yield "the page state (columns such as anon_huge_kb)"
+
+
+def _decisions(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[GateDecision]:
+    """For each change of arms whose data names gates: whether it passes them."""
+    changes: dict[tuple[str, str], list[tuple[str, Verdict, bool]]] = {}
+    named = any(_is(_GATE, finding) for finding, _ in pairs)
+    aimed = any(_is(_TARGET, finding) for finding, _ in pairs)
+    for finding, pair in pairs if named else ():
+        gate = _is(_GATE, finding)
+        if gate or not aimed or _is(_TARGET, finding):
+            entry = (place(finding), pair.comparison.verdict, gate)
+            changes.setdefault((pair.old, pair.new), []).append(entry)
+    for (old, new), entries in changes.items():
+        targets = [(where, verdict) for where, verdict, gate in entries if not gate]
+        gates = [(where, verdict) for where, verdict, gate in entries if gate]
+        if targets and gates:
+            yield _decided(old, new, targets, gates)
+
+
+def _is(pattern: re.Pattern[str], finding: Finding) -> bool:
+    texts = (finding.metric.name, *(part for pair in finding.group for part in pair))
+    return any(pattern.search(text.lower().replace("-", "_")) for text in texts)
+
+
+def _decided(
+    old: str,
+    new: str,
+    targets: Sequence[tuple[str, Verdict]],
+    gates: Sequence[tuple[str, Verdict]],
+) -> GateDecision:
+    worse = [where for where, verdict in (*gates, *targets) if verdict is Verdict.REGRESSION]
+    better = [where for where, verdict in targets if verdict is Verdict.IMPROVEMENT]
+    open_ = [
+        where
+        for where, verdict in (*targets, *gates)
+        if verdict in (Verdict.UNDECIDED, Verdict.INVALID)
+    ]
+    if worse:
+        decision, why = Decision.REJECT, f"worse in {_some(worse)}"
+    elif open_:
+        decision, why = Decision.UNDECIDED, f"not decided in {_some(open_)}"
+    elif better:
+        decision, why = Decision.ACCEPT, "no gate is worse"
+    else:
+        decision, why = Decision.REJECT, "the target is no better"
+    gained = f"better in {_some(better)}; " if better else ""
+    return GateDecision(
+        old=old,
+        new=new,
+        decision=decision,
+        targets=tuple(where for where, _ in targets),
+        gates=tuple(where for where, _ in gates),
+        sentence=f"{old} -> {new}: {decision}: {gained}{why}",
+    )

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What keeps a verdict on others' data from standing, though the statistics found no fault.
+
+These are facts of the whole import, which no comparison of two series knows: nothing says which
+direction is better or which arm is older, and page state that was audited in another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kdelta.foreign.record import Pairs
+from kdelta.foreign.series import Case, GroupAudit
+from kdelta.metric import Better
+from kdelta.stats.detectors import Caution, Trap
+from kdelta.stats.series import Series
+from kdelta.stats.verdict import Comparison, Verdict
+
+
+def limited(
+    case: Case, old: Series, new: Series, comparison: Comparison, audits: Sequence[GroupAudit]
+) -> Comparison:
+    """The comparison, UNDECIDED where the import as a whole does not let its verdict stand."""
+    if comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+        return comparison
+    reasons = []
+    if case.metric.better is Better.NONE and comparison.verdict.is_step:
+        reasons.append(
+            "nothing says which direction is better: give unit and better in a mapping, or a name"
+            " of the column that has the unit"
+        )
+    reasons += _elsewhere(old, new, audits)
+    if not reasons:
+        return comparison
+    told = (*reasons, *comparison.reasons)
+    return replace(comparison, verdict=Verdict.UNDECIDED, reasons=told, more=None)
+
+
+def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterator[str]:
+    """Fields that differ between these arms where they were audited, and were not audited here."""
+    here = dict(old.state).keys() & dict(new.state).keys()
+    for audit in audits:
+        arms = {_plain(arm): at for at, arm in enumerate(audit.arms)}
+        was, now = arms.get(_plain(old.arm)), arms.get(_plain(new.arm))
+        if was is None or now is None or was == now:
+            continue
+        for name, texts in audit.fields:
+            if name not in here and texts[was] and texts[now] and texts[was] != texts[now]:
+                where = f"differs where it was audited{_where(audit.group)}"
+                told = f"{name} {texts[was]} against {texts[now]}"
+                yield f"the page state of these arms {where}: {told}; here it was not audited"
+                return
+
+
+def _plain(arm: str) -> str:
+    """v6.12.77 is 6.12.77."""
+    return arm.lower().removeprefix("v")
+
+
+def _where(group: Pairs) -> str:
+    return f" ({', '.join(f'{name} {text}' for name, text in group)})" if group else ""
+
+
+def untold(case: Case, *, asked: bool) -> Iterator[Caution]:
+    """Sentences that nothing says which direction is better, or which arm is the old one."""
+    if case.metric.better is Better.NONE:
+        text = f"{case.metric.name}: nothing says which direction is better, so none is judged"
+        yield Caution(trap=Trap.FACTS, sentence=text)
+    if len(case.series) > 1 and not case.ordered and not asked and not case.roles:
+        names = ", ".join(series.arm for series in case.series[:4])
+        text = (
+            f"nothing says which arm is the old one, so they stand as in the data: {names};"
+            " --old and --new say it"
+        )
+        yield Caution(trap=Trap.ORDER, sentence=text)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The answer to a whole import: what holds, what does not, and what nobody can say from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreign_records import imported, noise
+from kdelta.analysis import judgement
+from kdelta.analysis.judgement import Judgement, JudgementChoice
+from kdelta.rendering import judge as page
+from kdelta.rendering.columns import plain
+from kdelta.rendering.formats import written
+from kdelta.stats.verdict import Verdict
+
+BOOTS = 6
+
+
+def measured(path: Path, levels: dict[str, float], **columns: str) -> Path:
+    """A table of boots in turn: arm -> level; columns: of every row."""
+    jitter = noise(len(path.name))
+    head = ["order", "kernel", "boot", "t_us", *columns]
+    rows: list[list[str]] = []
+    for boot in range(BOOTS):
+        for arm, level in levels.items():
+            value = f"{jitter.gauss(level, level / 300):.3f}"
+            rows.append([str(len(rows)), arm, f"{arm} b{boot}", value, *columns.values()])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(",".join(row) + "\n" for row in [head, *rows]))
+    return path
+
+
+def judged(*paths: Path) -> Judgement:
+    return judgement.judge("test", imported(*paths), JudgementChoice())
+
+
+def verdicts(found: Judgement) -> list[Verdict]:
+    return [pair.comparison.verdict for one in found.findings for pair in one.pairs]
+
+
+def text(found: Judgement) -> str:
+    return plain(page.show(found))
+
+
+def test_the_answer_names_what_holds_and_what_is_incomplete(tmp_path: Path) -> None:
+    path = measured(tmp_path / "a.csv", {"6.16": 25, "6.17": 37}, status="ok")
+    lines = path.read_text().splitlines()
+    lines[2] = lines[2].replace(",ok", ",crashed")
+    path.write_text("\n".join(lines) + "\n")
+    found = judged(path)
+    (holds,) = found.answer.holds
+    assert holds.startswith("6.16 -> 6.17: REGRESSION in t_us +4")
+    assert found.answer.missing == ("runs without a value: 6.17 5/6 boots (t_us)",)
+    shown = text(found).splitlines()
+    assert shown[2].startswith("holds: 6.16 -> 6.17: REGRESSION")
+
+
+def test_nine_tiny_files_are_one_page(tmp_path: Path) -> None:
+    for number in range(9):
+        levels = {"6.16": 25.0, "6.17": 25.0 + 4 * (number % 3)}
+        measured(tmp_path / "d" / f"part{number}" / "r.csv", levels)
+    found = judged(tmp_path / "d")
+    assert len(verdicts(found)) == 9
+    shown = text(found).splitlines()
+    assert len(shown) <= 60
+    assert max(map(len, shown)) <= 100
+    assert "--details" in shown[-1]
+    assert len(plain(page.show(found, details=True)).splitlines()) > 200
+
+
+def test_a_better_target_and_a_worse_gate_are_rejected(tmp_path: Path) -> None:
+    target = measured(tmp_path / "t" / "a.csv", {"base": 50, "fix": 40}, scenario="target_scan")
+    gate = tmp_path / "g" / "a.csv"
+    worse = judged(target, measured(gate, {"base": 50, "fix": 60}, scenario="reverse_thp"))
+    (decision,) = worse.answer.decisions
+    assert (decision.decision, decision.old, decision.new) == ("REJECT", "base", "fix")
+    assert "better in t_us" in decision.sentence
+    assert text(worse).splitlines()[2].startswith("base -> fix: REJECT: better in")
+    stored = json.loads(written("json", page, worse))
+    assert stored["answer"]["decisions"][0]["decision"] == "REJECT"
+    same = judged(target, measured(gate, {"base": 50, "fix": 50}, scenario="reverse_thp"))
+    assert [one.decision for one in same.answer.decisions] == ["ACCEPT"]
+    idle = judged(
+        measured(target, {"base": 50, "fix": 50}, scenario="target_scan"),
+        measured(gate, {"base": 50, "fix": 50}, scenario="reverse_thp"),
+    )
+    assert [one.decision for one in idle.answer.decisions] == ["REJECT"]
+
+
+def test_no_gates_are_seen_where_none_are_named(tmp_path: Path) -> None:
+    found = judged(measured(tmp_path / "a.csv", {"base": 50, "fix": 40}, scenario="scan"))
+    assert found.answer.decisions == ()
+
+
+def test_an_arm_of_several_sets_is_one_line_with_its_levels(tmp_path: Path) -> None:
+    measured(tmp_path / "d" / "may" / "r.csv", {"6.16": 25, "6.17": 37})
+    measured(tmp_path / "d" / "june" / "r.csv", {"6.16": 25, "6.17": 30})
+    answer = judged(tmp_path / "d").answer
+    spread = {one.arm: (one.reproduced, len(one.levels)) for one in answer.levels}
+    assert spread == {"6.16": (True, 2), "6.17": (False, 2)}
+    (line,) = answer.unlike
+    assert line.startswith("6.17, t_us: ")
+    assert "(d/june)" in line
+    assert "(d/may)" in line
+
+
+def test_a_state_that_differs_elsewhere_leaves_a_timing_undecided(tmp_path: Path) -> None:
+    timing = measured(tmp_path / "d" / "timing" / "r.csv", {"6.12": 25, "6.19": 37})
+    assert verdicts(judged(timing)) == [Verdict.REGRESSION]
+    audit = tmp_path / "d" / "audit" / "state.csv"
+    audit.parent.mkdir()
+    audit.write_text("kernel,anon_huge_kb\nv6.12,0\nv6.19,16384\n")
+    found = judged(tmp_path / "d")
+    assert verdicts(found) == [Verdict.UNDECIDED]
+    assert "anon_huge_kb 0 against 16384; here it was not audited" in found.answer.open[0]
+    measured(timing, {"6.12": 25, "6.19": 37}, anon_huge_kb="0")
+    assert verdicts(judged(tmp_path / "d")) == [Verdict.REGRESSION]
+
+
+def test_a_figure_without_a_direction_is_never_a_step(tmp_path: Path) -> None:
+    path = measured(tmp_path / "a.csv", {"6.16": 25, "6.17": 37})
+    path.write_text(path.read_text().replace("t_us", "value"))
+    found = judged(path)
+    assert verdicts(found) == [Verdict.UNDECIDED]
+    assert "nothing says which direction is better" in found.answer.open[0]
+    assert any(need.startswith("unit and direction") for need in found.answer.needs)
+    assert "mmtests" not in text(found)
+
+
+def test_arms_that_nothing_orders_are_said_to_be_so(tmp_path: Path) -> None:
+    path = measured(tmp_path / "a.csv", {"zeta": 25, "alpha": 37})
+    found = judged(path)
+    assert [(p.old, p.new) for one in found.findings for p in one.pairs] == [("zeta", "alpha")]
+    assert "nothing says which arm is the old one" in text(found)
+    chosen = JudgementChoice(old="alpha", new="zeta")
+    asked = judgement.judge("test", imported(path), chosen)
+    assert "nothing says which arm is the old one" not in text(asked)
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "needs"),
+    [
+        ("kernel,ns", "{arm},{value}", ("the boot of each value", "the order", "the page state")),
+        ("kernel,boot,ns", "{arm},{boot},{value}", ("the order", "the page state")),
+        ("kernel,mean_ns,sd,n", "", ("the values themselves",)),
+    ],
+)
+def test_what_a_newcomer_lacks_is_said(
+    tmp_path: Path, head: str, row: str, needs: tuple[str, ...]
+) -> None:
+    jitter = noise(3)
+    rows = [
+        row.format(arm=arm, boot=boot, value=f"{jitter.gauss(30, 2):.2f}")
+        for boot in range(6)
+        for arm in ("6.16", "6.17")
+    ]
+    rows = rows if row else ["6.16,30,2,6", "6.17,31,2,6"]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    said = judged(path).answer.needs
+    assert all(any(one.startswith(need) for one in said) for need in needs), said
