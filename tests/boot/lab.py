@@ -15,6 +15,7 @@ from msgspec import structs
 
 from kdelta import arch, guest, workload
 from kdelta.attribution import insns, symbols
+from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu, qemu_archive
 from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.emulator import Qemu
@@ -186,7 +187,8 @@ class Machine:
 
     def _functions(self, point: Checkpoint) -> symbols.Symbols:
         order = Order("kallsyms")
-        return symbols.load(point.build_id, lambda: self._answers(point, (order,)).text(order.line))
+        image = digest_of(self.kernel.image)
+        return symbols.load(image, lambda: self._answers(point, (order,)).text(order.line))
 
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(

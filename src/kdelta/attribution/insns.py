@@ -306,9 +306,9 @@ def _place(address: int, symbols: Symbols) -> str:
     return symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
 
 
-def events_file(build_id: str, load: Callable[[], Symbols], architecture: Arch) -> Path:
-    """The plugin's file events= for one kernel, from the cache or made of its symbols."""
-    key = cache.digest(build_id, repr(architecture))
+def events_file(image: str, load: Callable[[], Symbols], architecture: Arch) -> Path:
+    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols."""
+    key = cache.digest(image, repr(architecture))
 
     def make(folder: Path) -> None:
         (folder / "events").write_text(events(load(), architecture))

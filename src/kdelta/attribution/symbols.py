@@ -5,22 +5,25 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import cache
-from kdelta.errors import GuestError
+from kdelta.errors import GuestError, InfraError
 
 _LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
 _DATA_TYPES = frozenset("bBdDrRvV")
 _MAX_LINES = 2_000_000
 _FEWEST = 1000
+_LAST = (1 << 64) - 1  # address
 _LONGEST = 1 << 16  # bytes of a function behind which no symbol stands
-_BUILD_ID = re.compile(r"[0-9a-f]{16,64}")
 UNKNOWN = "[unknown]"
-_FORMAT = 2  # of what is kept: it changes when the same text gives other functions
+_STARTS, _NAMES = "starts", "names"
+_FORMAT = 3  # of what is kept: it changes when the same text gives other functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class Symbols:
     UNKNOWN stands where functions end and something else begins.
     """
 
-    starts: tuple[int, ...]
-    names: tuple[str, ...]
+    starts: Sequence[int]
+    names: Sequence[str]
 
     def find(self, address: int) -> tuple[str, int]:
         """Name of the function that holds an address and the offset into it, in bytes.
@@ -68,8 +71,8 @@ def parse(text: str) -> Symbols:
 
 
 def _sorted(names: Mapping[int, str]) -> Symbols:
-    starts = tuple(sorted(names))
-    return Symbols(starts, tuple(names[start] for start in starts))
+    starts = array("Q", sorted(names))
+    return Symbols(starts, [names[start] for start in starts])
 
 
 def _best(text: str) -> dict[int, str]:
@@ -106,27 +109,40 @@ def _ends(functions: Collection[int], data: Collection[int]) -> Iterator[int]:
             yield address
         within = address in functions
     if within:
-        yield max(functions) + _LONGEST
+        yield min(max(functions) + _LONGEST, _LAST)
 
 
-def load(build_id: str, fetch: Callable[[], str]) -> Symbols:
-    """Symbols of the kernel with this GNU build id, from the cache or else from `fetch`.
+def load(image: str, fetch: Callable[[], str]) -> Symbols:
+    """Symbols of the kernel image with this SHA-256, from the cache or else from `fetch`.
 
-    fetch returns the text of /proc/kallsyms; it is asked at most once per build id.
-    Raises GuestError when the build id or the text is unusable.
+    fetch returns the text of /proc/kallsyms; it is asked at most once per image.  The key is what
+    the image is, not what its guest says of itself.  Raises GuestError when the text is unusable.
     """
-    if not _BUILD_ID.fullmatch(build_id):
-        raise GuestError(f"the guest says no usable build id: {build_id[:80]!r}")
 
     def make(folder: Path) -> None:
-        symbols = parse(fetch())
-        rows = zip(symbols.starts, symbols.names, strict=True)
-        text = "".join(f"{start:x} {name}\n" for start, name in rows)
-        (folder / "functions").write_text(text)
+        _write(parse(fetch()), folder)
 
-    return _read(cache.entry("symbols", f"{build_id}-{_FORMAT}", make) / "functions")
+    return _read(cache.entry("symbols", f"{image}-{_FORMAT}", make))
 
 
-def _read(path: Path) -> Symbols:
-    rows = [line.split(" ", 1) for line in path.read_text().splitlines()]
-    return Symbols(tuple(int(row[0], 16) for row in rows), tuple(row[1] for row in rows))
+def _write(symbols: Symbols, folder: Path) -> None:
+    """Two files that are read at once: 160,000 lines take a quarter of a second to parse."""
+    starts = array("Q", symbols.starts)
+    if sys.byteorder == "big":
+        starts.byteswap()
+    (folder / _STARTS).write_bytes(starts.tobytes())
+    (folder / _NAMES).write_bytes("\n".join(symbols.names).encode())
+
+
+def _read(folder: Path) -> Symbols:
+    """Addresses as little-endian words, and a name a line.  Raises InfraError."""
+    starts: array[int] = array("Q")
+    starts.frombytes((folder / _STARTS).read_bytes())
+    if sys.byteorder == "big":
+        starts.byteswap()
+    names = (folder / _NAMES).read_bytes().decode().split("\n")
+    if len(names) != len(starts):
+        raise InfraError(
+            "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
+        )
+    return Symbols(starts, names)

@@ -156,6 +156,10 @@ class _GuestTrial:
         return self._bench.emulator, self._bench.settings, self._kernel.image
 
     @property
+    def _image(self) -> str:
+        return digest_of(self._kernel.image)
+
+    @property
     def _bounds(self) -> _Bounds:
         return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
 
@@ -183,7 +187,7 @@ class _GuestTrial:
         """How the guest that is counted is started."""
         bench = self._bench
         target = bench.settings.target
-        events = insns.events_file(point.build_id, lambda: self._symbols(point), target)
+        events = insns.events_file(self._image, lambda: self._symbols(point), target)
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
         return qemu.Launch(
             image=self._kernel.image,
@@ -197,7 +201,7 @@ class _GuestTrial:
         )
 
     def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
-        return symbols.load(point.build_id, lambda: self._kallsyms(point))
+        return symbols.load(self._image, lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
         """The symbols, of a guest that does nothing but say them."""
