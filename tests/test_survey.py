@@ -46,6 +46,67 @@ def test_steps_are_named_with_pair_and_functions() -> None:
     assert "1 of 2 scenarios: no step" in shown
 
 
+def longer_touch(times: int) -> TrialResult:
+    """A trial whose phase `touch` is so many times as long, which its sum hardly shows."""
+    plain = records.result(records.trial_of("6.16.12"))
+    protect, touch = plain.exact.phases
+    more = (times - 1) * touch.kernel[0]
+    phases = (protect, replace(touch, kernel=tuple(count + more for count in touch.kernel)))
+    functions = [
+        replace(row, insns=row.insns + more)
+        if (row.phase, row.function) == ("touch", "handle_mm_fault")
+        else row
+        for row in plain.exact.functions
+    ]
+    return records.recounted(plain, phases=phases, functions=tuple(functions))
+
+
+def test_a_phase_that_the_sum_hides_is_a_step_of_its_own() -> None:
+    found = surveyed(two_scenarios(longer_touch(2)), step_percent=30)
+    flat = next(row for row in found.rows if row.reference.endswith(":flat"))
+    assert flat.cells[-1].ratio is not None
+    assert abs(flat.cells[-1].ratio - 1) < 0.3
+    assert [phase.name for phase in flat.phases] == ["touch"]
+    own = [change for change in found.changes if change.reference.endswith(":flat")]
+    assert [(change.explanation.phase, change.phases) for change in own] == [("touch", ())]
+    shown = text(found)
+    assert ":flat, touch alone: " in shown
+    assert "handle_mm_fault" in shown
+    assert "\n  touch  " in shown
+    assert quiet(found) == 0
+
+
+def test_a_step_of_the_sum_names_its_phases() -> None:
+    found = surveyed(two_scenarios(records.result(records.trial_of("6.16.12"))), step_percent=30)
+    (step,) = (c for c in found.changes if c.explanation.new.startswith("6.17"))
+    assert [name for name, _ in step.phases] == ["protect"]
+    assert "(protect x2." in text(found)
+    assert not any(row.phases for row in found.rows), "they say no more than the sum"
+
+
+def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
+    phase = replace(
+        records.result(records.Trial(per_page=1)).exact.phases[0],
+        operations=4,
+        user=(100,) * 8,
+        layouts=4,
+    )
+
+    def trial(dear: int) -> TrialResult:
+        kernel = tuple(80_000 if at % 4 < dear else 40_000 for at in range(8))
+        own = replace(phase, kernel=kernel)
+        total = sum(kernel[:4]) + 400
+        functions = records.functions("protect", total, {})
+        return records.recounted(
+            records.result(records.Trial(per_page=1)), phases=(own,), functions=tuple(functions)
+        )
+
+    shown = text(surveyed(records.run({"6.18.15": [trial(0)], "7.1.13": [trial(1)]})))
+    assert "#mprotect:" in shown
+    assert "the mean over 4 layouts" in shown
+    assert "x1.249; layouts hit: 0 -> 1" in shown
+
+
 def test_small_changes_are_not_listed_and_can_be() -> None:
     record = two_scenarios(records.result(records.trial_of("6.16.12")))
     assert len(surveyed(record, step_percent=0.5).changes) > len(surveyed(record).changes)

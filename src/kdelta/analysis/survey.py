@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kdelta.analysis.counts import Measure
@@ -31,23 +32,43 @@ class SurveyCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyPhase:
+    """A phase that changed where the sum over the phases did not."""
+
+    name: str
+    cells: tuple[SurveyCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyRow:
-    """One scenario: a cell for each kernel, in the run's order.  inexact: counts hardly repeat."""
+    """One scenario: a cell for each kernel, in the run's order.
+
+    inexact: counts hardly repeat; layouts: of the tree of mappings that it is a mean over, 1: none.
+    """
 
     reference: str
     point: str
     operation: str
     inexact: bool
+    layouts: int
     cells: tuple[SurveyCell, ...]
+    phases: tuple[SurveyPhase, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyStep:
-    """A step between two neighbouring kernels of a scenario, with its functions."""
+    """A step between two neighbouring kernels of a scenario, with its functions.
+
+    It is one of the sum over the phases, or of a phase where that is none (explanation.phase).
+    phases: of a sum, what the phases did beyond the threshold, by name: new/old.  hit: layouts that
+    were hit, old and new, of a scenario that goes over layouts.
+    """
 
     reference: str
     point: str
     explanation: Explanation
+    phases: tuple[tuple[str, float], ...] = ()
+    hit: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +88,70 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     changes = [
-        SurveyStep(
-            reference=f"{ladder.workload}:{ladder.scenario}",
-            point=ladder.point,
-            explanation=explain(
-                parts[ladder.point],
-                step.old,
-                step.new,
-                scenario=f"{ladder.workload}:{ladder.scenario}",
-                step_percent=found.step_percent,
-            ),
-        )
+        step
         for ladder in found.ladders
-        for step in ladder.steps
+        for step in _steps(parts[ladder.point], ladder, found.step_percent)
     ]
     return Survey(
         report=found,
         step_percent=found.step_percent,
         kernels=kernels,
-        rows=tuple(_row(ladder, kernels) for ladder in found.ladders),
+        rows=tuple(_row(ladder, kernels, found.step_percent) for ladder in found.ladders),
         changes=tuple(sorted(changes, key=_size, reverse=True)),
     )
+
+
+def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
+    """Those of the sums and, between kernels where the sum has none, those of the phases."""
+    reference = f"{ladder.workload}:{ladder.scenario}"
+
+    def explained(rung: Rung[Measure], phase: str) -> Explanation:
+        return explain(
+            record,
+            rung.previous or "",
+            rung.arm,
+            scenario=reference,
+            phase=phase,
+            step_percent=step_percent,
+        )
+
+    rungs = {rung.arm: rung for rung in ladder.rungs}
+    for rung in ladder.rungs:
+        moved = tuple(_moved(ladder, rung, step_percent))
+        if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
+            yield SurveyStep(
+                reference=reference,
+                point=ladder.point,
+                explanation=explained(rung, TOTAL),
+                phases=moved,
+                hit=_hit(rungs[rung.previous], rung),
+            )
+            continue
+        for phase, _ in moved:
+            found = explained(rung, phase)
+            if found.comparison.verdict.is_step:
+                yield SurveyStep(reference=reference, point=ladder.point, explanation=found)
+
+
+def _moved(
+    ladder: Ladder[Measure], rung: Rung[Measure], step_percent: float
+) -> Iterator[tuple[str, float]]:
+    """Phases that changed beyond the threshold, of a scenario with several."""
+    if len(ladder.phases) == 1:
+        return
+    for phase in ladder.phases:
+        ratio = rung.ratio(phase).previous
+        if ratio and _beyond(ratio, step_percent):
+            yield phase, ratio
+
+
+def _hit(old: Rung[Measure], new: Rung[Measure]) -> tuple[int, int] | None:
+    was, now = (rung.total.layouts if rung.total else None for rung in (old, new))
+    return (was.hit, now.hit) if was and now else None
+
+
+def _beyond(ratio: float, step_percent: float) -> bool:
+    return abs(100 * (ratio - 1)) > step_percent
 
 
 def _size(change: SurveyStep) -> float:
@@ -95,27 +159,45 @@ def _size(change: SurveyStep) -> float:
     return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
-def _row(ladder: Ladder[Measure], kernels: tuple[str, ...]) -> SurveyRow:
+def _row(ladder: Ladder[Measure], kernels: tuple[str, ...], step_percent: float) -> SurveyRow:
     rungs = {rung.arm: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
+    layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
+    cells = tuple(_cell(rungs.get(kernel), TOTAL) for kernel in kernels)
+    phases = (
+        SurveyPhase(name=phase, cells=tuple(_cell(rungs.get(kernel), phase) for kernel in kernels))
+        for phase in ladder.phases
+    )
     return SurveyRow(
         reference=f"{ladder.workload}:{ladder.scenario}",
         point=ladder.point,
         operation=ladder.operation or "",
         inexact=inexact,
-        cells=tuple(_cell(rungs.get(kernel)) for kernel in kernels),
+        layouts=max((len(each.counts) for each in layouts if each), default=1),
+        cells=cells,
+        phases=tuple(each for each in phases if _says_more(each, cells, step_percent)),
     )
 
 
-def _cell(rung: Rung[Measure] | None) -> SurveyCell:
+def _says_more(phase: SurveyPhase, cells: tuple[SurveyCell, ...], step_percent: float) -> bool:
+    """True for a phase that changed between two kernels where the sum did not."""
+    return any(
+        _beyond(own.ratio or 1, step_percent) and not _beyond(total.ratio or 1, step_percent)
+        for own, total in zip(phase.cells, cells, strict=True)
+    )
+
+
+def _cell(rung: Rung[Measure] | None, phase: str) -> SurveyCell:
     if rung is None or not rung.done:
         return SurveyCell(per_operation=None, ratio=None, note="not run")
     if rung.total is None:
         return SurveyCell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
     invalid = rung.comparison is not None and rung.comparison.verdict is Verdict.INVALID
+    own = (measure for measure in (rung.total, *rung.phases) if measure.phase == phase)
+    measure = next(own, None)
     return SurveyCell(
-        per_operation=rung.total.per_operation,
-        ratio=rung.ratio(TOTAL).previous,
+        per_operation=measure.per_operation if measure else None,
+        ratio=rung.ratio(phase).previous,
         note="invalid" if invalid else "",
         crossing=rung.comparison.crossing if rung.comparison else "",
     )
@@ -126,11 +208,15 @@ def quiet(found: Survey) -> int:
     changed = {(change.reference, change.point) for change in found.changes}
     return sum(
         (row.reference, row.point) not in changed
-        and not any(cell.note or _crosses(cell, found.step_percent) for cell in row.cells)
+        and not any(
+            cell.note or _crosses(cell, found.step_percent)
+            for cells in (row.cells, *(phase.cells for phase in row.phases))
+            for cell in cells
+        )
         for row in found.rows
     )
 
 
 def _crosses(cell: SurveyCell, step_percent: float) -> bool:
     """A change that may be the compilers'."""
-    return bool(cell.crossing) and abs(100 * ((cell.ratio or 1) - 1)) > step_percent
+    return bool(cell.crossing) and _beyond(cell.ratio or 1, step_percent)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
@@ -22,10 +22,12 @@ from kdelta.rendering.columns import (
 )
 from kdelta.rendering.explain import sentence
 from kdelta.rendering.show import limits_of
+from kdelta.sample import TOTAL
 
 _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
+_LAID_OUT = "#"
 
 
 def show(found: Survey) -> list[Line]:
@@ -44,12 +46,12 @@ def show(found: Survey) -> list[Line]:
 
 def _table(found: Survey) -> Iterator[Line]:
     """As many kernels a table as fit; the first column tells counts, the others changes."""
-    rows = found.rows
-    names = Column("scenario", (short(_name(row), _NAME_WIDTH) for row in rows))
+    rows = [row for each in found.rows for row in _rows(each)]
+    names = Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))
     columns = [
         Column(
-            short(kernel, 12) + CROSSED * any(row.cells[at].crossing for row in rows),
-            (_span(row.cells[at], found.step_percent, first=_is_first(row, at)) for row in rows),
+            short(kernel, 12) + CROSSED * any(cells[at].crossing for _, cells in rows),
+            (_span(cells[at], found.step_percent, first=_is_first(cells, at)) for _, cells in rows),
             right=True,
         )
         for at, kernel in enumerate(found.kernels)
@@ -57,13 +59,20 @@ def _table(found: Survey) -> Iterator[Line]:
     yield from table_lines([names, *columns])
 
 
+def _rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
+    """A scenario and, below it, the phases that say more."""
+    yield _name(row), row.cells
+    for phase in row.phases:
+        yield f"  {phase.name}", phase.cells
+
+
 def _name(row: SurveyRow) -> str:
-    mark = "~" if row.inexact else ""
+    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
     return f"{mark}{row.reference} {row.point}".strip()
 
 
-def _is_first(row: SurveyRow, at: int) -> bool:
-    return all(cell.per_operation is None for cell in row.cells[:at])
+def _is_first(cells: Sequence[SurveyCell], at: int) -> bool:
+    return all(cell.per_operation is None for cell in cells[:at])
 
 
 def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
@@ -92,6 +101,10 @@ def _legend(found: Survey) -> Iterator[Line]:
         " skip: not supported there; invalid: page state or environment differ;"
         " ~: a median, the counts hardly repeat"
     )
+    if layouts := max((row.layouts for row in found.rows), default=1) - 1:
+        text += f"; {_LAID_OUT}: the mean over {layouts + 1} layouts of the tree of mappings"
+    if any(row.phases for row in found.rows):
+        text += "; below a scenario: its phases that changed where the sum over them did not"
     crossings = dict.fromkeys(
         f"{kernel} ({cell.crossing})"
         for row in found.rows
@@ -133,7 +146,12 @@ def _change(change: SurveyStep) -> Iterator[Line]:
     ratio = explanation.comparison.ratio
     tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD
     name = f"{change.reference} {change.point}".strip()
+    name += f", {explanation.phase} alone" if explanation.phase != TOTAL else ""
     head = f"{name}: {explanation.old} -> {explanation.new}"
     head += f", x{ratio:.3f}" if ratio else ""
+    if change.phases:
+        head += f" ({', '.join(f'{phase} x{own:.3f}' for phase, own in change.phases)})"
+    if change.hit:
+        head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
     yield from paragraph(sentence(explanation), indent="  ")
