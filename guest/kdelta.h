@@ -61,9 +61,7 @@
 #define KD_BATCHES	(465 * KD_PAGE)
 
 /* Layouts of the tree of mappings, and the flag of scenarios that go through them: kd_ladders(). */
-#define KD_LOWER	15
-#define KD_UPPER	16
-#define KD_LAYOUTS	(KD_LOWER * KD_UPPER)
+#define KD_LAYOUTS	60
 #define KD_OVER_LAYOUTS	(1U << 31)
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
@@ -171,7 +169,7 @@ static struct {
 	bool protocol;		/* print records for kdelta, not tables */
 	long pause_us;		/* of sleep before each iteration */
 	char *ladders[2];	/* see kd_ladders() */
-	long layouts_off;	/* ladders that were not as they were meant */
+	long layouts_off;	/* layouts that were not as they were meant */
 	unsigned int iterations;
 	unsigned int warmup;
 	unsigned int begun;	/* iterations, warm-up included */
@@ -514,51 +512,48 @@ kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *nam
 /*
  * Where the nodes of the kernel's tree of mappings begin and end decides what it costs to change a
  * mapping: at the end of a node brk() takes twice as many instructions.  So a scenario over layouts
- * has two ladders of small mappings, one below and one above the memory under test, which move the
- * ends of nodes past it: a layout for each height of one (below KD_LOWER) with each of the other
- * (below KD_UPPER).  Both are built anew when the upper one begins again.
+ * has two ladders of up to 31 small mappings, one below and one above the memory under test, which
+ * move the ends of nodes past it.  Of all pairs of heights each layout has another one, spread
+ * evenly (Roberts 2018, the R2 sequence: multiples of 1/g and 1/g^2 with g^3 = g + 1).
  */
-#define KD_LADDER	((KD_UPPER + 1) * KD_PAGE)
+#define KD_HEIGHTS	32U
+#define KD_LADDER	((KD_HEIGHTS + 1) * KD_PAGE)
 
 kd_api long kd_vmas(const char *start, size_t bytes);
 
-/* Add a mapping to a ladder that has `steps`: neighbours differ, the rest is inaccessible. */
-kd_api void kd_add_step(char *page, unsigned int steps)
+/* A ladder of that height: neighbours differ, the rest is inaccessible. */
+kd_api void kd_set_ladder(char *ladder, unsigned int height, bool from_top)
 {
-	if (mprotect(page, KD_PAGE, steps % 2 ? KD_RW : PROT_READ))
-		kd_die("mprotect of a ladder");
-}
+	char *page = ladder + (from_top ? KD_LADDER - KD_PAGE : 0);
 
-/* A ladder without steps. */
-kd_api void kd_raze(char *ladder)
-{
 	if (mmap(ladder, KD_LADDER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
 	    ladder)
 		kd_die("mmap of a ladder");
+	for (unsigned int i = 0; i < height; i++, page += from_top ? -KD_PAGE : KD_PAGE)
+		if (mprotect(page, KD_PAGE, i % 2 ? KD_RW : PROT_READ))
+			kd_die("mprotect of a ladder");
 }
 
-/* Go on to the layout of that number from the one before; ladders grow towards the memory. */
+/* The layout of that number; both ladders grow towards the memory. */
 kd_api void kd_lay_out(unsigned int number)
 {
-	unsigned int lower = number / KD_UPPER, upper = number % KD_UPPER;
-	char *below = kd.ladders[0], *above = kd.ladders[1];
+	unsigned int lower = (number * 49472 % 65536) * KD_HEIGHTS / 65536;
+	unsigned int upper = (number * 37345 % 65536) * KD_HEIGHTS / 65536;
 
-	if (upper) {
-		kd_add_step(above + (KD_UPPER + 1 - upper) * KD_PAGE, upper - 1);
-	} else {
-		kd_raze(below);
-		kd_raze(above);
-		for (unsigned int i = 0; i < lower; i++)
-			kd_add_step(below + i * KD_PAGE, i);
-	}
-	if (upper == KD_UPPER - 1)
-		kd.layouts_off += kd_vmas(below, KD_LADDER) != (long)lower + 1 ||
-				  kd_vmas(above, KD_LADDER) != (long)upper + 1;
+	kd_set_ladder(kd.ladders[0], lower, false);
+	kd_set_ladder(kd.ladders[1], upper, true);
+	if (number % 8 == 7)		/* it takes longer than the ladders did */
+		kd.layouts_off += kd_vmas(kd.ladders[0], KD_LADDER) != (long)lower + 1 ||
+				  kd_vmas(kd.ladders[1], KD_LADDER) != (long)upper + 1;
 }
 
-/* Have the windows go through the layouts; `below` and `above` are free for KD_LADDER bytes. */
+/*
+ * Have the windows go through the layouts; `below` and `above` are free for KD_LADDER bytes.  There
+ * are so many windows that each leaves little behind: short pauses will do.
+ */
 kd_api void kd_ladders(char *below, char *above)
 {
+	kd_alone(4);
 	kd.ladders[0] = below;
 	kd.ladders[1] = above;
 }

@@ -8,11 +8,11 @@
 enum { PROTECT, RESTORE, TOUCH };			/* phases */
 enum {							/* scenario flags */
 	SHARED = 1,
-	SPLIT = 2,		/* the middle of the mapping */
+	SPLIT = 2,		/* parts of a mapping */
 	SINGLE = 4,		/* mappings of one page */
 	THP = 8,
 	PTE_MAPPED = 16,
-	THIRD = 32,		/* SPLIT: a third of the mapping, else a page of it */
+	THIRD = 32,		/* SPLIT: its middle third, else pages of it */
 };
 
 static const struct kd_scenario scenarios[] = {
@@ -25,8 +25,8 @@ static const struct kd_scenario scenarios[] = {
 	  KD_MIB(16), SHARED | PTE_MAPPED, 1 },
 	{ "anon_split_restore", "the middle third of 48 MiB, private anonymous",
 	  KD_MIB(48), SPLIT | THIRD, 1 },
-	{ "split_one_page", "a page in the middle of 1 MiB, private anonymous",
-	  KD_MIB(1), SPLIT | KD_OVER_LAYOUTS, 1 },
+	{ "split_pages", "a page of every 64 KiB of 1 MiB, private anonymous, one a call",
+	  KD_MIB(1), SPLIT | KD_OVER_LAYOUTS, 16 },
 	{ "single_protect", "one private anonymous page a call, 512 calls",
 	  KD_MIB(4), SINGLE, 512 },
 };
@@ -97,7 +97,8 @@ static struct span span_of(const struct kd_scenario *s, char *start)
 		span.start += span.bytes;
 	} else if (s->flags & SPLIT) {
 		span.bytes = KD_PAGE;
-		span.start += s->bytes / 2;
+		span.stride = s->bytes / s->calls;
+		span.start += span.stride / 2;
 	} else if (s->flags & SINGLE) {
 		/* Every other page; what lies between stays inaccessible. */
 		span.bytes = KD_PAGE;
@@ -130,7 +131,7 @@ static void audit(enum kd_when when, const struct kd_scenario *s, char *start,
 	vmas_protected = kd_vmas(start, s->bytes);
 	set(span, KD_RW);
 	kd_state(when, "vmas_protected", vmas_protected,
-		 single ? 2 * pages : s->flags & SPLIT ? 3 : 1);
+		 single ? 2 * pages : s->flags & SPLIT ? 2 * s->calls + 1 : 1);
 	kd_audit_anon(when, start, s->bytes, s->flags & (THP | PTE_MAPPED) ? KD_HUGE : KD_PAGE, want,
 		      ARRAY_SIZE(want));
 }

@@ -19,7 +19,7 @@ enum {							/* scenario flags */
 };
 
 /* Pairs in one layout; where pages are touched, whole batches in all together: see KD_BATCHES. */
-#define PAIRS		4
+#define PAIRS		16
 #define TOUCHES		31
 _Static_assert(TOUCHES * KD_LAYOUTS * KD_PAGE % KD_BATCHES == 0, "whole batches");
 
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
 	s = kd_start(argc, argv, "unmap", scenarios, ARRAY_SIZE(scenarios));
 	if (s->flags & SUSTAINED)
 		keep_few();
-	kd_alone(kd_over_layouts() ? 4 : 20);	/* so many windows leave little behind each */
+	kd_alone(20);
 	start = kd_reserve(s->bytes, KD_HUGE);
 	map(s, start);
 	if (kd_over_layouts())
