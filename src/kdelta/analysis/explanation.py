@@ -61,14 +61,26 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StringBytes:
+    """What string instructions copied, set and compared, in bytes per window.
+
+    Each counts as one instruction, whether it clears 8 bytes or 4096.
+    """
+
+    old: int
+    new: int
+    delta: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """old -> new of one phase (or TOTAL) by function, ranked by the size of the delta.
 
     comparison.verdict is INVALID also when the functions do not sum to the counted totals.
     refused: nothing may be claimed, so functions is empty and old_value, new_value, rest and
     delta are None.  Otherwise delta = sum of the deltas of functions + rest.delta, exactly, in
-    instructions per window of `operations` operations.  folded: (function, the compiler's names
-    that were added up under it).
+    instructions per window of `operations` operations.  strings: None where none was executed.
+    folded: (function, the compiler's names that were added up under it).
     """
 
     run_id: str
@@ -89,6 +101,7 @@ class Explanation:
     delta: int | None
     functions: tuple[FunctionDelta, ...]
     rest: Rest | None
+    strings: StringBytes | None
     folded: tuple[tuple[str, tuple[str, ...]], ...]
     rising: tuple[FunctionDelta, ...]  # those that stand out, for the sentence
     falling: tuple[FunctionDelta, ...]
@@ -98,12 +111,13 @@ class Explanation:
 class Profile:
     """Functions of one arm's representative windows, compiler suffixes folded.
 
-    functions: name -> (instructions, calls) per window.  fault: why they are not the counted
-    total, "" when they are.
+    functions: name -> (instructions, calls) per window.  handled: bytes by string instructions.
+    fault: why they are not the counted total, "" when they are.
     """
 
     functions: dict[str, tuple[int, int]]
     folded: dict[str, set[str]]
+    handled: int
     fault: str
 
 
@@ -177,6 +191,7 @@ def _without_functions(
         delta=None,
         functions=(),
         rest=None,
+        strings=None,
         folded=(),
         rising=(),
         falling=(),
@@ -205,6 +220,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
         delta=delta,
         functions=tuple(listed),
         rest=_rest(others, delta),
+        strings=_strings(*(own.handled for own in profiles)),
         folded=tuple(
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
             for name in sorted(names & {*folded[0], *folded[1]})
@@ -242,6 +258,10 @@ def _rest(others: Sequence[FunctionDelta], whole: int) -> Rest:
     )
 
 
+def _strings(old: int, new: int) -> StringBytes | None:
+    return StringBytes(old=old, new=new, delta=new - old) if old or new else None
+
+
 def _share(delta: int, whole: int) -> float | None:
     return 100 * delta / whole if whole else None
 
@@ -256,6 +276,7 @@ def profile(arm: CountEvidence, phase: str) -> Profile:
     faults: list[str] = []
     functions: dict[str, tuple[int, int]] = {}
     folded: dict[str, set[str]] = {}
+    handled = 0
     for measure in measures:
         counts = _stored(arm, measure)
         total = sum(count.insns for count in counts)
@@ -267,7 +288,8 @@ def profile(arm: CountEvidence, phase: str) -> Profile:
                 else f"no functions are stored for {measure.phase}"
             )
         _fold(counts, functions, folded)
-    return Profile(functions=functions, folded=folded, fault="; ".join(faults))
+        handled += sum(count.bytes for count in counts)
+    return Profile(functions=functions, folded=folded, handled=handled, fault="; ".join(faults))
 
 
 def _stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:

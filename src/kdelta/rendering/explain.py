@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest, StringBytes
 from kdelta.metric import decimals, number
 from kdelta.rendering.columns import (
     ABSENT,
@@ -27,6 +27,7 @@ from kdelta.stats.verdict import Verdict
 
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40
+_BYTES = "bytes by string instructions"
 _HEAD = (
     "run",
     "workload",
@@ -128,7 +129,7 @@ def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
 
 
 def _functions(explanation: Explanation) -> Iterator[Line]:
-    """The ranking, then a row for the functions not listed, then the sum."""
+    """The ranking, then a row for the functions not listed, then the sum; last what is no count."""
     rows: list[FunctionDelta | Rest] = list(explanation.functions)
     rest = explanation.rest
     if rest and rest.count:
@@ -144,6 +145,8 @@ def _functions(explanation: Explanation) -> Iterator[Line]:
         )
     )
     table = [_function_cells(row, explanation) for row in rows]
+    if explanation.strings:
+        table.append(_string_cells(explanation.strings, explanation))
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=0 < at < len(heads) - 1)
@@ -172,6 +175,13 @@ def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tupl
     return tuple(Span(cell, tone) for cell in cells)
 
 
+def _string_cells(strings: StringBytes, explanation: Explanation) -> tuple[Span, ...]:
+    """Bytes beside the instructions: their share is of nothing, and nothing calls them."""
+    old, new = (_fixed(count, explanation) for count in (strings.old, strings.new))
+    cells = (_BYTES, old, new, _signed(strings.delta, explanation), *(ABSENT,) * 3, "")
+    return tuple(Span(cell, Tone.FAINT) for cell in cells)
+
+
 def _calls(calls: int | None, explanation: Explanation) -> str:
     if calls is None:
         return ABSENT
@@ -189,7 +199,7 @@ def document(explanation: Explanation) -> tuple[str, dict[str, Any]]:
 
 
 def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each function, the others and the sum last.
+    """One row for each function, the others and the sum last, and bytes by string instructions.
 
     A refused comparison is one row with its verdict and reasons and no function.
     """
@@ -204,6 +214,9 @@ def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...
     share = 100.0 if explanation.delta else None
     sums = (explanation.old_value, explanation.new_value, explanation.delta, share)
     rows.append(_row(explanation, "[sum]", "", sums, (None, None)))
+    if strings := explanation.strings:
+        counts = (strings.old, strings.new, strings.delta, None)
+        rows.append(_row(explanation, f"[{_BYTES}]", "", counts, (None, None)))
     return _HEAD, rows
 
 
