@@ -74,11 +74,12 @@ static void cut_block(struct cut *cut, const struct qemu_plugin_tb *tb)
 		code->size = qemu_plugin_insn_data(insn, code->bytes, sizeof(code->bytes));
 		cut->mark[i] = mark_code(code);
 		cut->event[i] = event_of(code);
-		own = cut->mark[i] || cut->event[i];
+		cut->watched[i] = state.armed && calls.wanted && calls_note(cut, i);
+		own = cut->mark[i] || cut->event[i] || (i && cut->watched[i]);
 		cut->segments += !i || own || !straight;
 		cut->segment[i] = cut->segments - 1;
 		/* A window's first instruction starts behind the mark. */
-		straight = !cut->mark[i] && is_straight(state.target, code);
+		straight = !cut->mark[i] && !(i && cut->watched[i]) && is_straight(state.target, code);
 	}
 }
 
@@ -121,14 +122,21 @@ static uint32_t block_slots(const struct cut *cut)
 }
 
 /* The first instruction of a segment counts for it, where there is something to report. */
-static void count_starts(struct qemu_plugin_insn *insn, uint32_t slot)
+static void count_starts(struct qemu_plugin_insn *insn, const struct cut *cut, size_t i, uint32_t slot)
 {
 	const struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
 	qemu_plugin_u64 entry = { chunk->score, slot % CHUNK_SLOTS * sizeof(uint64_t) };
+	unsigned int insns = chunk->insns[slot % CHUNK_SLOTS];
+	/* Of what another function goes on to, only the one in front of it retired already. */
+	bool own = i && cut->watched[i] && i + 1 == cut->insns && !cut->string[i];
 
-	if (chunk->insns[slot % CHUNK_SLOTS])
+	if (insns)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 			insn, QEMU_PLUGIN_INLINE_ADD_U64, entry, 1);
+	if (i)
+		calls_count(insn, insns - own);
+	calls_watch(insn, cut, i);
+	calls_count(insn, i ? own : insns);
 }
 
 #endif /* KDELTA_BLOCKS_H */

@@ -61,6 +61,8 @@ enum record {
 	RECORD_END = 5,
 	RECORD_STRINGS = 6,
 	RECORD_CODE = 7,
+	RECORD_CONTEXTS = 8,
+	RECORD_CALLS = 9,
 };
 
 enum mark_error {
@@ -71,6 +73,7 @@ enum mark_error {
 	ERROR_TOO_MANY_SLOTS = 5,	  /* more code than MAX_CHUNKS holds: counts would be short */
 	ERROR_TOO_MANY_WINDOWS = 6,
 	ERROR_LOST_STRING = 7, /* a string instruction was left where no entry is known */
+	ERROR_TOO_MANY_PATHS = 8,
 };
 
 /* What the address of an instruction means beside its count; bits, in the file events= too. */
@@ -92,8 +95,8 @@ static const struct {
 	const char *registers[REGISTERS];
 } targets[] = {
 	{ "x86_64", TARGET_X86_64, { "rdi", "rsi", "rcx", "rsp" } },
-	{ "aarch64", TARGET_AARCH64, { "x0", "x1" } },
-	{ "riscv64", TARGET_RISCV64, { "a0", "a1" } },
+	{ "aarch64", TARGET_AARCH64, { "x0", "x1", NULL, "sp" } },
+	{ "riscv64", TARGET_RISCV64, { "a0", "a1", NULL, "sp" } },
 };
 
 /* Counters, and the addresses of what retires as often as each says. */
@@ -103,6 +106,7 @@ struct chunk {
 	uint32_t first[CHUNK_SLOTS]; /* of its addresses in state.vaddr */
 	uint16_t insns[CHUNK_SLOTS];
 	bool told[CHUNK_SLOTS]; /* its CODE record is written */
+	uint32_t how[CHUNK_SLOTS]; /* of an instruction with a meaning, see calls_come() */
 };
 
 struct block {
@@ -123,6 +127,8 @@ struct cut {
 	bool string[MAX_BLOCK];
 	uint16_t segment[MAX_BLOCK]; /* of an instruction */
 	uint16_t segments;
+	bool watched[MAX_BLOCK]; /* for calls, see calls_note() */
+	uint32_t how[MAX_BLOCK];
 };
 
 /* All counters of one vCPU at one moment, chunks side by side. */
@@ -301,47 +307,21 @@ static bool seen_find(uint64_t vaddr)
 	return state.seen[seen_bit(vaddr) / 8] >> seen_bit(vaddr) % 8 & 1;
 }
 
-#include "rep_strings.h"
+/* What a slot stands for has begun once more. */
+static void count_once(uint32_t slot, unsigned int vcpu);
+
 #include "tasks.h"
+#include "calls.h"
+#include "rep_strings.h"
 
-/* Makes the snapshot cover all chunks; chunks that came since are zero, as they were then. */
-static void snapshot_cover(struct snapshot *snapshot)
+static void count_once(uint32_t slot, unsigned int vcpu)
 {
-	size_t old = (size_t)snapshot->chunks * CHUNK_SLOTS;
-	size_t new = (size_t)state.chunk_count * CHUNK_SLOTS;
-
-	if (snapshot->chunks == state.chunk_count)
-		return;
-	snapshot->counts = grown(snapshot->counts, new, sizeof(uint64_t));
-	memset(snapshot->counts + old, 0, (new - old) * sizeof(uint64_t));
-	snapshot->chunks = state.chunk_count;
+	++*counter(slot, vcpu);
+	if (calls.wanted)
+		*calls_total(vcpu) += state.chunks[slot / CHUNK_SLOTS]->insns[slot % CHUNK_SLOTS];
 }
 
-/* Slots that are not used yet are zero in every snapshot. */
-static void snapshot_take(struct snapshot *snapshot, unsigned int index)
-{
-	snapshot_cover(snapshot);
-	for (uint32_t i = 0; i < state.chunk_count; i++)
-		memcpy(snapshot->counts + (size_t)i * CHUNK_SLOTS, counters(state.chunks[i], index),
-		       state.chunks[i]->used * sizeof(uint64_t));
-}
-
-/* Moves what ran since the snapshot `left` into the window's base: it is left out. */
-static void snapshot_drop(unsigned int index)
-{
-	struct vcpu *vcpu = &state.vcpu[index];
-
-	snapshot_cover(&vcpu->base);
-	snapshot_cover(&vcpu->left);
-	for (uint32_t i = 0; i < state.chunk_count; i++) {
-		const uint64_t *now = counters(state.chunks[i], index);
-		uint64_t *base = vcpu->base.counts + (size_t)i * CHUNK_SLOTS;
-		const uint64_t *begin = vcpu->left.counts + (size_t)i * CHUNK_SLOTS;
-
-		for (uint32_t slot = 0; slot < state.chunks[i]->used; slot++)
-			base[slot] += now[slot] - begin[slot];
-	}
-}
+#include "snapshots.h"
 
 /* From now on what runs is counted, or left out, as the vCPU's state says. */
 static void window_update(unsigned int index)
@@ -351,6 +331,8 @@ static void window_update(unsigned int index)
 
 	if (!vcpu->open || vcpu->out == out)
 		return;
+	calls_settle(index);
+	calls_lose(index);
 	vcpu->out = out;
 	if (out)
 		snapshot_take(&vcpu->left, index);
@@ -372,6 +354,7 @@ static void window_open(unsigned int index, unsigned int phase)
 	vcpu->depth = 0; /* a mark is no part of an interrupt */
 	vcpu->interrupts = 0;
 	vcpu->phase = phase;
+	calls_open(index);
 }
 
 /* CODE, before the first window that counts it: slot, addresses that retire as often as it says */
@@ -416,6 +399,7 @@ static void emit_window(unsigned int index)
 		}
 	}
 	emit_strings(index);
+	emit_calls();
 	emit(RECORD_WINDOW, words, count);
 	flush();
 	free(words);
@@ -429,6 +413,7 @@ static void window_close(unsigned int index, unsigned int phase)
 		emit_error(ERROR_END_WITHOUT_BEGIN, index, phase);
 		return;
 	}
+	calls_settle(index);
 	vcpu->open = false;
 	if (vcpu->phase != phase) {
 		emit_error(ERROR_PHASE, index, phase);
@@ -436,6 +421,10 @@ static void window_close(unsigned int index, unsigned int phase)
 	}
 	if (state.overflow || state.lost_string) {
 		emit_error(state.overflow ? ERROR_TOO_MANY_SLOTS : ERROR_LOST_STRING, index, phase);
+		return;
+	}
+	if (calls.overflow) {
+		emit_error(ERROR_TOO_MANY_PATHS, index, phase);
 		return;
 	}
 	if (state.windows++ >= MAX_WINDOWS) {
@@ -477,7 +466,7 @@ static void on_mark(unsigned int index, void *userdata)
 	pthread_mutex_lock(&state.lock);
 	/* What is in front of it retires as often as it starts; it is never reported itself. */
 	if (slot)
-		++*counter(slot, index);
+		count_once(slot, index);
 	if (vcpu->task)
 		tasks_own(vcpu->task);
 	vcpu->owned = true;
@@ -521,12 +510,15 @@ static void on_event(unsigned int index, void *userdata)
 	if (event & (EVENT_INTERRUPT | EVENT_EXCEPTION | EVENT_STUB))
 		string_leave(index);
 	if (event & EVENT_RETURN) {
+		if (slot && calls.wanted)
+			calls_come(index, state.chunks[slot / CHUNK_SLOTS]->how[slot % CHUNK_SLOTS]);
 		if (slot)
-			++*counter(slot, index);
+			count_once(slot, index);
 		slot = 0;
 		returned(vcpu);
 	} else if (event & EVENT_SWITCH) {
 		vcpu->switched |= !tasks_are_told();
+		calls_leave(index, register_value(index, REGISTER_FIRST));
 		task_switch(vcpu, register_value(index, REGISTER_FIRST),
 			    register_value(index, REGISTER_SECOND));
 	} else if (event & EVENT_NEW_TASK) {
@@ -536,8 +528,10 @@ static void on_event(unsigned int index, void *userdata)
 	}
 	vcpu->stub = event & EVENT_STUB && !vcpu->depth;
 	window_update(index);
+	if (slot && calls.wanted)
+		calls_come(index, state.chunks[slot / CHUNK_SLOTS]->how[slot % CHUNK_SLOTS]);
 	if (slot)
-		++*counter(slot, index);
+		count_once(slot, index);
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -548,6 +542,10 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 	uintptr_t slot = first ? first + cut->segment[i] : 0;
 	bool begins = !i || cut->segment[i] != cut->segment[i - 1];
 
+	if (calls.wanted && slot && cut->event[i])
+		state.chunks[slot / CHUNK_SLOTS]->how[slot % CHUNK_SLOTS] = cut->how[i];
+	if (cut->mark[i] && slot)
+		calls_watch(insn, cut, i);
 	if (cut->mark[i])
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
 						       (void *)(slot << 12 | cut->mark[i]));
@@ -555,7 +553,7 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_R_REGS,
 						       (void *)(slot << 8 | cut->event[i]));
 	else if (slot && begins)
-		count_starts(insn, slot);
+		count_starts(insn, cut, i, slot);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -639,15 +637,21 @@ static int find_target(const qemu_info_t *info)
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 					   int argc, char **argv)
 {
-	const char *path = NULL, *events = NULL;
+	const char *path = NULL, *events = NULL, *functions = NULL;
 
 	for (int i = 0; i < argc; i++)
 		if (!strncmp(argv[i], "out=", 4))
 			path = argv[i] + 4;
 		else if (!strncmp(argv[i], "events=", 7))
 			events = argv[i] + 7;
+		else if (!strncmp(argv[i], "functions=", 10))
+			functions = argv[i] + 10;
 	if (!path || !events || !read_events(events)) {
 		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
+		return -1;
+	}
+	if (functions && !calls_read(functions)) {
+		fprintf(stderr, "kdelta plugin: functions= names no list of functions\n");
 		return -1;
 	}
 	if (find_target(info))

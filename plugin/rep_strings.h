@@ -163,7 +163,7 @@ static void on_string_end(unsigned int index, void *userdata)
 	}
 	/* One that was given up has rounds left; one that searches may end with rounds left. */
 	if (ended && (searches || !register_value(index, REGISTER_COUNT)))
-		++*counter(string->ends, index);
+		count_once(string->ends, index);
 	string_idle(index, string);
 	pthread_mutex_unlock(&state.lock);
 }

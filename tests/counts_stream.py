@@ -52,6 +52,16 @@ def strings(*rows: tuple[int, str, str, int, int]) -> list[int]:
     return [6, len(words), *words]
 
 
+def contexts(*rows: tuple[int, int, int]) -> list[int]:
+    """Rows of (number, parent, function)."""
+    return [8, 3 * len(rows), *itertools.chain.from_iterable(rows)]
+
+
+def calls(*rows: tuple[int, int, int]) -> list[int]:
+    """Rows of (number, calls, instructions), told before the window that has them."""
+    return [9, 3 * len(rows), *itertools.chain.from_iterable(rows)]
+
+
 def kind(name: str, width: str) -> int:
     return ord(name) << 8 | ord(width)
 

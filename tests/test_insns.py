@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import counts_stream
 from counts_stream import ARMED, END, HEADER, KERNEL, bare, code, strings, window, write
 from kdelta import arch
 from kdelta.attribution import insns
@@ -80,6 +81,50 @@ def test_slots_are_told_once_and_before_their_windows(tmp_path: Path) -> None:
     for message, records in broken.items():
         with pytest.raises(InfraError, match=message):
             insns.read(write(tmp_path / "counts", HEADER, *records))
+
+
+def test_call_paths_come_with_their_callers(tmp_path: Path) -> None:
+    path = counts_stream.write(
+        tmp_path / "c",
+        counts_stream.HEADER,
+        counts_stream.contexts((0, 0, 0), (1, 0, 7), (2, 1, 9)),
+        counts_stream.calls((2, 4, 5)),
+        counts_stream.window({0x1000: 5}),
+        counts_stream.window({0x1000: 5}),
+    )
+    with_paths, without = insns.read(path).windows
+    assert [(c.number, c.parent, c.function, c.calls, c.insns) for c in with_paths.contexts] == [
+        (0, 0, 0, 0, 0),
+        (1, 0, 7, 0, 0),
+        (2, 1, 9, 4, 5),
+    ]
+    assert without.contexts == ()
+
+
+@pytest.mark.parametrize(
+    ("contexts", "calls", "words"),
+    [
+        ([(0, 0, 0)], [(1, 1, 5)], "a call path that was not told"),
+        ([(0, 0, 0), (2, 0, 1)], [(0, 1, 5)], "a call path without its begin"),
+        ([(0, 0, 0), (1, 1, 1)], [(1, 1, 5)], "a call path without its begin"),
+        ([(0, 0, 0)], [(0, 1, 4)], "call paths of 4 instructions in a window of 5"),
+    ],
+)
+def test_call_paths_that_do_not_fit_are_refused(
+    tmp_path: Path,
+    contexts: list[tuple[int, int, int]],
+    calls: list[tuple[int, int, int]],
+    words: str,
+) -> None:
+    path = counts_stream.write(
+        tmp_path / "c",
+        counts_stream.HEADER,
+        counts_stream.contexts(*contexts),
+        counts_stream.calls(*calls),
+        counts_stream.window({0x1000: 5}),
+    )
+    with pytest.raises(InfraError, match=words):
+        insns.read(path)
 
 
 def test_complaints_of_the_plugin(tmp_path: Path) -> None:

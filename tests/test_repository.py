@@ -71,9 +71,6 @@ DOCUMENT_HOSTS = {
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
 TIME_MODULES = {"kdelta.stats.permutation"}
 
-# What needs an extra says so where a person is told; all else does without.
-WITH_EXTRAS = ("kdelta.stats.", "kdelta.rendering.plots")
-
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {
     "pyelftools": "elftools",
@@ -280,7 +277,8 @@ def test_imports_are_declared_in_pyproject() -> None:
         f"{name}: {found}"
         for name, path in modules().items()
         for found in imports(ast.parse(path.read_text()))
-        if found.split(".")[0] not in known | (extras if name.startswith(WITH_EXTRAS) else set())
+        if found.split(".")[0]
+        not in known | (extras if name.startswith("kdelta.stats.") else set())
     }
     assert not faults
 

@@ -43,6 +43,18 @@ def _faults() -> tuple[type[Exception], ...]:
     return (ELFError, ConstructError, ValueError, LookupError, AttributeError, TypeError)
 
 
+def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
+    """(address, size in bytes, name) of every function in its symbol table.  Raises BadElf."""
+    from elftools.elf.sections import SymbolTableSection
+
+    with opened(program) as file:
+        table = file.get_section_by_name(".symtab")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        for symbol in symbols:
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
+                yield symbol["st_value"], symbol["st_size"], str(symbol.name)
+
+
 def build_id(notes: bytes) -> str:
     """The GNU build id among the notes of a 64-bit kernel, in hexadecimal; "" without one."""
     from elftools.elf.notes import iter_notes

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from kdelta import arch, guest, workload
-from kdelta.attribution import insns, symbols
+from kdelta.attribution import insns, paths, symbols
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu, qemu_archive
 from kdelta.guests.checkpoint import Checkpoint
@@ -201,11 +201,31 @@ class Machine:
         with Guest(self.emulator, self.settings, wanted) as booted:
             return booted.finish(TIMEOUT_S)
 
-    def _count(self, point: Checkpoint, source: Path, arguments: tuple[object, ...]) -> Counted:
+    def followed(self, source: Path, *arguments: object) -> tuple[Counted, paths.Functions]:
+        """Run a program as `count` does, with its call paths; and the functions on them."""
+        point = self.checkpoint()
+        binary = guest.program(source, ARCH).read_bytes()
+        functions = paths.functions(self._functions(point), binary)
+        return self._count(point, source, arguments, functions), functions
+
+    def _count(
+        self,
+        point: Checkpoint,
+        source: Path,
+        arguments: tuple[object, ...],
+        functions: paths.Functions | None = None,
+    ) -> Counted:
         table = self._functions(point)
         with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:
-            counting = qemu.CountingFiles(output=Path(name, "counts"), events=Path(name, "events"))
+            listed = Path(name, "functions")
+            counting = qemu.CountingFiles(
+                output=Path(name, "counts"),
+                events=Path(name, "events"),
+                functions=listed if functions else None,
+            )
             counting.events.write_text(insns.events(table, ARCH))
+            if functions:
+                functions.write(listed)
             told = (orders.run([str(word) for word in arguments]),)
             binary = guest.program(source, ARCH)
             answers = self._answers(point, told, program=binary, counting=counting)

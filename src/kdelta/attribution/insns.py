@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from kdelta import cache
@@ -25,7 +26,7 @@ from kdelta.sample import FunctionCount
 from kdelta.stats.layouts import choose
 
 _MAGIC = 0x3230544C45444B00
-_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS, _CODE = range(1, 8)
+_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS, _CODE, _CONTEXTS, _CALLS = range(1, 10)
 # Words of a record behind its kind and their number: at least so many, and then rows of so many.
 _FIELDS = {
     _HEADER: (4, 0),
@@ -35,6 +36,8 @@ _FIELDS = {
     _END: (2, 0),
     _STRINGS: (0, 4),
     _CODE: (2, 1),
+    _CONTEXTS: (0, 3),
+    _CALLS: (0, 3),
 }
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
@@ -60,6 +63,7 @@ _ERRORS = {
     5: "more code was executed than the plugin can count",
     6: "more windows were opened than the plugin can count",
     7: "a string instruction was interrupted where no entry of the kernel is known",
+    8: "there were more call paths than the plugin can tell apart",
 }
 
 
@@ -78,13 +82,30 @@ class StringCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedContext:
+    """A function on a call path of one window; number 0 is the root, whose parent is itself.
+
+    function: its number in the list that the plugin was given, 0 for code in none.  calls: how
+    often it was entered; insns: instructions of its own.
+    """
+
+    number: int
+    parent: int
+    function: int
+    calls: int
+    insns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountedWindow:
     """One window.  user, kernel: instructions.
 
     rows: slot, count, slot, count ...; code: the addresses of each slot, all of which retired as
     often as it counts.  interrupts: how many interrupts were left out of the counts.  switched:
     the vCPU went to another task inside the window and the plugin could not tell whose it was, so
-    that the counts are not the workload's alone.  strings: the REP string instructions.
+    that the counts are not the workload's alone.  strings: the REP string instructions.  contexts:
+    call paths, callers before those they call; none unless the plugin was asked for them.  Those of
+    several windows that were added up stand side by side.
     """
 
     vcpu: int
@@ -96,6 +117,7 @@ class CountedWindow:
     rows: array[int]
     code: Mapping[int, array[int]]
     strings: tuple[StringCount, ...] = ()
+    contexts: tuple[CountedContext, ...] = ()
 
     @property
     def total(self) -> int:
@@ -156,6 +178,8 @@ class _Reader:
         self._code: dict[int, array[int]] = {}
         self._sizes: dict[int, int] = {}  # instructions of each slot
         self._strings: tuple[StringCount, ...] = ()  # told before the window that they belong to
+        self._callers: list[tuple[int, int]] = []  # parent and function of each context
+        self._calls: array[int] | None = None  # as the strings
 
     def take(self, kind: int, words: array[int]) -> None:
         """One record.  Raises InfraError for one that does not fit those before it."""
@@ -166,9 +190,14 @@ class _Reader:
             self._sizes[words[0]] = len(words) - 1
         elif kind == _STRINGS:
             self._strings = tuple(self._string(words[i : i + 4]) for i in range(0, len(words), 4))
+        elif kind == _CONTEXTS:
+            self._learn(words)
+        elif kind == _CALLS:
+            self._calls = words
         elif kind == _WINDOW:
             self.windows.append(self._window(words))
             self._strings = ()
+            self._calls = None
         elif kind == _ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
         elif kind == _ARMED:
@@ -193,6 +222,7 @@ class _Reader:
             rows=words[6:],
             code=self._code,
             strings=self._strings,
+            contexts=() if self._calls is None else self._contexts(self._calls, user + kernel),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -202,6 +232,38 @@ class _Reader:
         if counted != window.total:
             raise self._damaged(f"a window of {window.total} instructions has {counted}")
         return window
+
+    def _learn(self, words: array[int]) -> None:
+        for number, parent, function in zip(words[::3], words[1::3], words[2::3], strict=True):
+            if number != len(self._callers) or parent > max(0, number - 1):
+                raise self._damaged("a call path without its begin")
+            self._callers.append((parent, function))
+
+    def _contexts(self, words: array[int], total: int) -> tuple[CountedContext, ...]:
+        """Of a window, with the callers of all that ran in it."""
+        rows = {
+            number: (calls, insns)
+            for number, calls, insns in zip(words[::3], words[1::3], words[2::3], strict=True)
+        }
+        if any(number >= len(self._callers) for number in rows):
+            raise self._damaged("a call path that was not told")
+        if (counted := sum(insns for _, insns in rows.values())) != total:
+            raise self._damaged(f"call paths of {counted} instructions in a window of {total}")
+        wanted: set[int] = set()
+        for number in rows:
+            while number not in wanted:
+                wanted.add(number)
+                number = self._callers[number][0]  # noqa: PLW2901  up to the root
+        return tuple(
+            CountedContext(
+                number=number,
+                parent=self._callers[number][0],
+                function=self._callers[number][1],
+                calls=rows.get(number, (0, 0))[0],
+                insns=rows.get(number, (0, 0))[1],
+            )
+            for number in sorted(wanted)
+        )
 
     def _damaged(self, how: str) -> InfraError:
         return InfraError(f"the plugin's counts are damaged: {how}", place=self._place)
@@ -251,6 +313,12 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         switched=any(window.switched for window in windows),
         rows=array("Q", chain.from_iterable(counts.items())),
         strings=tuple(string for window in windows for string in window.strings),
+        contexts=tuple(
+            sorted(
+                chain.from_iterable(window.contexts for window in windows),
+                key=attrgetter("number"),
+            )
+        ),
     )
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal
     from kdelta.study.spec import Study
 
+PROBES = ("calls",)
+
 
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
@@ -34,6 +36,14 @@ if TYPE_CHECKING:
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
 @click.option(
     "--fresh-boot", is_flag=True, default=None, help="Boot every trial instead of restoring."
+)
+@click.option(
+    "--probe",
+    "probes",
+    multiple=True,
+    callback=lambda _context, _option, given: given or None,
+    type=click.Choice(PROBES),
+    help="Record call paths beside the counts.",
 )
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
 @execution.means_options

@@ -14,6 +14,7 @@ from kdelta.cli.options import formats, need, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw
 
 if TYPE_CHECKING:
+    from kdelta.analysis.explanation import Explanation
     from kdelta.journal.run import RunRecord
 
 TOP = 15
@@ -170,24 +171,40 @@ def print_report(
     help=f"List N functions. [default: {TOP}; with --json and --csv all]",
 )
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
+@click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
 @_run_options
-def explain(run: str, runs: Path, *, form: str, **choice: Any) -> None:
+def explain(run: str, runs: Path, *, form: str, calls: bool, **choice: Any) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
     unique beginnings of a release: 6.17. Exits with 1 when the comparison is INVALID.
     """
     from kdelta.analysis import explanation
+    from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
 
     if choice["top"] is None and not form:
         choice["top"] = TOP
-    found = explanation.explain(
-        one_record(runs, run), choice.pop("old"), choice.pop("new"), **choice
-    )
-    print_found(form, page, found)
+    record = one_record(runs, run)
+    found = explanation.explain(record, choice.pop("old"), choice.pop("new"), **choice)
+    if calls:
+        _print_calls(form, RUNS.find(runs, run), record, found, choice["point"])
+    else:
+        print_found(form, page, found)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
+
+
+def _print_calls(
+    form: str, folder: Path, record: RunRecord, found: Explanation, point: str | None
+) -> None:
+    from kdelta.analysis import calls as paths
+    from kdelta.journal import paths as kept
+    from kdelta.rendering import calls as page
+
+    sides = paths.sources(record, found, point)
+    old, new = ([kept.kept(folder, trial)[phase] for trial, phase in side] for side in sides)
+    print_found(form, page, paths.explained(found, old, new))
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

@@ -69,6 +69,7 @@ class CountingFiles:
 
     output: Path
     events: Path
+    functions: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +265,8 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         options = (
             f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
         )
+        if launch.counting.functions:
+            options += f",functions={_escaped(launch.counting.functions)}"
         argv += ["-plugin", f"{_escaped(plugin())},{options}"]
     if launch.save:
         argv += ["-action", "panic=pause"]

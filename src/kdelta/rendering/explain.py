@@ -54,8 +54,8 @@ _HEAD = (
 )
 
 
-def show(explanation: Explanation) -> list[Line]:
-    """What `kdelta explain` prints."""
+def opening(explanation: Explanation) -> list[Line]:
+    """What is compared, and the verdict on it."""
     lines = list(paragraph(_heading(explanation), Tone.BOLD))
     per = f"per {explanation.operation}" if explanation.operation else "per operation"
     lines += paragraph(
@@ -67,18 +67,25 @@ def show(explanation: Explanation) -> list[Line]:
     if comparison.differences:
         told = builds_apart(explanation.old, explanation.new, comparison)
         lines += paragraph(told, Tone.WARN)
-    if explanation.refused:
-        return [*lines, *_refusal(comparison.verdict)]
-    if comparison.verdict is Verdict.INVALID:
+    if comparison.verdict is Verdict.INVALID and not explanation.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
+    return lines
+
+
+def show(explanation: Explanation) -> list[Line]:
+    """What `kdelta explain` prints."""
+    lines = opening(explanation)
+    if explanation.refused:
+        return [*lines, *refusal(explanation)]
     lines += [*paragraph(sentence(explanation)), (), *_functions(explanation), ()]
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
     return [*lines, *paragraph(PATH_LENGTH)]
 
 
-def _refusal(verdict: Verdict) -> Iterator[Line]:
-    if verdict is Verdict.INVALID:
+def refusal(explanation: Explanation) -> Iterator[Line]:
+    """Why nothing is ranked."""
+    if explanation.comparison.verdict is Verdict.INVALID:
         yield from paragraph("No function is ranked; --force ranks them, marked INVALID.")
     else:
         yield from paragraph("There is nothing to rank.")

@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import guest, output, workload
-from kdelta.attribution import insns, symbols
+from kdelta.attribution import insns, paths, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest, RestoreError
+from kdelta.journal import paths as kept_paths
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
@@ -33,6 +34,7 @@ from kdelta.sample import (
     PhaseCounts,
     TrialResult,
 )
+from kdelta.study.spec import Probe
 
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
 WINDOWS = 8
@@ -45,7 +47,7 @@ class Bench:
 
     timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
     before its program starts, and so where in it the timer ticks.  again: what was counted before
-    is counted again.
+    is counted again.  probes: what is recorded beside counts.
     """
 
     emulator: Qemu
@@ -55,6 +57,7 @@ class Bench:
     cancelled: threading.Event
     seed: int = 1
     again: bool = False
+    probes: tuple[Probe, ...] = ()
 
 
 def depends_on(
@@ -73,6 +76,7 @@ def depends_on(
         kernel.version,
         str(bench.seed),
         str(bench.fresh_boot),
+        *bench.probes,
     )
 
 
@@ -89,10 +93,12 @@ def run_trial(
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
     finally:
         (folder / "counts.bin").unlink(missing_ok=True)
+        (folder / _FUNCTIONS).unlink(missing_ok=True)
 
 
 _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
 _KALLSYMS = Order("kallsyms")
+_FUNCTIONS = "functions.bin"
 
 
 class _Bounds(TypedDict):
@@ -119,6 +125,7 @@ class _GuestTrial:
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target)
         self._folder = folder
+        self._functions: paths.Functions | None = None
 
     def result(self) -> TrialResult:
         """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
@@ -129,7 +136,7 @@ class _GuestTrial:
         if identity.build_id != point.build_id:
             raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
         return replace(
-            judged(ran, self._workload, self._scenario, partial(_counted, counts, table)),
+            judged(ran, self._workload, self._scenario, partial(self._counted, counts, table)),
             kernel=read_back(self._kernel, identity),
             environment=self._environment(identity),
             facts=MachineFacts(
@@ -196,9 +203,31 @@ class _GuestTrial:
             program=self._binary,
             modules=given.modules,
             disk=given.disk,
-            counting=qemu.CountingFiles(output=self._folder / "counts.bin", events=events),
+            counting=qemu.CountingFiles(
+                output=self._folder / "counts.bin", events=events, functions=self._followed(point)
+            ),
             restore=None if given.disk else point.folder,
         )
+
+    def _followed(self, point: checkpoint.Checkpoint) -> Path | None:
+        """The plugin's list of functions, where call paths are asked for."""
+        if Probe.CALLS not in self._bench.probes:
+            return None
+        path = self._folder / _FUNCTIONS
+        self._functions = paths.functions(self._symbols(point), self._binary.read_bytes())
+        self._functions.write(path)
+        return path
+
+    def _counted(
+        self, counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
+    ) -> tuple[ExactData, tuple[str, ...]]:
+        """The counts; the call paths, where asked for, go into the trial's folder."""
+        standing, data = _counted(counts, table, reading)
+        if self._functions:
+            names = self._functions.names
+            trees = {phase: paths.tree(window, names) for phase, window in standing.items()}
+            kept_paths.keep(self._folder, trees)
+        return data, ()
 
     def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
         return symbols.load(self._image, lambda: self._kallsyms(point))
@@ -241,14 +270,15 @@ class _GuestTrial:
 
 def _counted(
     counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
-) -> tuple[ExactData, tuple[str, ...]]:
-    """Counts per phase, and the functions of the window that stands for each phase."""
+) -> tuple[dict[str, insns.CountedWindow], ExactData]:
+    """The window that stands for each phase; counts per phase, and the functions of that window."""
     if not counts.armed:
         raise GuestError("the plugin never saw PID 1's mark")
     if counts.errors:
         raise GuestError(f"the marks do not fit: {counts.errors[0]}")
     phases: list[PhaseCounts] = []
     functions: list[FunctionCount] = []
+    standing: dict[str, insns.CountedWindow] = {}
     for phase in reading.phases:
         windows = [window for window in counts.windows if window.phase == phase.id]
         timed = sum(sample.phase == phase.name for sample in reading.samples)
@@ -265,6 +295,6 @@ def _counted(
                 layouts=reading.layouts,
             )
         )
-        standing = insns.typical(windows, reading.layouts)
-        functions += insns.by_function(standing, table, phase.name)
-    return ExactData(phases=tuple(phases), functions=tuple(functions)), ()
+        standing[phase.name] = insns.typical(windows, reading.layouts)
+        functions += insns.by_function(standing[phase.name], table, phase.name)
+    return standing, ExactData(phases=tuple(phases), functions=tuple(functions))

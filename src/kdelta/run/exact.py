@@ -133,4 +133,5 @@ def bench_of(
         timeout_s=study.plan.timeout_s,
         cancelled=cancelled,
         again=again,
+        probes=study.plan.probes,
     )

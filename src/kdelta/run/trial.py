@@ -37,7 +37,7 @@ from kdelta.sample import (
 )
 from kdelta.workload import Scenario, Workload
 
-_ARTIFACTS = ("command.txt", "console.log", "counts.bin.gz", "workload.txt")
+_ARTIFACTS = ("command.txt", "console.log", "counts.bin.gz", "calls.json.gz", "workload.txt")
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _LONGEST = 400  # characters of a sentence that a result keeps
 

@@ -128,6 +128,12 @@ class Figure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     of: Annotated[str, Meta(pattern=r"\A[a-z0-9_]{0,64}\Z", description="a metric")] = ""
 
 
+class Probe(StrEnum):
+    """What a trial of the exact instrument can record beside its counts."""
+
+    CALLS = "calls"  # the call paths
+
+
 class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How often and how patiently.
 
@@ -135,7 +141,7 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_attempts: of one trial, when this machine (never the guest) fails; timeout_s: of one
     attempt, in seconds; single_kernel: allow a study of one kernel, which compares nothing;
     reuse: do not boot a kernel whose code is that of another arm; gates: of variants, measure the
-    reverse gates of each workload too.
+    reverse gates of each workload too.  probes: what is recorded beside counts, and changes none.
     """
 
     rounds: Annotated[int, Meta(ge=1, le=100)] = 1
@@ -146,6 +152,7 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     single_kernel: bool = False
     reuse: bool = True
     gates: bool = True
+    probes: Annotated[tuple[Probe, ...], Meta(max_length=len(Probe))] = ()
 
 
 class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

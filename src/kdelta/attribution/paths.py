@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Call paths: the functions that the plugin is told to follow, and the tree that it counted."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kdelta import elf
+from kdelta.attribution.insns import CountedWindow
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.errors import InfraError
+
+_COLD = ".cold"  # what a compiler moved out of a function's way is entered by jumps from it
+_USER = "[user]"
+_USER_END = 1 << 47
+_MAX_NODES = 1 << 20
+
+
+class PathNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A function on a path.  parent: index of its caller's node, -1 for the root's children.
+
+    calls: how often it was entered on this path; insns: instructions of its own there.
+    """
+
+    parent: int
+    function: str
+    calls: int
+    insns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What the plugin follows: rows of (first address, first behind, function << 1 | is entry).
+
+    names: of the functions by their number; 0 is the code in none.
+    """
+
+    rows: array[int]
+    names: tuple[str, ...]
+
+    def write(self, path: Path) -> None:
+        """The plugin's file functions=: little-endian 64-bit words."""
+        words = self.rows
+        if sys.byteorder == "big":
+            words = array("Q", words)
+            words.byteswap()
+        path.write_bytes(words.tobytes())
+
+
+def functions(symbols: Symbols, program: bytes) -> Functions:
+    """The functions of a kernel and of the static program that runs on it (an ELF file)."""
+    places = [*_of_program(program), *_of_kernel(symbols)]
+    names = [UNKNOWN, _USER]
+    latest: dict[str, int] = {}
+    rows: array[int] = array("Q")
+    for start, end, name in places:
+        whole = name.removesuffix(_COLD)
+        if name == _USER:
+            rows.extend((start, end, 1 << 1))
+        elif whole != name and whole in latest:
+            rows.extend((start, end, latest[whole] << 1))
+        else:  # two functions of one name are two: one may call the other
+            latest[whole] = len(names)
+            rows.extend((start, end, len(names) << 1 | 1))
+            names.append(whole)
+    return Functions(rows, tuple(names))
+
+
+def _of_kernel(symbols: Symbols) -> Iterable[tuple[int, int, str]]:
+    ends = (*symbols.starts[1:], symbols.starts[-1] + 1) if len(symbols.starts) else ()
+    for start, end, name in zip(symbols.starts, ends, symbols.names, strict=True):
+        if name != UNKNOWN:
+            yield start, end, name
+
+
+def _of_program(program: bytes) -> Iterable[tuple[int, int, str]]:
+    """Its functions by address; what lies between them is "[user]"."""
+    sizes: dict[int, tuple[int, str]] = {}
+    try:
+        for start, size, name in elf.functions(program):
+            if start + size < _USER_END:
+                sizes[start] = max(sizes.get(start, (0, "")), (size, name))
+    except elf.BadElf as error:
+        raise InfraError(f"the workload's program cannot be read: {error}") from error
+    at = 1
+    for start, (size, name) in sorted(sizes.items()):
+        if start < at:
+            continue
+        if at < start:
+            yield at, start, _USER
+        yield start, start + size, name
+        at = start + size
+    yield at, _USER_END, _USER
+
+
+def tree(window: CountedWindow, names: Sequence[str]) -> tuple[PathNode, ...]:
+    """The call paths of a window, callers first; the root itself is left out.
+
+    Paths of equal names are one.  Their instructions sum to the window's.
+    """
+    index: dict[tuple[int, str], int] = {}
+    places = {0: -1}
+    calls: list[int] = []
+    insns: list[int] = []
+    nodes: list[tuple[int, str]] = []
+    for context in window.contexts:
+        if context.number == 0 and not context.insns:
+            continue
+        name = names[context.function] if context.function < len(names) else UNKNOWN
+        key = (places[context.parent] if context.number else -1, name)
+        if key not in index:
+            index[key] = len(nodes)
+            nodes.append(key)
+            calls.append(0)
+            insns.append(0)
+        if context.number:
+            places[context.number] = index[key]
+        calls[index[key]] += context.calls
+        insns[index[key]] += context.insns
+    return tuple(
+        PathNode(parent, name, calls[at], insns[at]) for at, (parent, name) in enumerate(nodes)
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `kdelta explain --calls` prints: the causes that a difference consists of, and its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause, CauseKind
+from kdelta.analysis.explanation import Explanation
+from kdelta.metric import decimals
+from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
+from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
+from kdelta.rendering.formats import Cell, picked
+
+_LISTED = 8  # causes in the text; JSON and CSV have all
+_TELLING = 0.005  # share of the difference from which a cause has a line
+_SMALL = 0.02  # share of the difference below which a branch of the tree is left out
+_NAME_WIDTH = 48
+_DEEPEST = 24  # levels of the tree that are indented
+
+
+def show(found: CallExplanation) -> list[Line]:
+    """What `kdelta explain --calls` prints."""
+    explanation, difference = found.explanation, found.difference
+    lines = opening(explanation)
+    if difference is None:
+        return [*lines, *refusal(explanation)]
+    scale = _Scale.of(explanation)
+    per = explanation.operation or "operation"
+    if not difference.causes:
+        return [*lines, (), *paragraph(f"Every call path is the same, per {per} and in all.")]
+    claim = f"Per {per} {scale.signed(difference.root.delta)}, and it is this:"
+    lines += [(), *paragraph(claim, Tone.BOLD), *_causes(difference, scale), ()]
+    lines += _tree(difference.root, scale)
+    return [*lines, (), *paragraph(PATH_LENGTH)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    operations: int
+    places: int
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> _Scale:
+        most = max(explanation.old_value or 0, explanation.new_value or 0)
+        return cls(explanation.operations, decimals(most / explanation.operations))
+
+    def signed(self, count: int) -> str:
+        return f"{count / self.operations:+,.{self.places}f}" if count else "0"
+
+    def calls(self, count: int) -> str:
+        each = count / self.operations
+        return f"{each:,.0f}" if each >= 1000 else f"{each:.3g}"
+
+
+def _causes(difference: CallDifference, scale: _Scale) -> Iterator[Line]:
+    whole = difference.root.delta
+    large = [cause for cause in difference.causes if abs(cause.delta) >= _TELLING * abs(whole)]
+    listed = (large or difference.causes)[:_LISTED]
+    others = difference.causes[len(listed) :]
+    rows = [(cause.delta, sentence(cause, scale), Tone.PLAIN) for cause in listed]
+    if others:
+        count = f"{len(others)} smaller ones"
+        rows.append((sum(cause.delta for cause in others), count, Tone.FAINT))
+    rows.append((whole, "sum", Tone.BOLD))
+    columns = (
+        Column("delta", [Span(scale.signed(delta), tone) for delta, _, tone in rows]),
+        Column("share", [Span(_share(delta, whole), tone) for delta, _, tone in rows]),
+        Column("cause", [Span(text, tone) for _, text, tone in rows], right=False),
+    )
+    yield from table_lines(columns)
+
+
+def _share(delta: int, whole: int) -> str:
+    return f"{100 * delta / whole:.0f} %" if whole else "-"
+
+
+def sentence(cause: Cause, scale: _Scale) -> str:
+    """One cause in words."""
+    name = short(cause.function, _NAME_WIDTH)
+    pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into)
+    where = f" in {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
+    called = f"called {scale.calls(cause.calls_new)} times"
+    if cause.calls_old != cause.calls_new:
+        called = f"called {scale.calls(cause.calls_old)} -> {scale.calls(cause.calls_new)} times"
+    match cause.kind:
+        case CauseKind.NEW:
+            through = f"; {pieces} is called through it" if pieces else ""
+            times = f"called {scale.calls(cause.calls_new)} times"
+            return f"{name} is new{where}, {times}, with all below{through}"
+        case CauseKind.VANISHED:
+            gone = f" from {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
+            direct = f"; {pieces} is called without it" if pieces else ""
+            return f"{name} is gone{gone}, with all below{direct}"
+        case CauseKind.SPLIT:
+            return f"{name}: net, part of its code moved into {pieces}"
+        case CauseKind.INLINED:
+            return f"{name}: net, {pieces} became part of it"
+        case CauseKind.RENAMED:
+            return f"{name}, which was {pieces}: its own code"
+        case CauseKind.CHANGED:
+            return f"{name}: its own code, {called}"
+
+
+def _tree(root: Branch, scale: _Scale) -> Iterator[Line]:
+    rows = [*_branches(root, root.delta)]
+    columns = (
+        Column("delta", [scale.signed(branch.delta) for _, branch, _ in rows]),
+        Column("own", [scale.signed(branch.own_new - branch.own_old) for _, branch, _ in rows]),
+        Column("calls", [_called(branch, scale) for _, branch, _ in rows]),
+        Column("path", [_path(*row) for row in rows], right=False),
+    )
+    yield from table_lines(columns)
+
+
+def _called(branch: Branch, scale: _Scale) -> str:
+    old, new = scale.calls(branch.calls_old), scale.calls(branch.calls_new)
+    return new if old == new else f"{old} -> {new}"
+
+
+def _path(depth: int, branch: Branch, above: Sequence[str]) -> str:
+    indent = "  " * min(depth, _DEEPEST)
+    hidden = f"... {len(above)} above > " if above else ""
+    note = f"  ({branch.note})" if branch.note else ""
+    return f"{indent}{hidden}{short(branch.function, _NAME_WIDTH)}{note}"
+
+
+def _branches(root: Branch, whole: int) -> Iterator[tuple[int, Branch, Sequence[str]]]:
+    """(depth, branch, functions above it that only pass the difference on), where it lies."""
+    least = max(1.0, _SMALL * abs(whole))
+    waiting: list[tuple[int, Branch, tuple[str, ...]]] = [
+        (0, child, ()) for child in reversed(root.children) if abs(child.delta) >= least
+    ]
+    while waiting:
+        depth, branch, above = waiting.pop()
+        large = [child for child in branch.children if abs(child.delta) >= least]
+        own = branch.own_new - branch.own_old
+        if len(large) == 1 and abs(own) < least and not branch.note:
+            waiting.append((depth, large[0], (*above, branch.function)))
+            continue
+        yield depth, branch, above
+        waiting += [(depth + 1, child, ()) for child in reversed(large)]
+
+
+def document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
+    """See formats.View: the explanation's head, every cause, and the tree where it differs."""
+    explanation, difference = found.explanation, found.difference
+    names = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
+    return "calls", picked(
+        explanation,
+        (*names, "refused", "old_value", "new_value", "delta", "causes", "tree"),
+        causes=[
+            {field.name: getattr(cause, field.name) for field in fields(cause)}
+            | {"delta": cause.delta}
+            for cause in (difference.causes if difference else ())
+        ],
+        tree=[
+            {"depth": depth, **_flat(branch)}
+            for depth, branch in (_walked(difference.root) if difference else ())
+        ],
+    )
+
+
+def _flat(branch: Branch) -> dict[str, Any]:
+    names = [field.name for field in fields(branch) if field.name != "children"]
+    return picked(branch, names)
+
+
+def _walked(root: Branch) -> Iterator[tuple[int, Branch]]:
+    waiting = [(0, root)]
+    while waiting:
+        depth, branch = waiting.pop()
+        yield depth, branch
+        waiting += [(depth + 1, child) for child in reversed(branch.children)]
+
+
+def table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each cause."""
+    head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
+    return head, [
+        (
+            *(cause.kind, cause.function, cause.caller, " ".join(cause.into)),
+            *(cause.old, cause.new, cause.delta, cause.calls_old, cause.calls_new),
+        )
+        for cause in (found.difference.causes if found.difference else ())
+    ]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Call paths of a program whose tree is known, and of kernels: every sum closes.
+
+The tree is that of tests/data/programs/paths.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.command import Command
+from boot.lab import Machine
+from kdelta import data
+from kdelta.attribution import insns, paths
+from kdelta.attribution.paths import PathNode
+from kdelta.journal import paths as kept
+from kdelta.journal.run import RunJournal
+
+pytestmark = pytest.mark.boot
+
+DEPTH = 40
+
+
+def trees(machine: Machine, source: Path, *arguments: object) -> list[tuple[PathNode, ...]]:
+    """The call tree of each window of a program."""
+    counted, functions = machine.followed(source, *arguments)
+    assert counted.status == 0, counted.printed
+    found = [paths.tree(window, functions.names) for window in counted.windows]
+    for window, tree in zip(counted.windows, found, strict=True):
+        assert sum(node.insns for node in tree) == window.total
+        by_name = Counter[str]()
+        for node in tree:
+            by_name[node.function] += node.insns
+        for row in insns.by_function(window, counted.table, ""):
+            alone = counted.table.names.count(row.function) == 1 if row.insns else False
+            if alone and not row.function.endswith(".cold"):
+                cold = counted.instructions(window, f"{row.function}.cold")
+                assert by_name[row.function] == row.insns + cold, row.function
+    return found
+
+
+def path(tree: tuple[PathNode, ...], at: int) -> tuple[str, ...]:
+    names = []
+    while at >= 0:
+        names.append(tree[at].function)
+        at = tree[at].parent
+    return tuple(reversed(names))
+
+
+def calls(tree: tuple[PathNode, ...]) -> dict[tuple[str, ...], int]:
+    """Calls of user functions by their path, within window()."""
+    return {
+        path(tree, at)[1:]: node.calls
+        for at, node in enumerate(tree)
+        if "asm_exc_page_fault" not in path(tree, at) and len(path(tree, at)) > 1
+    }
+
+
+def test_the_tree_of_a_program_is_the_known_one(machine: Machine) -> None:
+    for tree in trees(machine, lab.PROGRAMS / "paths.c", DEPTH):
+        assert tree[0].function == "main"
+        library = [way for way in calls(tree) if any("jmp" in name for name in way)]
+        found = {way: count for way, count in calls(tree).items() if way not in library}
+        assert {way[:2] for way in library} >= {("window", "first")}
+        down = [("window", *["recur"] * depth) for depth in range(1, DEPTH + 1)]
+        assert found == {
+            ("window",): 1,
+            ("window", "branch"): 6,
+            ("window", "branch", "leaf"): 12,
+            ("window", "tail"): 1,
+            ("window", "tail", "leaf"): 1,
+            **dict.fromkeys(down, 1),
+            ("window", "first"): 1,
+            ("window", "first", "second"): 1,
+            ("window", "first", "second", "third"): 1,
+            ("window", "leaf"): 1,
+            ("window", "touch"): 1,
+            ("window", "touch", "leaf"): 1,
+        }
+        faults = [path(tree, at) for at, n in enumerate(tree) if n.function == "asm_exc_page_fault"]
+        assert ("main", "window", "touch", "asm_exc_page_fault") in faults
+
+
+def test_a_stack_of_ten_thousand_frames(machine: Machine) -> None:
+    for tree in trees(machine, lab.PROGRAMS / "paths.c", 10_000):
+        assert sum(node.calls for node in tree if node.function == "recur") == 10_000
+
+
+def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path) -> None:
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    scenario = "mprotect:shared_dirty_full_toggle_16m"
+    probed = command.run("run", scenario, "--kernels", "6.16,6.17", "--probe", "calls")
+    folder = command.folder()
+    text = command.run("explain", "latest", "6.16", "6.17", "--calls")
+    assert re.search(r"prot_commit_flush_ptes is new in change_protection", text)
+    assert "part of its code moved into change_pte_range" in text
+    record = RunJournal.open(folder).record()
+    for trial in record.trials:
+        assert trial.result is not None
+        for phase, tree in kept.kept(folder, trial.index).items():
+            rows = [row for row in trial.result.exact.functions if row.phase == phase]
+            assert sum(node.insns for node in tree) == sum(row.insns for row in rows)
+    plain = Command(tmp_path / "plain", data.directory("workloads"))
+    ladder = re.compile(r"^6\.1\S+ .*$", re.MULTILINE)
+    counted = plain.run("run", scenario, "--kernels", "6.16,6.17")
+    assert ladder.findall(counted) == ladder.findall(probed)
+    refused = plain.run("explain", "latest", "6.16", "6.17", "--calls", status=2)
+    assert "--probe calls" in refused

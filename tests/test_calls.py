@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Call paths: the functions that the plugin follows, the trees it counted, and their difference."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from array import array
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.analysis import calls
+from kdelta.analysis.calls import Branch, CauseKind, difference
+from kdelta.attribution import paths
+from kdelta.attribution.insns import CountedContext, CountedWindow
+from kdelta.attribution.paths import PathNode, functions, tree
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.journal import paths as kept
+from kdelta.journal.results import trial_folder
+
+KERNEL = 0xFFFFFFFF81000000
+TABLE = Symbols(
+    tuple(KERNEL + at for at in (0, 0x40, 0x80, 0x90)), ("first", "second", "first.cold", UNKNOWN)
+)
+
+
+def nodes(*rows: tuple[int, str, int, int]) -> list[PathNode]:
+    return [PathNode(*row) for row in rows]
+
+
+def window(contexts: list[tuple[int, int, int, int, int]]) -> CountedWindow:
+    return CountedWindow(
+        vcpu=0,
+        phase=0,
+        user=0,
+        kernel=sum(row[4] for row in contexts),
+        interrupts=0,
+        switched=False,
+        rows=array("Q"),
+        code={},
+        contexts=tuple(
+            CountedContext(number=n, parent=p, function=f, calls=c, insns=i)
+            for n, p, f, c, i in contexts
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def program() -> bytes:
+    """Any ELF program with a symbol table would do; this one's has none."""
+    return Path(os.path.realpath("/bin/true")).read_bytes()
+
+
+def test_a_cold_part_is_its_function_and_no_entry_of_it(program: bytes) -> None:
+    found = functions(TABLE, program)
+    rows = [tuple(found.rows[i : i + 3]) for i in range(0, len(found.rows), 3)]
+    kernel = [(start, end, found.names[f >> 1], f & 1) for start, end, f in rows if start >> 63]
+    assert kernel == [
+        (KERNEL, KERNEL + 0x40, "first", 1),
+        (KERNEL + 0x40, KERNEL + 0x80, "second", 1),
+        (KERNEL + 0x80, KERNEL + 0x90, "first", 0),
+    ]
+    starts = [row[0] for row in rows]
+    assert starts == sorted(starts)
+    assert all(end <= start for (_, end, _), (start, _, _) in pairwise(rows))
+    assert found.names[0] == UNKNOWN
+
+
+def test_a_program_that_is_none_is_told() -> None:
+    with pytest.raises(InfraError, match="cannot be read"):
+        functions(TABLE, b"#!/bin/sh\n")
+
+
+def test_paths_of_one_name_are_one_and_sum_to_the_window() -> None:
+    counted = window(
+        [(0, 0, 0, 0, 0), (1, 0, 1, 0, 5), (2, 1, 2, 3, 30), (3, 1, 3, 1, 10), (4, 3, 1, 1, 7)]
+    )
+    found = tree(counted, ("[unknown]", "main", "work", "work"))
+    assert found == (
+        PathNode(-1, "main", 0, 5),
+        PathNode(0, "work", 4, 40),
+        PathNode(1, "main", 1, 7),
+    )
+    assert sum(node.insns for node in found) == counted.total
+
+
+def test_a_function_that_is_new_and_one_that_grew() -> None:
+    old = nodes((-1, "main", 0, 10), (0, "walk", 4, 400))
+    new = nodes((-1, "main", 0, 10), (0, "walk", 4, 500), (1, "check", 8, 80), (2, "deep", 8, 20))
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.delta) for c in found.causes] == [
+        (CauseKind.NEW, "check", 100),
+        (CauseKind.CHANGED, "walk", 100),
+    ]
+    assert found.root.delta == 200
+
+
+def test_code_that_moved_into_a_new_function_is_netted() -> None:
+    """mprotect(), 6.16 -> 6.17: the loop became change_pte_range, each page is committed alone."""
+    old = nodes((-1, "change_protection", 1, 1107), (0, "commit", 4096, 18), (0, "flush", 1, 50))
+    new = nodes(
+        (-1, "change_protection", 1, 7),
+        (0, "change_pte_range", 1, 1063),
+        (1, "prot_commit", 4096, 1344),
+        (2, "commit", 4096, 18),
+        (0, "flush", 1, 50),
+    )
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.into, c.delta) for c in found.causes] == [
+        (CauseKind.NEW, "prot_commit", ("commit",), 1344),
+        (CauseKind.SPLIT, "change_protection", ("change_pte_range",), -37),
+    ]
+    assert sum(c.delta for c in found.causes) == found.root.delta == 1307
+
+
+def test_what_was_inlined_is_netted_the_other_way() -> None:
+    old = nodes((-1, "walk", 1, 100), (0, "helper", 10, 900), (1, "leaf", 10, 50))
+    new = nodes((-1, "walk", 1, 980), (0, "leaf", 10, 50))
+    (cause,) = difference([old], [new]).causes
+    assert (cause.kind, cause.function, cause.into) == (CauseKind.INLINED, "walk", ("helper",))
+    assert cause.delta == -20
+
+
+def test_a_function_of_another_name_is_that_function() -> None:
+    old = nodes((-1, "main", 0, 5), (0, "zap_old", 2, 60), (1, "free", 2, 10), (1, "flush", 2, 10))
+    new = nodes((-1, "main", 0, 5), (0, "zap_new", 2, 66), (1, "free", 2, 10), (1, "flush", 2, 10))
+    (cause,) = difference([old], [new]).causes
+    assert (cause.kind, cause.function, cause.into) == (CauseKind.RENAMED, "zap_new", ("zap_old",))
+    assert cause.delta == 6
+
+
+def test_clones_and_thunks_are_no_functions_of_the_path() -> None:
+    old = nodes((-1, "call", 1, 5), (0, "work.isra.0", 1, 9))
+    new = nodes((-1, "call", 1, 5), (0, "__x86_indirect_thunk_rax", 1, 3), (1, "work", 1, 9))
+    (cause,) = difference([old], [new]).causes
+    assert (cause.function, cause.delta) == ("__x86_indirect_thunk_rax", 3)
+
+
+def test_equal_trees_have_no_causes() -> None:
+    one = nodes((-1, "main", 0, 5), (0, "work", 1, 9))
+    assert difference([one], [one]).causes == ()
+
+
+def test_a_path_of_ten_thousand_functions() -> None:
+    """Recursion is as deep in a tree as on a stack."""
+    deep = [PathNode(at - 1, f"f{at % 3}", 1, 1) for at in range(300)]
+    found = difference([deep], [deep[:-1]])
+    assert found.root.delta == -1
+
+
+TREES = st.lists(
+    st.tuples(
+        st.integers(0, 30), st.sampled_from("abcdefgh"), st.integers(0, 9), st.integers(0, 99)
+    ),
+    max_size=30,
+).map(
+    lambda rows: [
+        PathNode(min(parent, at) - 1, name, count, insns)
+        for at, (parent, name, count, insns) in enumerate(rows)
+    ]
+)
+
+
+@given(TREES, TREES)
+def test_the_causes_sum_to_the_difference_and_the_tree_closes(
+    old: list[PathNode], new: list[PathNode]
+) -> None:
+    found = difference([old], [new])
+    was, now = (sum(node.insns for node in side) for side in (old, new))
+    assert (found.root.all_old, found.root.all_new) == (was, now)
+    assert sum(cause.delta for cause in found.causes) == now - was
+    closes(found.root)
+
+
+def closes(branch: Branch) -> None:
+    assert branch.all_old == branch.own_old + sum(child.all_old for child in branch.children)
+    assert branch.all_new == branch.own_new + sum(child.all_new for child in branch.children)
+    for child in branch.children:
+        closes(child)
+
+
+def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
+    place = trial_folder(tmp_path, 3)
+    place.mkdir(parents=True)
+    trees = {"scan": (PathNode(-1, "main", 0, 5), PathNode(0, "work", 1, 9))}
+    kept.keep(place, trees)
+    assert kept.kept(tmp_path, 3) == trees
+
+
+def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--probe calls"):
+        kept.kept(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"garbage",
+        gzip.compress(b"[1]"),
+        gzip.compress(msgspec.json.encode({"scan": [[1, "main", 0, 5]]})),
+        gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, -5]]})),
+        gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, 5]]}))[:-9],
+    ],
+)
+def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
+    place = trial_folder(tmp_path, 0)
+    place.mkdir(parents=True)
+    (place / kept.NAME).write_bytes(content)
+    with pytest.raises(StoreError, match="call paths"):
+        kept.kept(tmp_path, 0)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_MAX_BYTES", 1 << 16)
+    place = trial_folder(tmp_path, 0)
+    place.mkdir(parents=True)
+    (place / kept.NAME).write_bytes(gzip.compress(b" " * (1 << 20)))
+    with pytest.raises(StoreError, match="unpacks to more than"):
+        kept.kept(tmp_path, 0)
+
+
+def test_thunks_are_known_by_their_names() -> None:
+    for name in ("__x86_indirect_thunk_rax", "__x86_return_thunk", "srso_return_thunk"):
+        assert calls.is_thunk(name)
+    assert not calls.is_thunk("__x86_sys_mprotect")
+
+
+def test_the_plugin_s_file_is_little_endian_words(tmp_path: Path) -> None:
+    paths.Functions(array("Q", (1, 2, 3)), ("a",)).write(tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == b"".join(n.to_bytes(8, "little") for n in (1, 2, 3))
