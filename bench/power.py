@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Does the verdict on times keep its promise?  Seeded simulation, beside what others would say.
 
-    .venv/bin/python bench/power.py              # all figures, some minutes
+    .venv/bin/python bench/power.py              # all figures, about an hour
     .venv/bin/python bench/power.py --quick      # a tenth of the sessions
 
 False alarms: the share of sessions of two equal arms in which a rule sees a difference.  Power: the
-share of sessions with a true change of 5 % in which it does.  Exits 1 when kdelta's false alarms
-are above the level, or its power below Mann-Whitney's at the same level for 9 or 15 boots, by more
-than the simulation's own error can explain (three standard errors).
+share of sessions with a true change of 5 % in which it does.  Coverage: the share of those whose
+interval holds the change.  Exits 1 when in a cell that is not in BEYOND kdelta's false alarms are
+above the level, its coverage is below 98.5 %, or its power is below 0.95 of the better of Welch's
+and Mann and Whitney's test, where both keep the level; each by more than the simulation's own error
+can explain (three standard errors).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,20 +27,35 @@ from scipy.stats import rankdata
 
 from kdelta.analysis.compat import mmtests
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.stats import published_rules, sequential
-from kdelta.stats.permutation import batch_p_values, shift
+from kdelta.stats import published_rules, ranks, sequential
 from kdelta.stats.series import Boot, Series
+from kdelta.stats.shift import batch_p_values, shift
 from kdelta.stats.timing import ALPHA, compare
 from kdelta.stats.verdict import Comparison
-from simulation import Array, Noise, Sessions, sessions
+from kdelta.stats.welch import Spread
+from simulation import SYMMETRIC, Array, Design, Noise, Sessions, sessions
 
 SEED = 20260513
-ROUNDS = (5, 9, 15)
+EVEN = (Design(old=5, new=5), Design(old=9, new=9), Design(old=15, new=15))
+DOUBLE = (Design(old=10, new=5), Design(old=18, new=9))  # the old arm before and after (A/B/A)
 CHANGE = 0.05
+COVERAGE = 0.985  # the least, of intervals that promise 99 %
+POWER = 0.95  # of the better of Welch's and of Mann and Whitney's test
 TOLERANCE = 0.05  # of the rule with a maximal CV, as published
 MAX_CV = 0.10
 ERRORS = 3.0
 METRIC = Metric(name="simulated", unit="ns/page", better=Better.LOWER, assume=Assume.NOTHING)
+BASE = (
+    *(Noise.NORMAL, Noise.LOGNORMAL, Noise.DRIFT, Noise.OUTLIERS, Noise.LATTICE),
+    Noise.CORRELATED,
+)
+# Where five to nine boots of one arm all fall on one of its two modes, or all but one: nothing in
+# such data says that there is another mode.
+BEYOND = frozenset(
+    (str(design), noise)
+    for design in (*EVEN, *DOUBLE)
+    for noise in (Noise.ONE_BIMODAL, Noise.ONE_BIMODAL_FAR)
+)
 Values = Sequence[float]
 
 
@@ -53,13 +70,21 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """Rates (0..1) of one number of rounds and one noise: [false alarms, power] by rule."""
+class Rule:
+    """Rates (0..1) of one rule in one cell."""
 
-    rounds: int
+    level: float
+    power: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One design and one noise: what each rule does, and what kdelta's interval covers."""
+
+    design: Design
     noise: Noise
-    rates: dict[str, tuple[float, float]]
-    gain_error: float  # standard error of kdelta's power minus Mann-Whitney's, from pairs
+    rules: dict[str, Rule]
+    coverage: float
 
 
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
@@ -73,82 +98,133 @@ OTHERS: dict[str, Callable[[Values, Values], bool]] = {
 
 
 def ours(these: Sessions, seed: int) -> Array:
-    """kdelta's p of each session."""
-    logs = np.log(these.values)
-    return batch_p_values(logs, n_old=these.rounds, seed=seed, when=these.when)
+    """kdelta's p of each session; those well above the level are not refined."""
+    return batch_p_values(
+        these.logs, n_old=these.design.old, seed=seed, when=these.design.when, up_to=2 * ALPHA
+    )
 
 
-def mann_whitney(these: Sessions, seed: int) -> Array:
-    """Exact Mann-Whitney p of each session, ties and all."""
+def welch(these: Sessions) -> Array:
+    """Welch's p of each session, of log values, with his own degrees of freedom."""
+    from scipy.special import stdtr
 
-    def ranks(values: Array) -> Array:
-        return np.asarray(rankdata(values, axis=1), dtype=np.float64)
+    n_old = these.design.old
+    spread = Spread.of(these.logs, n_old)
+    size = np.abs(these.logs[:, n_old:].mean(axis=1) - these.logs[:, :n_old].mean(axis=1))
+    whole = np.maximum(spread.old + spread.new, 1e-300)
+    freedom = whole**2 / (
+        np.maximum(spread.old, 1e-150) ** 2 / spread.freedom[0]
+        + np.maximum(spread.new, 1e-150) ** 2 / spread.freedom[1]
+    )
+    return np.asarray(2 * stdtr(freedom, -size / np.sqrt(whole)))
 
-    return batch_p_values(these.values, n_old=these.rounds, seed=seed, scores=ranks)
+
+def mann_whitney(these: Sessions) -> Array:
+    """Mann and Whitney's exact p of each session, by middle ranks where values are equal."""
+    n_old, n_new = these.design.old, these.design.new
+    placed = rankdata(these.logs, axis=1)[:, n_old:].sum(axis=1) - n_new * (n_new + 1) / 2
+    return ranks.chance(n_old, n_new, np.floor(np.minimum(placed, n_old * n_new - placed)))
 
 
-def cell(noise: Noise, rounds: int, counts: Counts, seed: int) -> Cell:
+def judged(these: Sessions, seed: int) -> dict[str, Array]:
+    """Whether each rule at the level of 1 % sees a difference (0 or 1), session by session."""
+    found = {"kdelta": ours(these, seed), "Welch": welch(these), "M-W": mann_whitney(these)}
+    return {name: np.asarray(p <= ALPHA, dtype=np.float64) for name, p in found.items()}
+
+
+def cells() -> Iterator[tuple[Design, Noise]]:
+    """All of the table."""
+    for design in (*EVEN, *DOUBLE):
+        for noise in Noise:
+            if design in EVEN and noise in SYMMETRIC:
+                continue
+            yield design, noise
+
+
+def cell(design: Design, noise: Noise, counts: Counts, seed: int) -> Cell:
     """Simulate one cell of the table."""
-    generator = np.random.default_rng([seed, rounds, list(Noise).index(noise)])
-    rates: dict[str, list[float]] = {}
-    paired = np.zeros(1)
+    generator = np.random.default_rng([seed, design.old, design.new, list(Noise).index(noise)])
+    found = []
+    moved = None
     for change, count in ((0.0, counts.level), (CHANGE, counts.power)):
-        these = sessions(noise, rounds=rounds, count=count, change=change, generator=generator)
-        seen = {
-            "kdelta": ours(these, seed) <= ALPHA,
-            "M-W 1 %": mann_whitney(these, seed) <= ALPHA,
-        }
-        for name, found in seen.items():
-            rates.setdefault(name, []).append(float(found.mean()))
-        paired = seen["kdelta"].astype(float) - seen["M-W 1 %"]
-        arms = [(row[:rounds].tolist(), row[rounds:].tolist()) for row in these.values]
-        for name, rule in OTHERS.items():
-            some = [rule(old, new) for old, new in arms[: counts.others]]
-            rates.setdefault(name, []).append(sum(some) / len(some))
+        moved = sessions(noise, design=design, count=count, change=change, generator=generator)
+        found.append(judged(moved, seed))
+    assert moved is not None  # noqa: S101  two changes were simulated
+    moved.logs[:, design.old :] -= math.log1p(CHANGE)
     return Cell(
-        rounds=rounds,
+        design=design,
         noise=noise,
-        rates={name: (found[0], found[1]) for name, found in rates.items()},
-        gain_error=float(paired.std() / math.sqrt(len(paired))),
+        rules={
+            name: Rule(level=float(found[0][name].mean()), power=float(found[1][name].mean()))
+            for name in found[0]
+        },
+        coverage=float((ours(moved, seed) > ALPHA).mean()),
     )
 
 
 def faults(found: Cell, counts: Counts) -> list[str]:
     """What of the promise does not hold in a cell."""
-    level, power = found.rates["kdelta"]
-    where = f"{found.rounds} boots, {found.noise}"
-    error = math.sqrt(ALPHA * (1 - ALPHA) / counts.level)
+    own = found.rules["kdelta"]
+    most = ALPHA + ERRORS * math.sqrt(ALPHA * (1 - ALPHA) / counts.level)
     wrong = []
-    if level > ALPHA + ERRORS * error:
-        wrong.append(f"{where}: false alarms {100 * level:.2f} %")
-    least = found.rates["M-W 1 %"][1] - ERRORS * found.gain_error
-    if found.rounds >= 9 and power < least:
-        wrong.append(f"{where}: power {100 * power:.1f} % is below Mann-Whitney's")
+    if own.level > most:
+        wrong.append(f"false alarms {100 * own.level:.2f} %")
+    least = COVERAGE - ERRORS * math.sqrt(COVERAGE * (1 - COVERAGE) / counts.power)
+    if found.coverage < least:
+        wrong.append(f"coverage {100 * found.coverage:.2f} %")
+    rivals = [found.rules["Welch"], found.rules["M-W"]]
+    best = max(rule.power for rule in rivals)
+    error = math.sqrt(max(best * (1 - best), 1e-4) / counts.power)
+    if all(rule.level <= most for rule in rivals) and own.power < POWER * best - ERRORS * error:
+        wrong.append(f"power {100 * own.power:.1f} % of {100 * best:.1f} %")
     return wrong
 
 
 def print_cells(counts: Counts, seed: int) -> list[str]:
     """The table of false alarms and power; returns what does not hold."""
-    names = ["kdelta", "M-W 1 %", *OTHERS]
     print(f"false alarms / power for {100 * CHANGE:g} %, in percent; level {100 * ALPHA:g} %")
-    print(f"{'boots':>5} {'noise':14}" + "".join(f"{name:>14}" for name in names))
+    print("| boots | noise | kdelta | coverage | Welch | Mann-Whitney | |\n" + "|---" * 7 + "|")
     wrong = []
-    for rounds in ROUNDS:
-        for noise in Noise:
-            found = cell(noise, rounds, counts, seed)
-            shown = "".join(
-                f"{100 * found.rates[name][0]:>7.2f}/{100 * found.rates[name][1]:5.1f} "
-                for name in names
-            )
-            print(f"{rounds:>5} {noise:14}{shown}", flush=True)
-            wrong += faults(found, counts)
-    errors = [math.sqrt(ALPHA * (1 - ALPHA) / count) for count in (counts.level, counts.others)]
+    for design, noise in cells():
+        found = cell(design, noise, counts, seed)
+        own, *rivals = (
+            f"{100 * rule.level:.2f} / {100 * rule.power:.1f}" for rule in found.rules.values()
+        )
+        said = faults(found, counts)
+        known = (str(design), noise) in BEYOND
+        print(
+            f"| {design} | {noise} | {own} | {100 * found.coverage:.1f} | {' | '.join(rivals)} |"
+            f" {', '.join(said)} |",
+            flush=True,
+        )
+        wrong += [f"{design}, {noise}: {text}" for text in said if not known]
+    errors = [
+        100 * math.sqrt(ALPHA * (1 - ALPHA) / count) for count in (counts.level, counts.power)
+    ]
     print(
-        f"Monte-Carlo standard error of a rate of 1 %: {100 * errors[0]:.2f} for the first two,"
-        f" {100 * errors[1]:.2f} for the others; of a power of 50 %:"
-        f" {50 / math.sqrt(counts.power):.2f} and {50 / math.sqrt(counts.others):.2f}"
+        f"standard error of a rate of 1 %: {errors[0]:.2f}; of a coverage of 99 %: {errors[1]:.2f};"
+        f" of a power of 50 %: {50 / math.sqrt(counts.power):.2f}"
     )
     return wrong
+
+
+def print_others(counts: Counts, seed: int) -> None:
+    """What the rules of other tools would do in the first cells, at their own levels."""
+    print(f"\n| boots | noise | {' | '.join(OTHERS)} |\n|---|---|{'---|' * len(OTHERS)}")
+    for design in EVEN:
+        for noise in BASE:
+            generator = np.random.default_rng([seed, 5, design.old, list(Noise).index(noise)])
+            rates: dict[str, list[float]] = {name: [] for name in OTHERS}
+            for change in (0.0, CHANGE):
+                these = sessions(
+                    noise, design=design, count=counts.others, change=change, generator=generator
+                )
+                values = np.exp(these.logs)
+                arms = [(row[: design.old].tolist(), row[design.old :].tolist()) for row in values]
+                for name, rule in OTHERS.items():
+                    rates[name].append(sum(rule(old, new) for old, new in arms) / len(arms))
+            shown = " | ".join(f"{100 * a:.2f} / {100 * b:.1f}" for a, b in rates.values())
+            print(f"| {design} | {noise} | {shown} |", flush=True)
 
 
 def print_pooled(counts: Counts, seed: int) -> None:
@@ -156,7 +232,7 @@ def print_pooled(counts: Counts, seed: int) -> None:
     generator = np.random.default_rng([seed, 1])
     alarms = 0
     count = max(counts.coverage, 100)
-    these = sessions(Noise.CORRELATED, rounds=9, count=count, change=0.0, generator=generator)
+    these = sessions(Noise.CORRELATED, design=EVEN[1], count=count, change=0.0, generator=generator)
     assert these.samples is not None  # noqa: S101  this noise always has samples
     for row in these.samples:
         old, new = row[:9].ravel().tolist(), row[9:].ravel().tolist()
@@ -170,22 +246,23 @@ def print_pooled(counts: Counts, seed: int) -> None:
 def print_coverage(counts: Counts, seed: int) -> None:
     """How often 99 % intervals hold the truth, ours and a hierarchical bootstrap's."""
     print(f"\ncoverage of {100 * (1 - ALPHA):g} % intervals (median width), percent")
-    print(f"{'boots':>5} {'noise':14}{'kdelta':>18}{'bootstrap':>18}")
-    for rounds in (5, 9):
+    print(f"{'boots':>7} {'noise':14}{'kdelta':>18}{'bootstrap':>18}")
+    for design in EVEN[:2]:
+        rounds = design.old
         for noise in (Noise.NORMAL, Noise.OUTLIERS, Noise.CORRELATED):
             generator = np.random.default_rng([seed, 2, rounds])
             these = sessions(
-                noise, rounds=rounds, count=counts.coverage, change=CHANGE, generator=generator
+                noise, design=design, count=counts.coverage, change=CHANGE, generator=generator
             )
             held: dict[str, list[tuple[bool, float]]] = {"kdelta": [], "bootstrap": []}
             for index in range(counts.coverage):
-                row = these.values[index]
+                row = np.exp(these.logs[index])
                 found = shift(
                     row[:rounds].tolist(),
                     row[rounds:].tolist(),
                     alpha=ALPHA,
                     seed=seed,
-                    when=these.when,
+                    when=design.when,
                 )
                 for name, (low, high) in (
                     ("kdelta", (found.low, found.high)),
@@ -193,7 +270,7 @@ def print_coverage(counts: Counts, seed: int) -> None:
                 ):
                     held[name].append((low <= 1 + CHANGE <= high, high - low))
             shown = "".join(_held(each) for each in held.values())
-            print(f"{rounds:>5} {noise:14}{shown}", flush=True)
+            print(f"{design!s:>7} {noise:14}{shown}", flush=True)
     print(f"standard error {100 * math.sqrt(ALPHA * (1 - ALPHA) / counts.coverage):.2f}")
 
 
@@ -205,12 +282,12 @@ def _held(pairs: Sequence[tuple[bool, float]]) -> str:
 
 def bootstrap(these: Sessions, index: int, generator: np.random.Generator) -> tuple[float, float]:
     """Percentile interval of the ratio of medians: boots drawn, then the samples within them."""
-    draws, n = 999, these.rounds
+    draws, n = 999, these.design.old
     sides = []
     for start in (0, n):
         chosen = start + generator.integers(0, n, (draws, n))
         if these.samples is None:
-            values = these.values[index, chosen]
+            values = np.exp(these.logs[index, chosen])
         else:
             samples = these.samples[index]
             within = generator.integers(0, samples.shape[1], (draws, n, samples.shape[1]))
@@ -222,21 +299,21 @@ def bootstrap(these: Sessions, index: int, generator: np.random.Generator) -> tu
 
 def print_sequential(counts: Counts, seed: int) -> list[str]:
     """False alarms of a session that looks after every round from 5 to 15, and stops at a step."""
-    budget = ROUNDS[-1]
+    budget = EVEN[-1].old
     looks = list(range(5, budget + 1))
     levels = sequential.levels(looks, budget=budget, alpha=ALPHA)
     shown, wrong = [], []
     for change, count in ((0.0, counts.level), (CHANGE, counts.power)):
         generator = np.random.default_rng([seed, 3])
         these = sessions(
-            Noise.NORMAL, rounds=budget, count=count, change=change, generator=generator
+            Noise.NORMAL, design=EVEN[-1], count=count, change=change, generator=generator
         )
         stopped = np.zeros(count, dtype=bool)
         used = np.full(count, budget)
         naive = np.zeros(count, dtype=bool)
         for n, level in zip(looks, levels, strict=True):
             columns = [*range(n), *range(budget, budget + n)]
-            part = Sessions(values=these.values[:, columns], samples=None, rounds=n)
+            part = Sessions(logs=these.logs[:, columns], samples=None, design=Design(old=n, new=n))
             p = ours(part, seed)
             used[(p <= level) & ~stopped] = n
             stopped |= p <= level
@@ -298,11 +375,12 @@ def main() -> int:
     asked = parser.parse_args()
     part = 10 if asked.quick else 1
     counts = Counts(
-        level=20_000 // part, power=10_000 // part, others=4000 // part, coverage=500 // part
+        level=20_000 // part, power=6_000 // part, others=4000 // part, coverage=500 // part
     )
     print(f"seed {asked.seed}")
     print_speed(asked.seed)
     wrong = print_cells(counts, asked.seed)
+    print_others(counts, asked.seed)
     print_pooled(counts, asked.seed)
     print_coverage(counts, asked.seed)
     wrong += print_sequential(counts, asked.seed)

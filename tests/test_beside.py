@@ -56,7 +56,7 @@ def test_path_length_and_time_stand_side_by_side() -> None:
     lines = beside.show(report(exact_run(timed)), report(timed))
     text = " ".join(page.plain(lines).split())
     assert "executes 2.23x the instructions of" in text
-    assert "it takes 1.39x the time" in text
+    assert "it takes 1.40x the time" in text
     assert "(metal-time)" in text
     strangers = replace(
         timed,

@@ -64,12 +64,12 @@ def test_judge_prints_the_verdict_and_other_tools_within_100_columns(
 ) -> None:
     kdelta(capsys, "import", CAC1, "--name", "cac1")
     text = kdelta(capsys, "judge", "cac1", "--metric", "iteration")
-    assert "parent-a -> child (old again: parent-b): REGRESSION" in text
+    assert "parent-a -> child (old again: parent-b): UNDECIDED" in text
     for words in ("published framework", "mmtests", "benchstat", "%stddev", "BAmean-95"):
         assert words in text
     short = kdelta(capsys, "judge", "cac1", "--metric", "iteration", "--no-compat")
     assert "mmtests" not in short
-    assert "REGRESSION" in short
+    assert "in these boots +39." in short
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(kdelta(capsys, "judge", "cac1", "--json"))
     assert (found["format"], found["kind"]) == (1, "judge")
     (one,) = [f for f in found["findings"] if f["metric"]["name"] == "iteration_ns_per_page"]
-    assert one["pairs"][0]["comparison"]["verdict"] == "REGRESSION"
+    assert one["pairs"][0]["comparison"]["in_these_boots"] is True
     rows = list(csv.DictReader(io.StringIO(kdelta(capsys, "judge", "cac1", "--csv"))))
     (row,) = [row for row in rows if row["metric"] == "iteration_ns_per_page"]
     assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
     assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
-    assert (row["verdict"], row["framework_new_label"]) == ("REGRESSION", "reliable")
+    assert (row["verdict"], row["framework_new_label"]) == ("UNDECIDED", "reliable")
 
 
 def test_judge_as_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:

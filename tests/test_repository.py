@@ -69,7 +69,12 @@ DOCUMENT_HOSTS = {
 }
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
-TIME_MODULES = {"kdelta.stats.permutation"}
+TIME_MODULES = {
+    "kdelta.stats.permutation",
+    "kdelta.stats.ranks",
+    "kdelta.stats.shift",
+    "kdelta.stats.welch",
+}
 
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {

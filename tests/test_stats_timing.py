@@ -75,8 +75,12 @@ def test_four_boots_are_too_few_and_five_can_decide() -> None:
     few = compare(*pair(0.5, n=4), grade=GUEST)
     assert few.verdict is Verdict.UNDECIDED
     assert few.more == 1
-    assert few.ratio is None
+    assert few.in_these_boots
+    assert few.p is None
+    assert few.ratio == pytest.approx(1.5, abs=0.02)
+    assert few.reasons[0].startswith("in these boots +50.14 % (")
     assert "4 boots of 4 planned" in few.reasons[0]
+    assert "at least 5 boots an arm, 1 more" in few.reasons[0]
     assert compare(*pair(0.5, n=5), grade=GUEST).verdict is Verdict.REGRESSION
 
 
@@ -144,17 +148,66 @@ def test_drift_of_the_control_limits_the_claim(
     assert found.control is not None
 
 
-def test_process_rounds_of_two_boots_need_a_control() -> None:
-    kind = ReplicateUnit.PROCESS_ROUND
-    old, new = (replace(each, replicate=kind) for each in pair(0.10))
-    assert compare(old, new, grade=GUEST).verdict is Verdict.UNDECIDED
-    one = [
-        replace(each, boots=tuple(replace(boot, boot_id="b1") for boot in each.boots))
-        for each in (old, new)
-    ]
-    found = compare(one[0], one[1], grade=Grade.HOST_TIME)
+def rounds(series: Series, boots: int) -> Series:
+    """The same values as process rounds, in turn of so many boots; 0: of unknown ones."""
+    named = tuple(
+        replace(boot, boot_id=f"{series.arm} b{at % boots}" if boots else "")
+        for at, boot in enumerate(series.boots)
+    )
+    return replace(series, boots=named, replicate=ReplicateUnit.PROCESS_ROUND)
+
+
+@pytest.mark.parametrize("boots", [0, 1, 4])
+@pytest.mark.parametrize("change", [0.10, 0.0])
+def test_rounds_of_few_boots_are_of_these_boots_only(boots: int, change: float) -> None:
+    """A hundred rounds of one boot say nothing of the next boot: more boots would."""
+    old, new = (rounds(each, boots) for each in pair(change, n=30))
+    again = rounds(arm("again", noisy(1000, 30, cv=0.01, seed=3), first=2), boots)
+    for control in (None, again):
+        found = compare(old, new, control=control, grade=Grade.METAL_TIME)
+        assert found.verdict is Verdict.UNDECIDED
+        assert found.in_these_boots
+        assert found.reasons[0].startswith("in these boots ")
+        assert "not more rounds" in found.reasons[0]
+        assert found.more == 5 - max(boots, 1)
+        assert found.ratio == pytest.approx(1 + change, abs=0.01)
+        assert Trap.REPLICATE in traps(found)
+
+
+def test_rounds_of_five_boots_are_five_values() -> None:
+    old, new = (rounds(each, 5) for each in pair(0.10, n=30))
+    found = compare(old, new, grade=GUEST)
     assert found.verdict is Verdict.REGRESSION
-    assert Trap.REPLICATE in traps(found)
+    assert found.replicates == 5
+    assert not found.in_these_boots
+
+
+def test_the_headline_is_never_outside_its_interval() -> None:
+    """One wild boot carries the mean far above everything that the interval allows."""
+    old, new = pair(0.03, n=15, cv=0.003)
+    new = arm("new", [*new.values[:-1], 9000.0], first=1)
+    found = compare(old, new, grade=GUEST)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.ratio
+    assert found.low
+    assert found.high
+    assert found.low <= found.ratio <= found.high
+    assert found.mean_ratio
+    assert found.mean_ratio > found.high
+    assert Trap.MEANS in traps(found)
+    assert found.reasons[0].startswith(f"{100 * (found.ratio - 1):+.2f} %")
+    assert Trap.MEANS not in traps(compare(*pair(0.1), grade=GUEST))
+
+
+def test_means_of_the_other_sign_are_told() -> None:
+    old, new = pair(0.03, n=15, cv=0.003)
+    old = arm("old", [9000.0, *old.values[1:]])
+    found = compare(old, new, grade=GUEST)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.mean_ratio
+    assert found.median_ratio
+    assert found.mean_ratio < 1 < found.median_ratio
+    assert Trap.MEANS in traps(found)
 
 
 @pytest.mark.parametrize(
@@ -259,35 +312,21 @@ def test_the_boot_counts_and_not_its_samples() -> None:
     assert found.replicates == 3
 
 
-def test_published_exact_pair_is_a_regression() -> None:
+def test_published_exact_pair_is_of_three_boots() -> None:
     arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
     found = compare(
         arms["parent-a"], arms["child"], control=arms["parent-b"], grade=Grade.METAL_TIME
     )
-    assert found.verdict is Verdict.REGRESSION
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.in_these_boots
+    assert found.low is not None
+    assert found.low > 1.3
     assert found.sandwich is not None
     assert f"{100 * (found.sandwich.midpoint - 1):.2f}" == "39.77"
     assert f"{100 * found.sandwich.drift:.2f}" == "0.87"
     assert f"{100 * ((found.sandwich.drop_first_midpoint or 0) - 1):.2f}" == "39.53"
     assert "+39.77 %" in found.reasons[0]
     assert {Trap.TRUNCATED, Trap.ORDER, Trap.REPLICATE} <= traps(found)
-
-
-def test_drift_between_boots_widens_an_interval_of_process_rounds() -> None:
-    arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
-    bounds = []
-    drift = 0.0
-    for kind in (ReplicateUnit.PROCESS_ROUND, ReplicateUnit.BOOT):
-        a, child, b = (
-            replace(arms[name], replicate=kind) for name in ("parent-a", "child", "parent-b")
-        )
-        found = compare(a, child, control=b, grade=Grade.METAL_TIME)
-        assert found.low is not None
-        assert found.high is not None
-        assert found.sandwich is not None
-        bounds.append((found.low, found.high))
-        drift = 1 + found.sandwich.drift
-    assert bounds[0] == pytest.approx((bounds[1][0] / drift, bounds[1][1] * drift))
 
 
 @pytest.mark.parametrize("folder", ["mprotect-qemu", "madvise-qemu"])

@@ -17,7 +17,7 @@ from kdelta.metric import Better, Grade
 from kdelta.stats import published_rules, sequential
 from kdelta.stats.decomposition import gap_closed, shares
 from kdelta.stats.multiplicity import correct, holm
-from kdelta.stats.permutation import shift
+from kdelta.stats.shift import shift
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
 from kdelta.stats.verdict import Comparison, Verdict

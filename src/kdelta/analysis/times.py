@@ -43,7 +43,7 @@ TimeEvidence = ArmEvidence[TimeMeasure]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMethod(Method[TimeMeasure]):
-    """The time instrument: a value a boot, compared by permutations of boots.
+    """The time instrument: a value a boot, compared by means and by ranks.
 
     guests: it timed KVM guests, and not this host.
     """

@@ -48,7 +48,8 @@ _COMPARISON = (
         "new",
         "control",
     ),
-    *("alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "sandwich", "trend", "more"),
+    *("alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "median_ratio"),
+    *("in_these_boots", "sandwich", "trend", "more"),
 )
 HEAD: tuple[str, ...] = (
     *("run", "workload", "scenario", "point", "arm", "control", "release", "phase", "unit"),

@@ -46,6 +46,7 @@ class Trap(StrEnum):
     STATE = "state"
     FACTS = "facts"
     CONTROL = "control"
+    MEANS = "means"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

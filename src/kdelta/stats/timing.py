@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors
@@ -61,17 +61,25 @@ def compare(
     """
     if grade is Grade.EXACT_PATH or not (0 < tolerance < 1 and 0 < alpha < 1):
         raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
-    arms = (old, new) if control is None else (old, new, control)
+    arms = _by_boot((old, new) if control is None else (old, new, control))
     case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
     forbidden = comparability.obstacles(arms) if obstacles is None else tuple(obstacles)
     warned = comparability.cautions(arms) if obstacles is None else ()
     if forbidden:
         return case.result(Verdict.INVALID, forbidden, warned)
-    missing, more = _missing(arms)
-    if missing:
-        return case.result(Verdict.UNDECIDED, missing, warned, more=more)
-    sandwich = _sandwich(old, new, control) if control else None
-    effect = _effect(arms, sandwich, alpha=alpha, seed=seed)
+    unusable = _unusable(arms)
+    if unusable:
+        lacking = None if any(arm.valid for arm in arms) else MIN_REPLICATES
+        return case.result(Verdict.UNDECIDED, [unusable], warned, more=lacking)
+    sandwich = _sandwich(*arms) if len(arms) > 2 else None
+    effect = _effect(arms, alpha=alpha, seed=seed)
+    doubt = _doubt(arms)
+    if doubt:
+        text = f"in these boots {_shown(effect, sandwich, case)}: {doubt.reason}"
+        found = case.result(
+            *(Verdict.UNDECIDED, [text], warned), effect=effect, sandwich=sandwich, more=doubt.more
+        )
+        return replace(found, in_these_boots=True, p=None)
     verdict, reason, more = _decide(arms, effect, sandwich, case)
     return case.result(verdict, (reason,), warned, effect=effect, sandwich=sandwich, more=more)
 
@@ -113,7 +121,8 @@ class _Case:
             low=effect.low if effect else None,
             high=effect.high if effect else None,
             p=effect.p if effect else None,
-            mean_ratio=_mean_ratio(old, new, control) if effect else None,
+            mean_ratio=_ratio(old, new, control, _mean) if effect else None,
+            median_ratio=_ratio(old, new, control, _median) if effect else None,
             sandwich=sandwich,
             trend=moved[0] if moved else None,
             more=more,
@@ -127,43 +136,119 @@ class _Case:
         if self.arms[0].replicate is ReplicateUnit.PROCESS_ROUND:
             text = "replicates are process rounds: what differs from boot to boot is not in them"
             found.append(Caution(trap=Trap.REPLICATE, sentence=text))
-        return found
+        text = self._contradiction(effect) if effect else ""
+        return [*found, *([Caution(trap=Trap.MEANS, sentence=text)] if text else [])]
+
+    def _contradiction(self, effect: _Effect) -> str:
+        """Where the ratio of means or that of medians is not what the interval says."""
+        old, new, *control = (summarise(arm) for arm in self.arms)
+        ratios = {
+            "means": _ratio(old, new, control, _mean),
+            "medians": _ratio(old, new, control, _median),
+        }
+        told = [f"{name} {_percent(ratio)}" for name, ratio in ratios.items() if ratio]
+        known = [ratio for ratio in ratios.values() if ratio]
+        outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
+        ends = {ratio > 1 for ratio in (*known, effect.ratio) if ratio != 1}
+        if outside:
+            return f"{', '.join(told)}: not both within the interval: look at single boots"
+        if len(ends) > 1 and effect.excludes_one():
+            return f"{', '.join(told)}: not of one sign with the estimate: look at single boots"
+        return ""
 
 
-def _mean_ratio(old: Summary, new: Summary, control: Sequence[Summary]) -> float | None:
-    means = [each.mean for each in (old, *control) if each.mean]
-    return new.mean / statistics.fmean(means) if new.mean and means else None
+def _mean(summary: Summary) -> float | None:
+    return summary.mean
 
 
-def _missing(arms: Sequence[Series]) -> tuple[list[str], int | None]:
-    """What stands in the way of any estimate, and how many more replicates would remove it."""
-    counts = [len(arm.valid) for arm in arms]
-    if min(counts) < MIN_REPLICATES:
-        kind = arms[0].replicate
+def _median(summary: Summary) -> float | None:
+    return summary.median
+
+
+def _ratio(
+    old: Summary, new: Summary, control: Sequence[Summary], value: Callable[[Summary], float | None]
+) -> float | None:
+    """New over the midpoint of the old arms, of means or of medians."""
+    before = [each for arm in (old, *control) if (each := value(arm))]
+    after = value(new)
+    return after / statistics.fmean(before) if after and before else None
+
+
+def _by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
+    """One value a boot, where process rounds ran in enough known boots of each arm."""
+    if any(arm.replicate is not ReplicateUnit.PROCESS_ROUND for arm in arms):
+        return arms
+    if min(map(_boots, arms)) < MIN_REPLICATES or any(not b.boot_id for a in arms for b in a.valid):
+        return arms
+    return tuple(_folded(arm) for arm in arms)
+
+
+def _folded(arm: Series) -> Series:
+    rounds: dict[str, list[Boot]] = {}
+    for each in arm.valid:
+        rounds.setdefault(each.boot_id, []).append(each)
+    boots = tuple(
+        Boot(
+            label=members[0].label,
+            position=members[0].position,
+            values=tuple(each.value for each in members),
+            refilled=any(each.refilled for each in members),
+        )
+        for members in rounds.values()
+    )
+    return replace(arm, boots=boots, planned=len(boots), replicate=ReplicateUnit.BOOT)
+
+
+def _boots(arm: Series) -> int:
+    """How many boots an arm has values of; rounds of unknown boots may all be of one."""
+    if arm.replicate is ReplicateUnit.BOOT:
+        return len(arm.valid)
+    return min(len(arm.valid), max(len({boot.boot_id for boot in arm.valid if boot.boot_id}), 1))
+
+
+def _unusable(arms: Sequence[Series]) -> str:
+    """Why there is no estimate at all; "" when there is one."""
+    empty = [arm for arm in arms if not arm.valid]
+    if empty:
+        kind = empty[0].replicate
         text = "; ".join(
-            f"{arm.arm} has {kind.counted(count)} of {arm.planned} planned"
+            f"{arm.arm} has {kind.counted(0)} of {arm.planned} planned" for arm in empty
+        )
+        return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
+    negative = [arm.arm for arm in arms if min(arm.values) < 0]
+    if negative:
+        return f"{', '.join(negative)}: negative times: the clock or the arithmetic is wrong"
+    zeros = [arm.arm for arm in arms if min(arm.values) == 0]
+    return f"{', '.join(zeros)}: times of zero: the samples are too short" if zeros else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """Why an estimate is of these boots only, and how many boots an arm would help."""
+
+    reason: str
+    more: int | None = None
+
+
+def _doubt(arms: Sequence[Series]) -> _Doubt | None:
+    counts = [_boots(arm) for arm in arms]
+    lacking = MIN_REPLICATES - min(counts)
+    if lacking > 0:
+        boots = ReplicateUnit.BOOT
+        rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
+        text = "; ".join(
+            f"{arm.arm} has {boots.counted(count)}"
+            + (f" with {arm.replicate.counted(len(arm.valid))}" if rounds else "")
+            + ("" if rounds else f" of {arm.planned} planned")
             for arm, count in zip(arms, counts, strict=True)
             if count < MIN_REPLICATES
         )
-        lacking = MIN_REPLICATES - min(counts)
-        return [f"{text}: at least {MIN_REPLICATES} an arm; {lacking} more are needed"], lacking
-    zeros = [arm.arm for arm in arms if min(arm.values) <= 0]
-    if zeros:
-        return [f"{', '.join(zeros)}: zero or negative times: the samples are too short"], None
-    if len(arms) == 2 and detectors.interleaved(arms) is False and not _one_boot(arms):
+        needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
+        return _Doubt(f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking)
+    if len(arms) == 2 and detectors.interleaved(arms) is False:
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
-        return [f"{text} interleave them, or repeat the old arm after the new (A/B/A)"], None
-    if len(arms) == 2 and arms[0].replicate is ReplicateUnit.PROCESS_ROUND and not _one_boot(arms):
-        text = "process rounds in different boots say nothing of the scatter between boots; repeat"
-        return [f"{text} the old arm in another boot (A/B/A), or measure boots"], None
-    return [], None
-
-
-def _one_boot(arms: Sequence[Series]) -> bool:
-    """True when all replicates are process rounds of one known boot, in alternation."""
-    boots = {boot.boot_id for arm in arms for boot in arm.valid}
-    rounds = all(arm.replicate is ReplicateUnit.PROCESS_ROUND for arm in arms)
-    return rounds and len(boots) == 1 and boots != {""} and detectors.interleaved(arms) is not False
+        return _Doubt(f"{text} interleave them, or repeat the old arm after the new (A/B/A)")
+    return None
 
 
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
@@ -192,22 +277,20 @@ def _place(boot: Boot) -> float:
     return math.inf if boot.position is None else boot.position
 
 
-def _effect(
-    arms: Sequence[Series], sandwich: Sandwich | None, *, alpha: float, seed: int
-) -> _Effect:
+def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.permutation import shift
+    from kdelta.stats.shift import shift
 
-    old, new = arms[0], arms[1]
-    before = [*old.valid, *(arms[2].valid if len(arms) > 2 else ())]
+    new = arms[1]
+    before = [*arms[0].valid, *(arms[2].valid if len(arms) > 2 else ())]
     values = [boot.value for boot in before]
+    if min(len(values), len(new.values)) < 2:
+        ratio = statistics.median(new.values) / statistics.median(values)
+        return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
     found = shift(
         values, new.values, alpha=alpha, seed=seed, when=_when([*before, *new.valid], arms)
     )
     unknown = _unread(arms)
-    if sandwich and old.replicate is ReplicateUnit.PROCESS_ROUND:
-        # Rounds within a boot know nothing of the scatter between boots; two of one kernel do.
-        unknown += abs(math.log(sandwich.second / sandwich.first))
     return _Effect(
         ratio=found.ratio,
         low=found.low * math.exp(-unknown),
@@ -250,7 +333,7 @@ def _decide(
         text, more = _needs(arms, effect, case.tolerance)
         return Verdict.UNDECIDED, f"{shown}: {text}", more
     if sandwich:
-        size = abs((sandwich.midpoint if not same else effect.ratio) - 1)
+        size = abs(effect.ratio - 1)
         limit = case.tolerance if same else size / _DRIFT_DIVISOR
         limit = min(limit, MAX_DRIFT)
         if abs(sandwich.drift) > limit:
@@ -263,12 +346,15 @@ def _decide(
 
 
 def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
+    """The estimate with its interval; of A/B/A also from arithmetic means."""
     low, high = (f"{_percent(bound)}" for bound in (effect.low, effect.high))
-    interval = f"{100 * (1 - case.alpha):g} % interval {low} to {high}"
+    text = f"{_percent(effect.ratio)} ({100 * (1 - case.alpha):g} % interval {low} to {high})"
+    if not (effect.low > 0 and math.isfinite(effect.high)):
+        text = f"{_percent(effect.ratio)} (too few for an interval)"
     if sandwich is None:
-        return f"{_percent(effect.ratio)} ({interval})"
-    text = (
-        f"{_percent(sandwich.midpoint)} against the midpoint of the old arms ({interval}),"
+        return text
+    text += (
+        f", means {_percent(sandwich.midpoint)} against the midpoint of the old arms,"
         f" drift {_percent(1 + sandwich.drift)}"
     )
     if sandwich.drop_first_midpoint is None:

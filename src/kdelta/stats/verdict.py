@@ -71,9 +71,11 @@ class Comparison:
     crossing: "gcc 14 -> gcc 16" where the two kernels were built by different compilers.
     differences: what else of their builds differs, and is no commit.
     Of counts: difference and noise, per operation.
-    Of times: low..high, the interval of the ratio at 1 - alpha.  tolerance: what is SAME, a share
-    of 1.  p: of no difference.  more: replicates an arm that would decide, for UNDECIDED.  trend:
-    change over the session, as a ratio.
+    Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
+    median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
+    in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
+    tolerance: what is SAME, a share of 1.  p: of no difference, None: nothing was tested.  more:
+    replicates an arm that would decide, for UNDECIDED.  trend: change over the session, as a ratio.
     """
 
     verdict: Verdict
@@ -94,6 +96,8 @@ class Comparison:
     new: Summary | None = None
     control: Summary | None = None
     mean_ratio: float | None = None
+    median_ratio: float | None = None
+    in_these_boots: bool = False
     sandwich: Sandwich | None = None
     trend: float | None = None
     more: int | None = None
