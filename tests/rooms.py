@@ -18,7 +18,7 @@ RUNGS: tuple[dict[str, str], ...] = (
             "whose fault a failure is: `SpecError` (exit 2), `InfraError` (3), `BootError` and "
             "`GuestError` (the kernel's)"
         ),
-        "files": "files written whole or not at all, read within bounds, and their digests",
+        "files": "files written whole or not at all, read within bounds; digests and lists of them",
     },
     {
         "arch": "everything that differs by architecture, in one table",

@@ -201,6 +201,35 @@ def test_a_file_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.found("kind", "key") == made
 
 
+def test_what_one_process_compared_no_other_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cache.entry("large", "key", fill_more)
+    assert cache.unchanged(made)
+    monkeypatch.setattr(files, "_digests", {})  # another process
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "sha256_of", lambda _: pytest.fail("read again"))
+        assert cache.unchanged(made)
+        assert cache.entry("large", "key", fill_more) == made
+
+
+@pytest.mark.parametrize("damage", [lose, cut, change, relink, forget, garble])
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_change_is_seen_whoever_compared_before(
+    compared: bool,  # noqa: FBT001
+    damage: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = cache.entry("large", "key", fill_more)
+    times = (made / "file").stat()
+    if compared:
+        assert cache.unchanged(made)
+    damage(made)
+    if (made / "file").exists():
+        os.utime(made / "file", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not cache.unchanged(made)
+    monkeypatch.setattr(files, "_digests", {})
+    assert not cache.unchanged(made)
+
+
 def test_what_is_made_is_on_the_disk_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     real = os.fsync

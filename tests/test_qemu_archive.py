@@ -131,6 +131,22 @@ def test_installed_trees_say_how_to_run_them() -> None:
     assert tree.arguments[-1] == f"{prefix}/usr/share/seabios"
 
 
+@pytest.mark.parametrize("name", ["bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"])
+def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
+    def make(folder: Path) -> None:
+        record = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64"}
+        (folder / "kdelta-qemu.json").write_text(json.dumps(record))
+        for place in ("bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"):
+            (folder / "usr" / place).parent.mkdir(parents=True)
+            (folder / "usr" / place).write_text(place)
+
+    prefix = cache.entry("qemu", "10.0.2+ds-2_amd64", make)
+    assert len(unpacked()) == 1
+    (prefix / "usr" / name).write_text(name.upper())
+    assert unpacked() == ()
+    assert not prefix.exists()
+
+
 @pytest.mark.usefixtures("mirror")
 def test_an_archive_without_qemu() -> None:
     with pytest.raises(SpecError, match=r"the archive has no QEMU 10\.0"):

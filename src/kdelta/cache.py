@@ -16,19 +16,27 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import digest_of, is_full, sync, sync_tree, write_aside
+from kdelta.files import (
+    is_folder,
+    is_full,
+    is_whole,
+    listed,
+    looked_at,
+    make_list,
+    sync,
+    sync_tree,
+    write_aside,
+)  # fmt: skip
 
 _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
 _MAKING, _GONE = ".making-", ".gone-"
-_LIST = ".files.json"
-_LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
+_COMPARED = ".compared.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,6 @@ class CacheKind:
         return f"{self.limit_mib} MiB, `{self.variable}`; the longest unused go first"
 
 
-# Of a QEMU: its program, libraries and firmware; `*` stands for slashes, too.
-_LOADED = (
-    "usr/bin/qemu-system-*64", "usr/lib/*", "lib/*", "usr/share/*.bin", "usr/share/*.rom",
-)  # fmt: skip
 _FETCHED, _COMPILED = "fetched from the archive", "compiled on this machine"
 _ALL = (
     CacheKind("apt", "private apt roots: package lists, downloads under way", "architecture",
@@ -81,9 +85,9 @@ _ALL = (
     CacheKind("modules", "kernel modules in loading order (zram)", "SHA-256 of their package",
               _FETCHED),
     CacheKind("qemu", "QEMU versions of the archive, unpacked", "package version, guest",
-              _FETCHED, read=_LOADED),
+              _FETCHED, read=()),
     CacheKind("toolchains", "compilers of the archive, unpacked", "package version",
-              _FETCHED),
+              _FETCHED, read=()),
     CacheKind("build", "plugin, PID 1, workload programs", "sources, flags, compiler", _COMPILED),
     CacheKind("initramfs", "PID 1 in an archive", "its content", _COMPILED),
     CacheKind("checkpoints", "booted guests to restore trials from, about 110 MB each",
@@ -121,19 +125,6 @@ class Usage:
 
 class BusyError(InfraError):
     """Another thread or process holds a lock."""
-
-
-class _Listed(msgspec.Struct, frozen=True):
-    """A file of an entry: path, bytes, SHA-256.
-
-    stored: bytes on the disk of a file with holes, whose SHA-256 is that of what lies between
-    them (files.filled_sha256); None for a file without.
-    """
-
-    path: str
-    size: int
-    sha256: str
-    stored: int | None = None
 
 
 def root() -> Path:
@@ -200,7 +191,7 @@ def entry(
 def found(kind: str, key: str) -> Path | None:
     """The entry of a kind under a key if it is there and whole.  It counts as used now."""
     place = root() / kind / key
-    if not _is_whole(place, KINDS[kind].read):
+    if not is_whole(place, KINDS[kind].read):
         return None
     mark_used(place)
     return place
@@ -208,23 +199,35 @@ def found(kind: str, key: str) -> Path | None:
 
 def has(kind: str, key: str) -> bool:
     """True when there is a whole entry of a kind under a key; none of its files is read."""
-    return _is_whole(root() / kind / key, ())
+    return is_whole(root() / kind / key, ())
 
 
 def entries(kind: str, start: str = "") -> tuple[Path, ...]:
     """All entries of a kind that are whole and whose key starts so, sorted by key."""
     known = (path for path in _children(kind) if path.name.startswith(start))
-    return tuple(path for path in known if _is_whole(path, ()))
+    return tuple(path for path in known if is_whole(path, ()))
 
 
 def recorded(path: Path) -> str:
     """SHA-256 that a file of an entry had when it was made; "" when it is in none."""
-    return next((row.sha256 for row in _listed(path.parent) if row.path == path.name), "")
+    return next((row.sha256 for row in listed(path.parent) if row.path == path.name), "")
 
 
 def unchanged(place: Path) -> bool:
-    """True when all files of an entry are as they were made, those too that are not always read."""
-    return _is_whole(place, ("*",))
+    """True when all files of an entry are as they were made, those too that are not always read.
+
+    What one process has read whole no other reads again, for as long as nothing writes to it: the
+    time of a file's last change, which cannot be set back, is noted in the entry.
+    """
+    note = place / _COMPARED
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        seen = looked_at(place)
+        if note.is_file() and note.read_bytes() == seen:
+            return True
+        if is_whole(place, ("*",)):
+            write_aside(note, seen)
+            return True
+    return is_whole(place, ("*",))
 
 
 def discard(place: Path) -> None:
@@ -247,57 +250,13 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
     scratch.mkdir()
     try:
         make(scratch)
-        rows = [_row(path, scratch) for path in sorted(scratch.rglob("*")) if not _is_dir(path)]
-        write_aside(scratch / _LIST, msgspec.json.encode(rows))
+        make_list(scratch)
         sync_tree(scratch)
         scratch.rename(final)
         sync(final.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-
-
-def _row(path: Path, top: Path) -> _Listed:
-    name = str(path.relative_to(top))
-    if path.is_symlink():
-        return _Listed(name, _LINK, str(path.readlink()))
-    facts = path.stat()
-    stored = facts.st_blocks * 512
-    holes = stored < facts.st_size
-    digest = digest_of(path, facts, filled=holes)
-    return _Listed(name, facts.st_size, digest, stored if holes else None)
-
-
-def _is_dir(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _listed(place: Path) -> tuple[_Listed, ...]:
-    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-        return msgspec.json.decode((place / _LIST).read_bytes(), type=tuple[_Listed, ...])
-    return ()
-
-
-def _is_whole(place: Path, read: tuple[str, ...]) -> bool:
-    """True when all files of an entry are there as they were made."""
-    rows = _listed(place)
-    try:
-        return bool(rows) and all(
-            _is_same(f"{place}/{row.path}", row, any(fnmatchcase(row.path, n) for n in read))
-            for row in rows
-        )
-    except OSError:
-        return False
-
-
-def _is_same(path: str, row: _Listed, read: bool) -> bool:  # noqa: FBT001
-    if row.size == _LINK:
-        return str(Path(path).readlink()) == row.sha256
-    facts = os.lstat(path)  # a Path for each of a thousand files would take longest
-    if facts.st_size != row.size:
-        return False
-    filled = row.stored is not None
-    return not read or digest_of(Path(path), facts, filled=filled) == row.sha256
 
 
 # -- room -----------------------------------------------------------------------------------------
@@ -347,7 +306,7 @@ def _remove(place: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    if _is_dir(path):
+    if is_folder(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -392,7 +351,7 @@ def _children(kind: str) -> list[Path]:
 
 def _size(place: Path) -> int:
     """Bytes of all files at or below a place; of an entry, as its list says."""
-    rows = _listed(place)
+    rows = listed(place)
     if rows:
         return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
     total = 0
@@ -400,7 +359,7 @@ def _size(place: Path) -> int:
     for path in (place, *paths):
         with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
             facts = path.lstat()
-            total += 0 if _is_dir(path) else min(facts.st_size, facts.st_blocks * 512)
+            total += 0 if is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
     return total
 
 

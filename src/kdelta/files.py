@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import stat
 import tempfile
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+import msgspec
+
 _BLOCK = 1 << 20
+_LIST = ".files.json"
+_LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
 
 
 def is_full(error: OSError) -> bool:
@@ -128,3 +134,85 @@ def filled_sha256(path: Path) -> str:
             at += _BLOCK
         total.update(size.to_bytes(8, "little"))
     return total.hexdigest()
+
+
+# -- folders with a list of their files -----------------------------------------------------------
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A file below a folder: path, bytes, SHA-256.
+
+    stored: bytes on the disk of a file with holes, whose SHA-256 is that of what lies between
+    them (files.filled_sha256); None for a file without.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    stored: int | None = None
+
+
+def make_list(folder: Path) -> None:
+    """Write the list of a folder's files into it, on the disk."""
+    rows = [_row(path, folder) for path in sorted(folder.rglob("*")) if not is_folder(path)]
+    write_aside(folder / _LIST, msgspec.json.encode(rows))
+
+
+def listed(place: Path) -> tuple[Listed, ...]:
+    """The files that were listed in a folder; none when it has no list that can be read."""
+    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode((place / _LIST).read_bytes(), type=tuple[Listed, ...])
+    return ()
+
+
+def is_whole(place: Path, read: tuple[str, ...]) -> bool:
+    """True when all files that were listed in a folder are there as they were.
+
+    read: patterns of those that are compared with their SHA-256; of the others the size is.
+    """
+    rows = listed(place)
+    try:
+        return bool(rows) and all(
+            _is_same(f"{place}/{row.path}", row, any(fnmatchcase(row.path, n) for n in read))
+            for row in rows
+        )
+    except OSError:
+        return False
+
+
+def looked_at(place: Path) -> bytes:
+    """The list of a folder and, of each file in it, what changes when something writes to it.
+
+    Raises OSError and MsgspecError when there is no such list, or not all of it.
+    """
+    content = (place / _LIST).read_bytes()
+    rows = msgspec.json.decode(content, type=tuple[Listed, ...])
+    facts = [os.lstat(f"{place}/{row.path}") for row in rows]
+    seen = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in facts]
+    return msgspec.json.encode((hashlib.sha256(content).hexdigest(), seen))
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder itself, and not for a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _row(path: Path, top: Path) -> Listed:
+    name = str(path.relative_to(top))
+    if path.is_symlink():
+        return Listed(name, _LINK, str(path.readlink()))
+    facts = path.stat()
+    stored = facts.st_blocks * 512
+    holes = stored < facts.st_size
+    digest = digest_of(path, facts, filled=holes)
+    return Listed(name, facts.st_size, digest, stored if holes else None)
+
+
+def _is_same(path: str, row: Listed, read: bool) -> bool:  # noqa: FBT001
+    if row.size == _LINK:
+        return str(Path(path).readlink()) == row.sha256
+    facts = os.lstat(path)  # a Path for each of a thousand files would take longest
+    if facts.st_size != row.size:
+        return False
+    filled = row.stored is not None
+    return not read or digest_of(Path(path), facts, filled=filled) == row.sha256

@@ -158,9 +158,13 @@ def _cached(name: str) -> Toolchain | None:
     folders = sorted(
         cache.entries("toolchains", f"{name}_"), key=lambda folder: Version(_version(folder))
     )
-    found = (cache.found("toolchains", folder.name) for folder in reversed(folders))
-    newest = next((folder for folder in found if folder is not None), None)
-    return _checked(name, newest) if newest else None
+    while folders:
+        newest = folders.pop()
+        if cache.unchanged(newest):
+            cache.mark_used(newest)
+            return _checked(name, newest)
+        cache.discard(newest)  # it would only be found again
+    return None
 
 
 def _version(prefix: Path) -> str:

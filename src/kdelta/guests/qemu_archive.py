@@ -52,8 +52,15 @@ def offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
 
 
 def unpacked() -> tuple[Qemu, ...]:
-    """The QEMUs unpacked in the cache, oldest version first; none is examined."""
-    found = [_unpacked(path) for path in cache.entries("qemu")]
+    """The QEMUs unpacked in the cache, oldest version first; none is examined.
+
+    One with a file that is not what was unpacked is removed: it would be found again.
+    """
+    places = cache.entries("qemu")
+    whole = [path for path in places if cache.unchanged(path)]
+    for path in set(places) - set(whole):
+        cache.discard(path)
+    found = [_unpacked(path) for path in whole]
     return tuple(sorted(found, key=lambda qemu: Version(qemu.package)))
 
 
