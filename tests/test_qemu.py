@@ -72,7 +72,8 @@ def test_the_one_on_path(tmp_path: Path) -> None:
         ("9.2.4", True, False),
         ("10.0.2", True, True),
         ("10.0.2", False, False),
-        ("11.1.0", True, True),
+        ("10.2.1", True, True),
+        ("11.1.0", True, False),
     ],
 )
 def test_what_counts(version: str, *, plugins: bool, counts: bool) -> None:
@@ -123,8 +124,8 @@ def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
     program(tmp_path / "bin", "QEMU emulator version 7.2.22")
     with pytest.raises(InfraError, match="no mirror answers"):
         qemu.for_counting(AMD64)
-    program(tmp_path / "bin", "QEMU emulator version 11.1.0")
-    assert qemu.for_counting(AMD64).version == "11.1.0"
+    program(tmp_path / "bin", "QEMU emulator version 10.2.1")
+    assert qemu.for_counting(AMD64).version == "10.2.1"
     assert fetched == []
 
 
@@ -149,7 +150,7 @@ def test_not_a_qemu_and_too_old_a_one(tmp_path: Path) -> None:
         qemu.choose(AMD64, str(program(tmp_path / "a", "GNU bash, version 5")))
     old = str(program(tmp_path / "b", "QEMU emulator version 7.2.22"))
     assert qemu.choose(AMD64, old).version == "7.2.22"
-    with pytest.raises(SpecError, match=r"QEMU 7\.2\.22 cannot count: 10\.0 or newer") as caught:
+    with pytest.raises(SpecError, match=r"QEMU 7\.2\.22 cannot count: 10\.x with") as caught:
         qemu.for_counting(AMD64, old)
     assert "kdelta then fetches 10.0" in caught.value.action
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 LAUNCH = Path(__file__).parent / "launch.py"
-WAIT_S = 120.0
+WAIT_S = 600.0
 
 Process = subprocess.Popen[str]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import threading
 from collections import Counter
@@ -31,8 +32,8 @@ ARCH = arch.of("amd64")
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 TIMEOUT_S = 120.0
 
-# A Debian suite whose QEMU is of another series than the pinned one.
-_OTHER_SUITE = "sid"
+# Debian suites that have a QEMU of the pinned series, of different versions.
+_SUITES = ("trixie", "trixie-security")
 
 
 @remember
@@ -43,11 +44,11 @@ def emulator() -> Qemu:
 
 @remember
 def other_emulator() -> Qemu:
-    """Another that can count, of another series."""
-    able = (one for one in qemu.find(ARCH) if qemu.counts(one))
-    return next(
-        (one for one in able if not one.is_version(qemu.PINNED)), None
-    ) or qemu_archive.fetch(_OTHER_SUITE, ARCH.debian)
+    """Another version that can count."""
+    own = emulator().version
+    here = (one for one in qemu.find(ARCH) if qemu.counts(one))
+    fetched = (qemu_archive.fetch(suite, ARCH.debian) for suite in _SUITES)
+    return next(one for one in itertools.chain(here, fetched) if one.version != own)
 
 
 @remember

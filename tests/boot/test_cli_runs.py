@@ -12,7 +12,6 @@ import pytest
 from boot import lab
 from boot.command import Command, ended, until
 from kdelta import data, workload
-from kdelta.guests.emulator import Qemu
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
@@ -49,11 +48,11 @@ def outcomes(command: Command) -> list[str]:
 
 def test_failures_do_not_stop_others(command: Command) -> None:
     text = command.run(
-        *("run", GOOD, "faulty:panic", "faulty:hang", *KERNELS, "--timeout", "20"), status=1
+        *("run", GOOD, "faulty:panic", "faulty:hang", *KERNELS, "--timeout", "60"), status=1
     )
     assert outcomes(command) == ["guest-error"] * 4 + ["ok"] * 2
     assert "Kernel panic - not syncing: sysrq triggered crash" in text
-    assert "no answer to 'run' within 20 s" in text
+    assert "the guest did not do its orders within 60 s" in text
     consoles = list(command.runs.glob("*/trials/*/console.log"))
     assert any("sysrq triggered crash" in path.read_text() for path in consoles)
     command.no_guests()
@@ -247,11 +246,11 @@ def test_a_damaged_image_fails_alone(command: Command, tmp_path: Path) -> None:
 
 
 def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
-    command.run("run", GOOD, *ONE_KERNEL, "--rounds", "2", "--qemu", series(lab.emulator()))
+    command.run("run", GOOD, *ONE_KERNEL, "--rounds", "2", "--qemu", lab.emulator().version)
     # The arm's second trial is lost, and made again with another QEMU.
     folder = command.folder()
     (folder / "trials" / "0001" / "result.json").unlink()
-    text = command.run("resume", "--qemu", series(lab.other_emulator()))
+    text = command.run("resume", "--qemu", lab.other_emulator().version)
     assert outcomes(command) == ["ok"] * 2
     versions = {
         result.environment.qemu_version
@@ -262,10 +261,6 @@ def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
     for version in versions:
         assert version in text
     assert "environments differ: qemu_version" in text
-
-
-def series(emulator: Qemu) -> str:
-    return ".".join(emulator.version.split(".")[:2])
 
 
 def namespace(*kinds: str) -> list[str]:

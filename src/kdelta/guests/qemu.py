@@ -21,7 +21,8 @@ from kdelta.machine.axes import MachineSettings
 
 # The series of Debian 13 and of Debian 12's backports: both count with the same code.
 PINNED = "10.0"
-_LEAST = (10, 0)
+# They have plugin interface 4 (include/qemu/qemu-plugin.h); QEMU 11 has none before 7.
+_FIRST, _BEYOND = (10, 0), (11, 0)
 _VARIABLE = "KDELTA_QEMU"
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
@@ -161,7 +162,7 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
         found = _pinned(target, progress)
     if not counts(found):
         raise SpecError(
-            f"QEMU {found.version} cannot count: {PINNED} or newer with plugins is needed",
+            f"QEMU {found.version} cannot count: 10.x with plugins is needed",
             place=str(found.program),
             action=f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself",
         )
@@ -171,7 +172,7 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
 
 def counts(qemu: Qemu) -> bool:
     """True for a QEMU that can count: it has the plugin interface and devices that this takes."""
-    return not qemu.fault and qemu.plugins and qemu.release >= _LEAST
+    return not qemu.fault and qemu.plugins and _FIRST <= qemu.release < _BEYOND
 
 
 def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
