@@ -174,7 +174,7 @@ def test_arms_and_their_statistics_in_columns(tmp_path: Path) -> None:
     path = table(tmp_path / "fault_us.csv", head, "1,5,0.1,6,0.2,20", "8CPU/16GiB,7,0.1,N/A,N/A,-")
     first, second = cases(contents(path))
     assert first.group == (("cpu", "1"),)
-    assert second.group == (("cpu", "8"), ("mem", "16GiB"))
+    assert second.group == (("cpu", "8"), ("memory", "16GiB"))
     assert [(one.arm, one.mean, one.sd) for one in first.published] == [
         ("v6.12.77", 5.0, 0.1),
         ("v6.19.9", 6.0, 0.2),
@@ -212,3 +212,51 @@ def test_perf_stat_and_hyperfine(tmp_path: Path) -> None:
     case = only(path)
     assert [series.arm for series in case.series] == ["6.17", "6.16"]
     assert [boot.failure for boot in case.series[0].boots] == ["", "exit code 1"]
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "arms", "unit"),
+    [
+        ("sep=;\nkernel;ns", ("6.1;5,5", "6.2;6,5"), {"6.1": (5.5,), "6.2": (6.5,)}, "ns"),
+        ("#kernel ns", ("6.1 5", "6.2 6"), {"6.1": (5.0,), "6.2": (6.0,)}, "ns"),
+        ("kernel  walk_range avg_us", ("6.1  5", "6.2  6"), {"6.1": (5.0,), "6.2": (6.0,)}, "us"),
+        ("| kernel | ns/page |\n|---|---|", ("| a1 | 5 |", "| b | 6 |"), None, "ns/page"),
+    ],
+)
+def test_tables_of_spreadsheets_plots_mails_and_pages(
+    tmp_path: Path,
+    head: str,
+    rows: tuple[str, ...],
+    arms: dict[str, tuple[float, ...]] | None,
+    unit: str,
+) -> None:
+    case = only(table(tmp_path / "a.txt", head, *rows))
+    assert values(case) == (arms or {"a1": (5.0,), "b": (6.0,)})
+    assert case.metric.unit == unit
+
+
+def test_metrics_in_rows_and_arms_in_columns(tmp_path: Path) -> None:
+    rows = ("total time (sec),3.14,2.93,-6.69%", "Throughput (M/sec),104.38,111.89,+7.19%")
+    path = table(tmp_path / "a.csv", "task,without patch,with patch,delta", *rows)
+    found = {case.metric.name: case for case in cases(contents(path))}
+    assert [one.metric.better for one in found.values()] == [Better.LOWER, Better.HIGHER]
+    assert [(one.arm, one.mean) for one in found["total time (sec)"].published] == [
+        ("without patch", 3.14),
+        ("with patch", 2.93),
+    ]
+
+
+def test_two_settings_in_a_column_of_any_name(tmp_path: Path) -> None:
+    rows = [f"{k},{c},5" for k in ("6.1", "6.2") for c in ("8CPU/16GiB", "16 CPU/32 GiB")]
+    found = cases(contents(table(tmp_path / "a.csv", "kernel,shape,ns", *rows)))
+    assert [dict(case.group) for case in found] == [
+        {"cpu": "8", "memory": "16GiB"},
+        {"cpu": "16", "memory": "32GiB"},
+    ]
+
+
+def test_functions_of_the_kernel_are_not_taken_for_statistics(tmp_path: Path) -> None:
+    head = "kernel,round,change_pte_range_us,first_touch_ns,change_pct"
+    rows = ("6.1,1,5,7,9", "6.2,1,6,8,9")
+    found = cases(contents(table(tmp_path / "a.csv", head, *rows)))
+    assert {case.metric.name for case in found} == {"change_pte_range_us", "first_touch_ns"}

@@ -7,6 +7,8 @@ column is dropped that would put two different things into one.
 
 from __future__ import annotations
 
+import re
+
 from kdelta.errors import SpecError
 from kdelta.foreign import words
 from kdelta.foreign.columns import Holds, columns_of
@@ -25,6 +27,9 @@ _SHARED = vocabulary(
 # What a machine was: arms that differ in it are not compared.
 _MACHINES = vocabulary(
     "host hostname machine platform cpu_model governor compiler hypervisor cluster site"
+)
+_MACHINE = re.compile(
+    r"\d+\s*(?:v?cpus?|cores?|c)\s*(?P<at>[/,x+_-])\s*\d+\s*(?:[GM]i?B?)", re.IGNORECASE
 )
 _FEW = 24
 _INDEX = ("boot", "round", "position")
@@ -71,13 +76,21 @@ def _named(work: Work, name: str) -> None:
     if not (work.figures or work.arms) and word not in _SHARED:
         work.leave(name, "the table holds facts alone")
         return
+    _dimension(work, name, "its name says so")
+
+
+def _dimension(work: Work, name: str, why: str) -> None:
+    """Take a dimension, or two that stand in one column: 8CPU/16GiB."""
+    texts = work.cells(name).distinct
     parts = words.dimensions_in(name)
-    if len(parts) > 1 and not any("/" in text for text in cells.distinct):
-        parts = parts[:1]
-    if len(parts) > 1:
+    found = [_MACHINE.fullmatch(text) for text in texts]
+    marks = {one["at"] for one in found if one}
+    if len(parts) > 1 and any("/" in text for text in texts):
         work.split[name] = Split(into=parts)
+    elif texts and all(found) and len(marks) == 1:
+        work.split[name] = Split(into=("cpu", "memory"), at=marks.pop())
     work.dimensions.append(name)
-    work.take(name, "dimensions", "its name says so")
+    work.take(name, "dimensions", why)
 
 
 def _of_arm(work: Work, name: str) -> bool:
@@ -137,11 +150,9 @@ def _text(work: Work, name: str) -> None:
     if _counting(work, name):
         return
     if not work.arm or work.table.crosses(work.arm[0], name):
-        work.dimensions.append(name)
-        work.take(name, "dimensions", "it tells rows of one arm apart")
+        _dimension(work, name, "it tells rows of one arm apart")
     elif work.cells(work.arm[0]).constant:
-        work.dimensions.append(name)
-        work.take(name, "dimensions", "it tells rows apart")
+        _dimension(work, name, "it tells rows apart")
     else:
         _nested(work, name)
 
@@ -150,8 +161,7 @@ def _nested(work: Work, name: str) -> None:
     """Text that repeats within one arm and is met in no other."""
     work.doubts.append(f"is {name} a boot, a run, or a dimension? its cells differ from arm to arm")
     if "boot" in work.keys:
-        work.dimensions.append(name)
-        work.take(name, "dimensions", "it tells rows of one arm apart")
+        _dimension(work, name, "it tells rows of one arm apart")
     else:
         work.key("boot", name, "several rows of one arm share it")
 
@@ -164,8 +174,7 @@ def _numbers(work: Work, name: str) -> None:
     elif _counting(work, name):
         return
     elif not arm or work.table.balanced(arm[0], name):
-        work.dimensions.append(name)
-        work.take(name, "dimensions", "every arm was measured at each of its settings")
+        _dimension(work, name, "every arm was measured at each of its settings")
     else:
         work.doubts.append(f"is {name} a dimension? its few numbers stand with several arms")
         work.leave(name, "few numbers whose name says nothing")

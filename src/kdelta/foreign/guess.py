@@ -24,6 +24,7 @@ _FAILED = vocabulary(
 )
 _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
+_SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 
@@ -43,9 +44,9 @@ def guess(source: SourceFile, base: Mapping, *, arms_wanted: bool = False) -> Gu
     for name in source.columns:
         _by_content(work, name)
     samples.columns(work)
-    _long(work)
     if not work.of(Part.ARM):
         measures.arms_in_columns(work)
+    _long(work)
     if not work.arms:
         _arm(work)
     if arms_wanted and not work.arm and not work.arms:
@@ -64,6 +65,8 @@ def _by_content(work: Work, name: str) -> None:
     said, cells = work.left[name], work.cells(name)
     if cells.holds is Holds.NOTHING:
         work.take(name, "not read", "it is empty")
+    elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
+        work.left[name] = Said(part=Part.DERIVED)
     elif said.part in (Part.TIME, Part.STATISTIC):
         _figure(work, name, said, cells)
     else:
@@ -121,7 +124,7 @@ def _long(work: Work) -> None:
         if work.cells(name).holds is Holds.TEXT
         and all(words.metric_of(text) for text in work.cells(name).distinct)
     ]
-    if not named and texts and figures:
+    if not named and texts and (figures or work.arms):
         work.left[texts[0]] = Said(part=Part.METRIC)
     for name in named:
         direct = [one for one in work.of(Part.TIME) if work.left[one].unit]

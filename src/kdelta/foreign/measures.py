@@ -99,6 +99,8 @@ def _arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
             continue
         rest = pieces[1:] if at == 0 else pieces[:-1]
         arm = piece
+        if rest and words.said(" ".join(rest)).part is Part.UNKNOWN and not arms.is_version(piece):
+            return name, ()  # with patch, old kernel: all of it names the arm
         if rest and at == 0 and re.fullmatch(r"[0-9a-zA-Z]", rest[0]) and rest[0] not in ("n", "s"):
             arm, rest = f"{piece}_{rest[0]}", rest[1:]
         return arm, words.words(" ".join(rest))
@@ -129,9 +131,10 @@ def _likewise(work: Work, rest: tuple[str, ...]) -> None:
             continue
         statistic = work.left[name].statistic
         key = statistic if statistic in _SUMMARY else "value"
-        if not work.of(Part.METRIC):
+        if not (work.of(Part.METRIC) or arms.is_version(name)):
             work.doubts.append(f"is {name} an arm?")
-        work.arms[words.said(name).metric or name] = ArmKeys(**{key: name})
+        arm = words.said(name).metric if key == statistic else name
+        work.arms[arm or name] = ArmKeys(**{key: name})
         work.take(name, f"arms.{name}.{key}", "numbers beside those of arms")
 
 

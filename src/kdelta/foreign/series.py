@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kdelta.foreign import words
 from kdelta.foreign.arms import in_order
 from kdelta.foreign.record import (
     ArmFacts,
@@ -19,6 +20,9 @@ from kdelta.foreign.record import (
 )
 from kdelta.metric import Metric
 from kdelta.stats.series import Boot, ReplicateUnit, Series
+
+# The one dimension that is also a request to the machine.
+_CPUS = words.vocabulary("cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp guest_cpus num_cpus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +219,8 @@ def _series(
 
 
 def _cpus(facts: dict[str, str], group: Pairs) -> None:
-    requested = facts.get("requested_cpus") or dict(group).get("cpu")
+    named = (text for name, text in group if "_".join(words.words(name)) in _CPUS)
+    requested = facts.get("requested_cpus") or next(named, None)
     if requested:
         facts["requested_cpus"] = requested
         if facts.get("seen_cpus") == "as requested":

@@ -28,6 +28,7 @@ BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
 _LARGEST = 1e30
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
+_SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
 _LIST = re.compile(r"[;|\s]+|,\s*")
 _CONTROLS = re.compile(rb"[\x80-\x9f]")  # in Latin-1; letters and signs in Windows-1252
 
@@ -159,6 +160,8 @@ def _encoding_that_reads(data: bytes) -> str:
 
 def delimiter_of(text: str, suffix: str) -> str:
     """What separates the cells of a table: what cuts its head line into most cells."""
+    if marked := _SEPARATOR.match(text):
+        return marked["mark"]
     head = next((line for line in text.splitlines() if line.strip(" #\t")), "")
     if suffix == ".tsv" and "\t" in head:
         return "\t"
@@ -174,7 +177,8 @@ def table(text: str, name: str, delimiter: str) -> tuple[tuple[str, ...], tuple[
 
     Raises SpecError with file, line and column.
     """
-    found = _rows(text, name, delimiter)
+    # An empty line in its place keeps the numbers of the lines.
+    found = _rows(_SEPARATOR.sub("\n", text, count=1), name, delimiter)
     head = next(found, (1, []))
     columns = _columns(head[1], f"{name}: line {head[0]}")
     return columns, tuple(_lines(found, columns, name))

@@ -195,16 +195,19 @@ _CENTRES |= {"middle": "median", "mu": "mean"}
 _SPREADS = {"sd": "sd", "stdev": "sd", "stddev": "sd", "std": "sd", "sigma": "sd", "cv": "cv"}
 _SPREADS |= {"cov": "cv", "rsd": "cv", "coeffvar": "cv"}
 _OTHER = vocabulary(
-    "min max minimum maximum mad var variance iqr ci se sem err stderr low high lower"
-    " upper lo hi q1 q3 p1 p5 p10 p25 p75 p90 p95 p99 p999 best worst first last trimmed"
-    " geomean hmean range spread mode skew kurtosis ci95 ci99 ci_low ci_high total_min"
-    " total_max quantile percentile sum"
+    "min max minimum maximum mad var variance iqr ci se sem err stderr q1 q3 p1 p5 p10 p25 p75 p90"
+    " p95 p99 p999 best worst trimmed geomean hmean skew kurtosis ci95 ci99 quantile percentile"
 )
+# Only as the last word: first_touch_ns and walk_page_range_us are quantities.
+_OTHER_LAST = vocabulary("low high lower upper lo hi first last range spread mode sum")
 _DERIVED = vocabulary(
-    "delta diff difference change changed pct percent ratio speedup slowdown vs versus"
-    " baseline gap improvement drift relative rel gain recovery closed faster slower"
-    " normalized normalised share points pvalue p_value p fold against increase decrease"
-    " loss regression"
+    "delta diff pct percent ratio speedup slowdown vs versus drift pvalue p_value normalized"
+    " normalised"
+)
+# Only without a unit: change_pte_range_us is a quantity.
+_DERIVED_BARE = vocabulary(
+    "difference change changed baseline gap improvement relative rel gain recovery closed faster"
+    " slower share points p fold against increase decrease loss regression"
 )
 _STATE = re.compile(
     r"anon_?huge|page_kb\Z|page_kb_|thp_?eligible|expected_match|unexpected_results|semantic|vmas(?:_avg)?\Z"
@@ -291,7 +294,7 @@ def dimensions_in(name: str) -> tuple[str, ...]:
     """The names of the dimensions that a column such as "CPU/mem" holds; else itself."""
     parts = [part.strip().lower() for part in re.split(r"[/x,+]", name)]
     if len(parts) == 2 and all(part in _DIMENSIONS for part in parts):
-        return tuple(parts)
+        return tuple("memory" if part == "mem" else part.removesuffix("s") for part in parts)
     joined = "_".join(words(name))
     return ("cpu", "memory") if joined in ("cpu_mem", "smp_mem") else (name,)
 
@@ -302,7 +305,8 @@ def _quantity(found: tuple[str, ...]) -> Said:
     unit, better = _unit(rest)
     metric = "_".join(rest)
     if statistic in ("", "mean", "median", "values"):
-        if _derived(rest):
+        bare = () if unit else _DERIVED_BARE
+        if any(word in (*_DERIVED, *bare) for word in rest):
             return Said(part=Part.DERIVED)
         if better is not None:
             return Said(
@@ -314,10 +318,6 @@ def _quantity(found: tuple[str, ...]) -> Said:
     return Said(part=Part.STATISTIC, statistic=statistic, metric=metric, unit=unit, better=better)
 
 
-def _derived(rest: Sequence[str]) -> bool:
-    return any(word in _DERIVED for word in rest)
-
-
 def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """The words without those of a statistic, and which it is."""
     rest = [word for word in found if word not in _SPREADS]
@@ -327,6 +327,7 @@ def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         rest = [word for word in rest if word not in ("pct", "percent", "mean", "value", "rel")]
         return tuple(rest), "cv_percent" if which == "cv" and percent else which
     other = next((word for word in found if word in _OTHER), "")
+    other = other or (found[-1] if found[-1] in _OTHER_LAST else "")
     if other:
         return tuple(word for word in found if word != other), other
     for at in (0, -1):
