@@ -81,6 +81,8 @@ static void cut_block(struct cut *cut, const struct qemu_plugin_tb *tb)
 		/* A window's first instruction starts behind the mark. */
 		straight = !cut->mark[i] && !(i && cut->watched[i]) && is_straight(state.target, code);
 	}
+	if (cut->insns)
+		cut->access = last_access(state.target, &cut->code[cut->insns - 1]);
 }
 
 static uint64_t cut_hash(const struct cut *cut)
@@ -97,6 +99,14 @@ static uint64_t cut_hash(const struct cut *cut)
 	return hash;
 }
 
+/* In which group an instruction is; the one behind those of segments is that of accesses. */
+static unsigned int group_of(const struct cut *cut, size_t i)
+{
+	if (i + 1 < cut->insns)
+		return cut->segment[i + 1];
+	return cut->access && !cut->event[i] ? cut->segments : cut->segment[i];
+}
+
 /* Slot of the block's first segment; a block translated again (after a flush) keeps its slots. */
 static uint32_t block_slots(const struct cut *cut)
 {
@@ -108,13 +118,12 @@ static uint32_t block_slots(const struct cut *cut)
 	for (block = *bucket; block; block = block->next)
 		if (block->hash == hash)
 			return block->slot;
-	slot = slots_reserve(cut->segments);
+	slot = slots_reserve(cut->segments + 1);
 	if (!slot)
 		return 0;
 	for (size_t i = 0; i < cut->insns; i++)
 		if (!cut->mark[i] && !cut->string[i])
-			slot_report(slot + cut->segment[i + 1 < cut->insns ? i + 1 : i],
-				    cut->code[i].vaddr);
+			slot_report(slot + group_of(cut, i), cut->code[i].vaddr);
 	block = allocate(sizeof(*block));
 	*block = (struct block){ hash, slot, *bucket };
 	*bucket = block;
@@ -128,7 +137,7 @@ static void count_starts(struct qemu_plugin_insn *insn, const struct cut *cut, s
 	qemu_plugin_u64 entry = { chunk->score, slot % CHUNK_SLOTS * sizeof(uint64_t) };
 	unsigned int insns = chunk->insns[slot % CHUNK_SLOTS];
 	/* Of what another function goes on to, only the one in front of it retired already. */
-	bool own = i && cut->watched[i] && i + 1 == cut->insns && !cut->string[i];
+	bool own = i && cut->watched[i] && i + 1 == cut->insns && !cut->string[i] && !cut->access;
 
 	if (insns)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
@@ -137,6 +146,22 @@ static void count_starts(struct qemu_plugin_insn *insn, const struct cut *cut, s
 		calls_count(insn, insns - own);
 	calls_watch(insn, cut, i);
 	calls_count(insn, i ? own : insns);
+}
+
+/* The last instruction of a block retires when its access to memory is made. */
+static void count_accesses(struct qemu_plugin_insn *insn, enum access access, uint32_t slot)
+{
+	const struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
+	qemu_plugin_u64 entry = { chunk->score, slot % CHUNK_SLOTS * sizeof(uint64_t) };
+	qemu_plugin_u64 total = { calls.total, 0 };
+	enum qemu_plugin_mem_rw rw = access == ACCESS_READ ? QEMU_PLUGIN_MEM_R : QEMU_PLUGIN_MEM_W;
+
+	if (!chunk->insns[slot % CHUNK_SLOTS])
+		return;
+	qemu_plugin_register_vcpu_mem_inline_per_vcpu(insn, rw, QEMU_PLUGIN_INLINE_ADD_U64, entry, 1);
+	if (calls.wanted)
+		qemu_plugin_register_vcpu_mem_inline_per_vcpu(
+			insn, rw, QEMU_PLUGIN_INLINE_ADD_U64, total, 1);
 }
 
 #endif /* KDELTA_BLOCKS_H */

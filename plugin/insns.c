@@ -9,9 +9,10 @@
  *
  * What is counted is instructions *retired*.  A counter counts starts, and an instruction that
  * faults is started twice and retires once.  The next instruction of the same translated block
- * starts only when this one has retired, so its starts are this one's retirements; only the last
- * of a block has no successor and is reported as started.  (Counting blocks times their length
- * would charge a whole block to a fault in its middle.)  Instructions that always go straight on,
+ * starts only when this one has retired, so its starts are this one's retirements.  (Counting
+ * blocks times their length would charge a whole block to a fault in its middle.)  The last of a
+ * block has no successor: it is counted by its access to memory, which it makes last, or where it
+ * makes none, or one that we do not know, by its starts.  Instructions that always go straight on,
  * see straight.h, start as often as their successor: a whole run of them shares one counter, a
  * slot, which is reported with the addresses that retired as often as it says.
  *
@@ -125,6 +126,7 @@ struct cut {
 	unsigned int mark[MAX_BLOCK]; /* code, 0: none */
 	unsigned int event[MAX_BLOCK]; /* bits */
 	bool string[MAX_BLOCK];
+	enum access access; /* of the last one */
 	uint16_t segment[MAX_BLOCK]; /* of an instruction */
 	uint16_t segments;
 	bool watched[MAX_BLOCK]; /* for calls, see calls_note() */
@@ -554,6 +556,8 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 						       (void *)(slot << 8 | cut->event[i]));
 	else if (slot && begins)
 		count_starts(insn, cut, i, slot);
+	if (slot && i + 1 == cut->insns && cut->access)
+		count_accesses(insn, cut->access, first + cut->segments);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)

@@ -47,6 +47,11 @@ enum qemu_plugin_op {
 	QEMU_PLUGIN_INLINE_ADD_U64,
 };
 
+enum qemu_plugin_mem_rw {
+	QEMU_PLUGIN_MEM_R = 1,
+	QEMU_PLUGIN_MEM_W,
+};
+
 enum qemu_plugin_cond {
 	QEMU_PLUGIN_COND_NEVER,
 	QEMU_PLUGIN_COND_ALWAYS,
@@ -115,5 +120,9 @@ void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn,
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn,
 							 enum qemu_plugin_op op,
 							 qemu_plugin_u64 entry, uint64_t imm);
+void qemu_plugin_register_vcpu_mem_inline_per_vcpu(struct qemu_plugin_insn *insn,
+						   enum qemu_plugin_mem_rw rw,
+						   enum qemu_plugin_op op, qemu_plugin_u64 entry,
+						   uint64_t imm);
 
 #endif /* KDELTA_QEMU_API_H */

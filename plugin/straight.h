@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Which instructions go straight on to the next one, always: neither fault nor leave the block?
+ * And which tell by their access to memory that they did not fault?
  *
  * Such instructions share one counter with their successor.  So only what is listed here is
  * taken for one; memory accesses, divisions, everything privileged and every instruction that is
@@ -111,36 +112,87 @@ static bool x86_opcode_is_straight(const struct x86 *insn)
 	}
 }
 
-static bool x86_is_straight(const struct code *code)
+/* False for what cannot be read so far, and for what is locked. */
+static bool x86_read(const struct code *code, struct x86 *insn)
 {
-	struct x86 insn = { .kernel = is_kernel(code->vaddr) };
 	size_t i;
 
+	*insn = (struct x86){ .kernel = is_kernel(code->vaddr) };
 	for (i = 0; i < code->size; i++) {
 		uint8_t byte = code->bytes[i];
 
 		if (byte == 0xf0)
-			insn.lock = true;
+			insn->lock = true;
 		else if (byte == 0xf2)
-			insn.repne = true;
+			insn->repne = true;
 		else if (byte == 0xf3)
-			insn.rep = true;
+			insn->rep = true;
 		else if (byte == 0x65)
-			insn.gs = true;
+			insn->gs = true;
 		else if (byte == 0x64)
-			insn.other_segment = true;
+			insn->other_segment = true;
 		else if (byte == 0x67)
-			insn.short_address = true;
+			insn->short_address = true;
 		else if (byte != 0x66 && byte != 0x2e && byte != 0x36 && byte != 0x3e && byte != 0x26)
 			break;
 	}
 	if (i < code->size && code->bytes[i] >> 4 == 0x4)
-		insn.rex = code->bytes[i++];
+		insn->rex = code->bytes[i++];
+	insn->opcode = code->bytes + i;
 	/* An opcode and its operand are at most four bytes: they lie within, or are zeros. */
-	if (i >= code->size || i + 4 > MAX_INSN_BYTES || insn.lock)
-		return false;
-	insn.opcode = code->bytes + i;
-	return x86_opcode_is_straight(&insn);
+	return i < code->size && i + 4 <= MAX_INSN_BYTES && !insn->lock;
+}
+
+/*
+ * How the last instruction of a block is known to have retired, when it may fault: by the one
+ * access to memory that it makes, and makes last; WRITTEN where it also reads.
+ */
+enum access { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITTEN };
+
+static enum access x86_access(const struct code *code)
+{
+	struct x86 insn;
+	const uint8_t *modrm;
+	unsigned int reg;
+	uint8_t op;
+
+	if (!x86_read(code, &insn) || insn.rep)
+		return ACCESS_UNKNOWN;
+	op = insn.opcode[0];
+	modrm = insn.opcode + 1 + (op == 0x0f);
+	reg = *modrm >> 3 & 7;
+	if (op == 0xe8 || (op >= 0x50 && op <= 0x57)) /* call, push */
+		return ACCESS_WRITTEN;
+	if (op == 0xc3 || op == 0xc2 || (op >= 0x58 && op <= 0x5f)) /* ret, pop */
+		return ACCESS_READ;
+	if (*modrm >> 6 == 3) { /* call of a register; else it has no operand in memory */
+		return op == 0xff && reg == 2 ? ACCESS_WRITTEN : ACCESS_UNKNOWN;
+	}
+	if (op == 0xff) /* inc, dec, call, jmp; not push */
+		return reg == 4 ? ACCESS_READ : reg < 3 ? ACCESS_WRITTEN : ACCESS_UNKNOWN;
+	if (op < 0x40 && (op & 7) < 4 && op != 0x0f) /* the direction; cmp never writes */
+		return op & 2 || op >= 0x38 ? ACCESS_READ : ACCESS_WRITTEN;
+	switch (op) {
+	case 0x0f: /* movzx, movsx; set */
+		op = insn.opcode[1];
+		return (op & 0xf6) == 0xb6 ? ACCESS_READ :
+		       (op & 0xf0) == 0x90 ? ACCESS_WRITTEN : ACCESS_UNKNOWN;
+	case 0x80: case 0x81: case 0x83: /* with a constant; 7: cmp */
+		return reg == 7 ? ACCESS_READ : ACCESS_WRITTEN;
+	case 0x63: case 0x84: case 0x85: case 0x8a: case 0x8b: /* movsxd, test, mov */
+		return ACCESS_READ;
+	case 0x88: case 0x89: case 0xc6: case 0xc7: /* mov */
+		return ACCESS_WRITTEN;
+	default:
+		return ACCESS_UNKNOWN;
+	}
+}
+
+static bool x86_is_straight(const struct code *code)
+{
+	struct x86 insn;
+
+	return x86_read(code, &insn) && x86_opcode_is_straight(&insn);
 }
 
 static bool aarch64_is_straight(const struct code *code)
@@ -194,6 +246,19 @@ static bool is_straight(enum target target, const struct code *code)
 	default:
 		return false;
 	}
+}
+
+/* Of the last instruction of a block; UNKNOWN also for one that does not fault. */
+static enum access last_access(enum target target, const struct code *code)
+{
+	uint8_t op = code->bytes[0];
+
+	if (target != TARGET_X86_64 || mark_code(code) || is_straight(target, code))
+		return ACCESS_UNKNOWN;
+	/* The kernel's own stack is there: calls and returns go on. */
+	if (is_kernel(code->vaddr) && (op == 0xe8 || op == 0xc3))
+		return ACCESS_UNKNOWN;
+	return x86_access(code);
 }
 
 #endif /* KDELTA_STRAIGHT_H */

@@ -42,10 +42,9 @@ def test_a_fault_in_every_round_neither_adds_nor_loses(machine: Machine) -> None
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
 
 
-def test_a_faulting_last_instruction_of_a_block_is_started_twice(machine: Machine) -> None:
-    # The one exception to "retired", see docs/method.md.
+def test_a_faulting_last_instruction_of_a_block_counts_once(machine: Machine) -> None:
     counted = machine.oracle("touch-last", PAGES, 4)
-    assert counted.user() == [3 + 4 * PAGES + PAGES] * 4
+    assert counted.user() == [3 + 4 * PAGES] * 4
     for window in counted.windows:
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
 

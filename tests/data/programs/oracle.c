@@ -211,6 +211,21 @@ static void write_hole(void)
 	close(to[1]);
 }
 
+/* n pages of memory become read-only, writable again, and are written to. */
+static void protect(unsigned long n)
+{
+	char *pages = map(n);
+
+	memset(pages, 1, n * KD_PAGE);
+	KD_BEGIN(0);
+	if (mprotect(pages, n * KD_PAGE, PROT_READ) ||
+	    mprotect(pages, n * KD_PAGE, PROT_READ | PROT_WRITE))
+		kd_die("mprotect");
+	memset(pages, 2, n * KD_PAGE);
+	KD_END(0);
+	munmap(pages, n * KD_PAGE);
+}
+
 static void window(const char *what, unsigned long n)
 {
 	static char bytes[1 << 20];
@@ -232,6 +247,8 @@ static void window(const char *what, unsigned long n)
 		run_child(n);
 	else if (!strcmp(what, "partner"))
 		wake_partner(n);
+	else if (!strcmp(what, "protect"))
+		protect(n);
 	else if (!strcmp(what, "write-hole"))
 		write_hole();
 	else if (!strncmp(what, "touch", 5)) {

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Counts against others' of the same execution, made in another way.
+
+In the guest: tests/data/plugin_steps.c, a plugin that looks at nothing but the order in which
+instructions start, beside ours in one QEMU.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta.guests import qemu
+
+pytestmark = pytest.mark.boot
+
+OWN_TASKS = ("partner", "child")  # windows that go from one task of the program to another
+STEPS = Path(__file__).parents[1] / "data" / "plugin_steps.c"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the other plugin saw: instructions by address, bytes that string ones stored."""
+
+    switched: bool
+    stored: int
+    counts: Counter[int]
+
+
+def windows(path: Path) -> list[Window]:
+    found: list[Window] = []
+    for line in path.read_text().splitlines():
+        if line.startswith("window"):
+            _, _, switched, stored = line.split()
+            found.append(Window(switched == "1", int(stored), Counter()))
+        else:
+            address, count = line.split()
+            found[-1].counts[int(address, 16)] += int(count)
+    return found
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the other plugin writes, which every counting QEMU loads."""
+    library, output = tmp_path / "steps.so", tmp_path / "steps.txt"
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, "-fvisibility=hidden", "-o", library, STEPS], check=True)
+    plain = qemu.command
+
+    def both(*given: Any) -> list[str]:
+        counting = given[2].counting
+        other = ["-plugin", f"{library},out={output},events={counting.events}"] if counting else []
+        return [*plain(*given), *other]
+
+    monkeypatch.setattr(qemu, "command", both)
+    return output
+
+
+@pytest.mark.parametrize(
+    ("what", "n"),
+    [
+        ("loop", 10_000),
+        ("cross", 10_000),
+        ("calls", 1_000),
+        ("touch", 100),
+        ("touch-last", 100),
+        ("fill", 5_000),
+        ("fill", 1 << 20),
+        ("fill-often", 1_000),
+        ("write-hole", 1),
+        ("partner", 1_000),
+        ("child", 1_000),
+        ("protect", 512),
+    ],
+)
+def test_another_algorithm_agrees_to_the_instruction(
+    machine: Machine, others: Path, what: str, n: int
+) -> None:
+    ours = machine.oracle(what, n, 6)
+    theirs = windows(others)
+    assert len(theirs) == len(ours.windows)
+    # It cannot tell tasks apart: where others ran, nothing can be compared.
+    pairs = list(zip(theirs, ours.windows, strict=True))
+    alone = [pair for pair in pairs if not pair[0].switched]
+    if what in OWN_TASKS:
+        alone = [pair for pair in pairs if pair[0].counts.total() <= pair[1].total]
+    assert len(alone) >= 2
+    for other, own in alone:
+        assert other.counts == lab.by_address(own)
+        stored = [row.bytes for row in own.strings if "movs" in row.name or "stos" in row.name]
+        assert other.stored == sum(stored)
