@@ -260,3 +260,48 @@ def test_functions_of_the_kernel_are_not_taken_for_statistics(tmp_path: Path) ->
     rows = ("6.1,1,5,7,9", "6.2,1,6,8,9")
     found = cases(contents(table(tmp_path / "a.csv", head, *rows)))
     assert {case.metric.name for case in found} == {"change_pte_range_us", "first_touch_ns"}
+
+
+@pytest.mark.parametrize("column", ["seen_cpu", "guest_cpus", "coverage", "kernel_page_kb"])
+def test_what_was_read_back_or_audited_may_be_a_setting(tmp_path: Path, column: str) -> None:
+    rows = [f"{k},{x},{5 * x}" for k in ("6.1", "6.2") for x in (1, 4) for _ in "ab"]
+    found = cases(contents(table(tmp_path / "a.csv", f"kernel,{column},ns", *rows)))
+    assert [len(case.series[0].values) for case in found] == [2, 2]
+
+
+def test_cpus_do_not_confirm_themselves(tmp_path: Path) -> None:
+    rows = [f"{k},{c},5" for k in ("6.1", "6.2") for c in (1, 4)]
+    (first, _) = cases(contents(table(tmp_path / "a.csv", "kernel,guest_cpus,ns", *rows)))
+    assert first.series[0].facts == (("requested_cpus", "1"),)
+
+
+def test_the_legs_of_a_sandwich_are_its_arms(tmp_path: Path) -> None:
+    rows = ("A1,parent,1,5", "A1,parent,2,5", "B,child,1,6", "B,child,2,6", "A2,parent,1,5")
+    case = only(table(tmp_path / "a.csv", "leg,who,turn,ns", *rows))
+    assert [series.arm for series in case.series] == ["A1", "B", "A2"]
+    assert dict(case.roles) == {"A1": "parent", "B": "child", "A2": "parent"}
+
+
+def test_numbers_without_a_name_that_says_what_they_are_are_asked(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "kernel,mmap,munmap", "6.1,5,9", "6.1,6,9.5", "6.2,7,8")
+    error = refused(path)
+    assert "what are mmap, munmap: which unit, and is lower better?" in error.sentence()
+
+
+def test_a_column_for_each_arm_and_run(tmp_path: Path) -> None:
+    head = "op,6.16_run1_ns,6.16_run2_ns,6.17_run1_ns,6.17_run2_ns"
+    case = only(table(tmp_path / "a.csv", head, "mmap,10,11,12,13"))
+    assert values(case) == {"6.16": (10.0, 11.0), "6.17": (12.0, 13.0)}
+
+
+def test_scatter_beside_a_mean_is_no_time(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "kernel,Mean (ns),\u00b1 (ns),Runs", "6.1,5,1,9", "6.2,6,1,9")
+    case = only(path)
+    assert [(one.mean, one.ok) for one in case.published] == [(5.0, 9), (6.0, 9)]
+
+
+def test_a_clock_on_the_wall_is_no_time(tmp_path: Path) -> None:
+    rows = [f"{1000.5 + at},6.{1 + at % 2},{5 + at % 2}" for at in range(6)]
+    case = only(table(tmp_path / "a.csv", "time,kernel,ns", *rows))
+    assert case.metric.name == "ns"
+    assert [boot.position for boot in case.series[0].boots] == [0, 2, 4]

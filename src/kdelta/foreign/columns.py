@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 
 from kdelta.foreign.record import SourceFile
 
@@ -63,6 +64,17 @@ class Cells:
     def whole(self) -> bool:
         """True when every cell is a whole number from 0."""
         return all(text.isdecimal() for text in self.distinct)
+
+    @property
+    def rises(self) -> bool:
+        """True when every number is above the one before: the clock on the wall, not a time."""
+        if self.holds is not Holds.NUMBERS or len(self.distinct) < max(4, len(self.texts)):
+            return False
+        try:
+            numbers = [float(text) for text in self.texts]
+        except ValueError:
+            return False
+        return all(one < other for one, other in pairwise(numbers))
 
     @cached_property
     def counts_up(self) -> bool:

@@ -42,6 +42,20 @@ def take(work: Work) -> None:
     left = [name for name in work.left if work.left[name].part is not Part.METRIC]
     for name in sorted(left, key=lambda name: work.cells(name).holds is not Holds.TEXT):
         _unnamed(work, name)
+    _settings(work)
+
+
+def _settings(work: Work) -> None:
+    """What was read back or audited, and was set: rows of one arm differ in it."""
+    for fact, name in work.read_back.items():
+        by = (*work.arm, *work.dimensions)
+        if fact != "returncode" and not work.table.determined(by, name):
+            _dimension(work, name, "rows of one arm differ in it")
+    for name in work.state:
+        by = (*work.arm, *work.dimensions)
+        varies = work.arm and work.figures and not work.table.determined(by, name)
+        if varies and work.table.balanced(work.arm[0], name):
+            _dimension(work, name, "every arm was measured at each of its settings")
 
 
 def check(source: SourceFile, mapping: Mapping) -> None:

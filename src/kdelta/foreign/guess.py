@@ -108,6 +108,14 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
             unit=said.unit,
             better=said.better,
         )
+    elif (
+        not said.unit
+        and cells.rises
+        and any(
+            one.unit and other != name for other, one in work.left.items() if one.part is Part.TIME
+        )
+    ):
+        work.left[name] = Said(part=Part.POSITION)
     elif cells.holds is Holds.TEXT and not said.unit:
         moment = all(is_moment(text) for text in cells.distinct)
         work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)
@@ -144,13 +152,26 @@ def _arm(work: Work) -> None:
         _among(work, varying)
     elif named and not _by_words(work):
         work.key("arm", named[0], "its name says so; it is the same in every row")
-    elif not named and not _by_words(work):
+    elif not named and _by_words(work):
+        _sandwiched(work)
+    elif not named:
         measures.arms_by_difference(work, apart=True)
         if not work.arms:
             _unnamed(work)
     for name in work.of(Part.ARM):
         work.details[name] = name
         work.take(name, "details", "it says more of the arm")
+
+
+def _sandwiched(work: Work) -> None:
+    """Where a leg (A1, B, A2) says more than old and new, it is the arm, and they are its role."""
+    (arm,) = work.arm
+    for name in work.of(Part.ROLE):
+        finer = work.table.determined((name,), arm) and not work.table.determined((arm,), name)
+        if finer:
+            work.key("arm", name, f"it tells {arm} apart")
+            work.keys["role"] = arm
+            return
 
 
 def _among(work: Work, named: list[str]) -> None:

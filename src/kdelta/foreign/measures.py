@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kdelta.foreign import arms, words
+from kdelta.foreign import arms, samples, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -28,14 +28,18 @@ def arms_in_columns(work: Work) -> None:
     for name, said in work.left.items():
         if said.part in _MAY_BE_ARMS and (cut := _arm_and_rest(name)):
             found.setdefault(cut[0], {})[cut[1]] = name
+    runs = _numbered(found)
     shared = Counter(rest for columns in found.values() for rest in columns)
     found = {
-        arm: {r: c for r, c in columns.items() if shared[r] > 1} for arm, columns in found.items()
+        arm: {rest: column for rest, column in columns.items() if shared[rest] > 1}
+        for arm, columns in found.items()
     }
     found = {arm: columns for arm, columns in found.items() if columns}
-    if len(found) < 2 or not any(
-        work.cells(c).holds is not Holds.TEXT for x in found.values() for c in x.values()
-    ):
+    held = (column for columns in found.values() for column in columns.values())
+    if len(found) < 2 or all(work.cells(column).holds is Holds.TEXT for column in held):
+        return
+    if runs:
+        _arms_of_runs(work, runs)
         return
     metrics = {_base(rest) for columns in found.values() for rest in columns}
     timed = [base for base in metrics if words.said(base).part is Part.TIME] or sorted(metrics)
@@ -78,6 +82,33 @@ def arms_by_difference(work: Work, *, apart: bool = False) -> None:
         work.arms[arm] = ArmKeys(value=name)
         work.take(name, f"arms.{arm}.value", "its name differs from others in one word")
     work.metrics[_base(words.words(" ".join(best)))] = MetricKeys()
+
+
+def _numbered(
+    found: Mapping[str, Mapping[tuple[str, ...], str]],
+) -> dict[str, dict[tuple[str, ...], tuple[str, ...]]]:
+    """arm -> words without the number of a run -> its columns; empty: they are not so numbered."""
+    runs: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
+    for arm, columns in found.items():
+        for rest, column in columns.items():
+            bare = tuple(word for word in rest if not samples.is_run(word))
+            if len(bare) == len(rest):
+                return {}
+            of_arm = runs.setdefault(arm, {})
+            of_arm[bare] = (*of_arm.get(bare, ()), column)
+    return runs if all(len(each) == 1 for each in runs.values()) else {}
+
+
+def _arms_of_runs(
+    work: Work, runs: Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]]
+) -> None:
+    """A column for each arm and run: 6.16_run1_ns."""
+    for arm, by_rest in runs.items():
+        for rest, columns in by_rest.items():
+            work.arms[arm] = ArmKeys(values=columns)
+            work.metrics = {_base(rest) or "value": MetricKeys()}
+            for column in columns:
+                work.take(column, f"arms.{arm}.values", "it is called after an arm and a run")
 
 
 def _arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
@@ -175,18 +206,24 @@ def settle(work: Work) -> None:
         work.measured = bool(merged)
     else:
         _settle_wide(work, bases, summary=summary)
+        _nameless(work)
     if summary:
-        for key, names in (("n", counts), ("failed", failed)):
-            best = sorted(names, key=lambda name: _COUNTS.index(name) if name in _COUNTS else 9)
-            if best:
-                work.key(key, best[0], "how many runs a row sums up")
-        if column := work.keys.get("status"):
-            work.ok = (*work.ok, *(t for t in work.cells(str(column)).distinct if t not in work.ok))
+        _settle_counts(work, counts, failed)
     for name in (*counts, *failed):
         if name not in work.keys.values():
             work.leave(name, "a count of runs that is said elsewhere, or of what a run did")
     if work.measured and not summary:
         _repeats(work)
+
+
+def _settle_counts(work: Work, counts: list[str], failed: list[str]) -> None:
+    """Of a summary: how many runs, and what its status says, which fails no run."""
+    for key, names in (("n", counts), ("failed", failed)):
+        best = sorted(names, key=lambda name: _COUNTS.index(name) if name in _COUNTS else 9)
+        if best:
+            work.key(key, best[0], "how many runs a row sums up")
+    if column := work.keys.get("status"):
+        work.ok = (*work.ok, *(t for t in work.cells(str(column)).distinct if t not in work.ok))
 
 
 def _bases(work: Work) -> dict[str, dict[str, str]]:
@@ -278,6 +315,24 @@ def _settle_wide(work: Work, bases: dict[str, dict[str, str]], *, summary: bool)
             better=better,
         )
         _tell(work, columns, f"metrics.{name}")
+
+
+def _nameless(work: Work) -> None:
+    """Numbers beside an arm, and no name says what they are: that is to be said."""
+    if not work.arm or work.measured or work.state or work.read_back:
+        return
+    names = [
+        name
+        for name in work.ignore
+        if work.cells(name).holds is Holds.NUMBERS and not work.cells(name).constant
+    ]
+    if not names:
+        return
+    work.measured = True
+    work.doubts.append(f"what are {', '.join(names[:4])}: which unit, and is lower better?")
+    for name in names:
+        work.ignore.remove(name)
+        work.metrics[name] = MetricKeys(value=name, better=Better.NONE)
 
 
 def _direct(work: Work, columns: Columns) -> bool:

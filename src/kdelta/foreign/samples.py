@@ -22,6 +22,14 @@ _RUNS = vocabulary(
 _BOOTS = vocabulary("b boot reboot")
 
 
+def is_run(word: str) -> bool:
+    """True for run1, r2, boot3, or 4: a word that numbers runs."""
+    cut = _NUMBERED.match(word)
+    if cut is None or cut["rest"]:
+        return False
+    return cut["word"].strip().lower() in (*_RUNS, *_BOOTS, "")
+
+
 def columns(work: Work) -> None:
     """Take columns that are numbered 1, 2, 3 ... as the runs of one metric."""
     found: dict[tuple[str, str], dict[int, str]] = {}

@@ -22,7 +22,9 @@ from kdelta.metric import Metric
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 # The one dimension that is also a request to the machine.
-_CPUS = words.vocabulary("cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp guest_cpus num_cpus")
+_CPUS = words.vocabulary(
+    "cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp guest_cpu guest_cpus num_cpus"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

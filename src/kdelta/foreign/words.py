@@ -85,7 +85,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     Part.ROUND: vocabulary(
         "round repeat rep repetition iteration iter trial sample attempt pass try round_no"
         " rep_no replicate iter_no sample_no sample_id loop idx i run_no repeat_no run_index"
-        " run_number trial_no observation obs"
+        " run_number turn nth trial_no observation obs"
     ),
     Part.BOOT: vocabulary(
         "boot boot_id bootid boot_index boot_no boot_nr boot_number reboot boot_idx"
@@ -132,8 +132,8 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     ),
 }
 _DIMENSIONS = vocabulary(
-    "environment env cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp core cores"
-    " thread threads nthreads nr_threads num_threads worker workers nr_workers jobs"
+    "environment env cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus guest_cpus guest_cpu smp core"
+    " cores thread threads nthreads nr_threads num_threads worker workers nr_workers jobs"
     " njobs nr_jobs tasks nr_tasks procs nprocs processes nr_processes clients memory"
     " memory_mib memory_gib mem mem_mib mem_gib mem_mb mem_gb guest_memory_mib ram thp"
     " thp_mode hugepages hugepage huge scenario case subcase test testcase test_case"
@@ -153,7 +153,6 @@ _READ_BACK = {
     "seen_cpu": "seen_cpus",
     "seen_cpus": "seen_cpus",
     "online_cpus": "seen_cpus",
-    "guest_cpus": "seen_cpus",
     "observed_cpus": "seen_cpus",
     "clocksource": "clocksource",
     "clock_source": "clocksource",
@@ -186,7 +185,7 @@ _TIME_UNITS |= {"\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
 _COSTS = {"cycles": "cycles", "instructions": "instructions", "insns": "instructions"}
 _FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score hz")
 _SLOW = vocabulary(
-    "latency lat elapsed duration runtime walltime wall cost wallclock delay overhead time"
+    "latency lat dur elapsed duration runtime walltime wall cost wallclock delay overhead time"
 )
 _AMOUNTS = ("mb", "gb", "kb", "mib", "gib", "ops", "op", "requests", "req")
 _CENTRES = {"mean": "mean", "avg": "mean", "average": "mean", "amean": "mean", "median": "median"}
@@ -220,6 +219,7 @@ _COUNT_GATE = re.compile(
     r"(?:failures|errors|violations)|failed_(?:units|checks|ops|calls)|errors|violations|bad_steps"
     r"|corruptions?|checks_failed)(?:_sum|_mean)?\Z"
 )
+_SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
 _SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 
@@ -265,6 +265,8 @@ def fails(name: str, text: str) -> bool:
 def said(name: str) -> Said:
     """What the name of a column says."""
     found = words(name)
+    if _SCATTER.search(name):
+        return Said(part=Part.STATISTIC, statistic="err")
     joined = "_".join(found)
     if not found:
         return Said(part=Part.UNKNOWN)
