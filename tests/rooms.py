@@ -82,7 +82,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
         "journal": (
             "what a run, a bisection or an import keeps on disk: plain files, each whole or not "
-            "there; a run as one value"
+            "there; a run as one value, and as one file for strangers"
         ),
     },
     {
@@ -98,7 +98,10 @@ RUNGS: tuple[dict[str, str], ...] = (
             "claim, judgement of others' results; pure"
         ),
         "doctor": "what `kdelta doctor` looks at, found out by trying",
-        "run": "one trial of each instrument; which arms need none (`twins`); the loop over trials",
+        "run": (
+            "one trial of each instrument; which arms need none (`twins`); the loop over trials; "
+            "what a run depended on (`pinned`)"
+        ),
     },
     {
         "bisect": "the release or the commit of a change",

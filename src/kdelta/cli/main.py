@@ -31,6 +31,9 @@ COMMANDS = {
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
+    "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
+    "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
+    "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
@@ -52,7 +55,8 @@ EPILOG = """\
 \b
 Exit codes:
   0    success
-  1    the run finished, but a trial failed; or the comparison asked for is INVALID
+  1    the run finished, but a trial failed; the comparison asked for is INVALID;
+       a bundle, a reproduction or a mail is not what it should be
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   70   a bug in kdelta

@@ -25,7 +25,7 @@ def write_answers(record: RunRecord, folder: Path) -> None:
     earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
     the folder cannot be written.
     """
-    files = dict(_answers(record))
+    files = dict(answers(record))
     try:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
@@ -40,7 +40,8 @@ def write_answers(record: RunRecord, folder: Path) -> None:
         ) from error
 
 
-def _answers(record: RunRecord) -> Iterator[tuple[str, str]]:
+def answers(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """Every answer beside a run: name and content."""
     report = findings.report(record)
     yield "show.txt", plain(show.show(report))
     yield from _written("show", show, report)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta bundle`, `verify` and `reproduce`: a run that a stranger can check."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli import execution
+from kdelta.cli.options import need, runs_directory
+from kdelta.cli.printing import print_lines
+from kdelta.errors import SpecError, StoreError
+
+if TYPE_CHECKING:
+    from kdelta.journal.run import RunRecord
+    from kdelta.rendering.verification import Verified
+
+EXIT_DIFFERS = 1
+_README = """\
+A run of kdelta: {title}
+
+run {run_id}, made {created} with kdelta {version} ({instrument})
+
+Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
+
+    sha256sum --check MANIFEST.sha256
+    less run/show.txt                  the tables and the verdicts
+    less run/trials/0000/console.log   what each guest said, and so on
+
+With it (on the bundle as it was sent, unpacked by kdelta itself):
+
+    kdelta verify FILE      every hash, every raw count, every figure, made again
+    kdelta reproduce FILE   the same study measured here, compared to the instruction
+
+run/study.toml          what was asked
+run/run.json            the plan: kernels by package version and SHA-256, trials, seed
+run/trials/NNNN/        per trial the result, raw counts, console, output, command
+run/show.*, explain-*   the answers, which are made from the results alone
+sources/                the programs that ran in the guest, and the counting plugin
+reproducers/            each scenario as one C file: gcc -O2 -static FILE.c
+kernels/patches/        the patches and fragments of kernels that were built from source
+kernels/configs/        configurations of the kernels, by the first 16 digits of their SHA-256
+bundle.json             what the run depended on and is not in here, and why
+"""
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write.  [default: RUN.tar here]",
+)
+@runs_directory
+def bundle(run: str, runs: Path, output: Path | None) -> None:
+    """Pack RUN with all that it depended on into one file, the same bytes each time."""
+    from kdelta.journal import bundle as packing
+    from kdelta.journal.run import RUNS, RunJournal
+    from kdelta.rendering.answers import write_answers
+    from kdelta.run.pinned import pinned
+
+    journal = RunJournal.open(RUNS.find(runs, run))
+    record = journal.record()
+    need(record.instrument)
+    if not journal.is_finished():
+        raise StoreError(
+            "the run is not finished",
+            place=str(journal.folder),
+            action=f"finish it first: kdelta resume {record.run_id}",
+        )
+    with journal.executing():
+        write_answers(record, journal.folder)
+    files = pinned(record, _reproducers(record))
+    files[packing.README] = _readme(record).encode()
+    out = output or Path(f"{journal.folder.resolve().name}.tar")
+    digest = packing.pack(journal.folder, files, out)
+    click.echo(f"{digest}  {out}")
+
+
+def _readme(record: RunRecord) -> str:
+    from kdelta.printable import printable
+
+    return _README.format(
+        title=printable(record.title),
+        run_id=printable(record.run_id),
+        created=printable(record.created),
+        version=printable(record.kdelta_version),
+        instrument=record.instrument,
+    )
+
+
+def _reproducers(record: RunRecord) -> dict[str, str]:
+    from kdelta.workload import exported_source, load
+
+    found = {}
+    for name in sorted({trial.workload for trial in record.trials}):
+        with contextlib.suppress(SpecError):
+            found[f"{name}.c"] = exported_source(load(name))
+    return found
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def verify(file: Path) -> None:
+    """Check FILE, a bundle: every hash, every raw count, every figure, made again.
+
+    Names what differs and exits with 1 then. Nothing of the bundle is executed.
+    """
+    from kdelta.rendering.verification import show
+
+    with _unpacked(file) as folder:
+        parts = list(_verified(folder))
+        absent = _absent(folder)
+    print_lines(show(parts, absent))
+    if any(part.differences for part in parts):
+        click.get_current_context().exit(EXIT_DIFFERS)
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[Path]:
+    from kdelta.journal.bundle import unpack
+
+    with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
+        unpack(file, Path(name))
+        yield Path(name)
+
+
+def _verified(folder: Path) -> Iterator[Verified]:
+    from kdelta.journal.bundle import RUN, Difference, checked
+    from kdelta.journal.recount import recounted
+    from kdelta.journal.run import RunJournal
+    from kdelta.rendering.verification import Verified, figures
+    from kdelta.rendering.wording import plural
+    from kdelta.run.pinned import phase_ids
+
+    count = sum(path.is_file() for path in folder.rglob("*")) - 1
+    told = f"{plural(count, 'file')} against the manifest"
+    yield Verified(what="files", looked_at=told, differences=checked(folder))
+    try:
+        record = RunJournal.open(folder / RUN).record()
+        ids = phase_ids(folder)
+    except (SpecError, StoreError) as error:
+        place = error.place.removeprefix(f"{folder}/")
+        fault = Difference(file=place, what=error.cause)
+        yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
+        return
+    need(record.instrument)
+    lost = tuple(
+        Difference(file=f"{RUN}/trials/{trial.index:04d}/result.json", what="holds no result")
+        for trial in record.trials
+        if trial.result is None
+    )
+    done = f"{plural(len(record.trials), 'trial')} of the plan"
+    yield Verified(what="results", looked_at=done, differences=lost)
+    if record.instrument == "exact":
+        found = tuple(recounted(folder / RUN, record.trials, ids))
+        told = "the windows of each trial against its raw counts"
+        yield Verified(what="counts", looked_at=told, differences=found)
+    yield figures(folder / RUN, record)
+
+
+def _absent(folder: Path) -> tuple[str, ...]:
+    from kdelta.journal.files import read
+    from kdelta.run.pinned import BUNDLE, BundleNote
+
+    try:
+        note = read(folder / BUNDLE, BundleNote)
+    except StoreError:
+        return (f"{BUNDLE}, in a form that can be read",)
+    return note.absent if note else (BUNDLE,)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--build",
+    is_flag=True,
+    help="Also kernels built from source: make runs what the bundle's patches say.",
+)
+@execution.means_options
+@runs_directory
+def reproduce(file: Path, runs: Path, means: execution.Means, *, build: bool) -> None:
+    """Measure the study of FILE, a bundle, here, and compare with what it says.
+
+    Counts are equal to the instruction, or what else differs is named; of times the verdicts are
+    compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
+    """
+    from dataclasses import replace
+
+    from kdelta.analysis.reproduction import compared
+    from kdelta.journal.bundle import RUN, checked
+    from kdelta.journal.run import RUNS, RunJournal
+    from kdelta.rendering.verification import show_again
+    from kdelta.run.pinned import again, other_programs
+
+    with _unpacked(file) as folder:
+        if checked(folder):
+            raise SpecError(
+                "the bundle is not what its manifest says",
+                place=str(file),
+                action=f"see what differs with: kdelta verify {file}",
+            )
+        theirs = RunJournal.open(folder / RUN).record()
+        need(theirs.instrument)
+        study = again(theirs, folder, build=build)
+        execution.check_scenarios(study)
+        versions = {
+            trial.result.environment.qemu_version
+            for trial in theirs.trials
+            if trial.result and trial.result.environment
+        }
+        wanted = means.wanted_qemu or (versions.pop() if len(versions) == 1 else "")
+        means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
+        known = set(RUNS.folders(runs)) if runs.is_dir() else set()
+        with contextlib.suppress(click.exceptions.Exit):
+            execution.start(study, runs, means)
+        others = other_programs(folder)
+    new = [each for each in RUNS.folders(runs) if each not in known]
+    found = compared(theirs, RunJournal.open(new[0]).record())
+    found = replace(found, reasons=(*found.reasons, *others))
+    print_lines([(), *show_again(found)])
+    if not found.equal:
+        click.get_current_context().exit(EXIT_DIFFERS)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A run as one file for strangers: a tar archive, the same bytes from the same run, and a manifest.
+
+The archive is not compressed, so that its bytes do not depend on a library's version, and nothing
+in it can be larger than it is.  What reads one trusts nothing in it: names, kinds, sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta.errors import SpecError, StoreError
+from kdelta.files import sha256_of, write_aside
+from kdelta.journal.files import disk_errors
+from kdelta.journal.run import RUNS
+from kdelta.printable import printable, quoted
+
+MANIFEST = "MANIFEST.sha256"
+README = "README.txt"
+RUN = "run"  # the folder of the run in it
+_MOST_FILES = 50_000
+_MOST_NAME = 240
+_MOST_MANIFEST = 16 << 20
+_PART = r"[A-Za-z0-9_+~=@,-][A-Za-z0-9._+~=@,-]*"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*")
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+# Of a run's folder; what else lies there is nobody else's business.
+_KEPT = re.compile(
+    r"(run\.json|study\.toml|attempts\.json|boots\.json|(show|explain-[^/]+)\.(txt|json|csv)"
+    r"|(metrics|figures)\.csv"
+    r"|trials/\d{4,}/(result\.json|counts\.bin\.gz|workload\.txt|command\.txt|console(-\d+)?\.log))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One file of a bundle that is not as it should be, and how."""
+
+    file: str
+    what: str
+
+
+def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
+    """Write the bundle of a run; its SHA-256.
+
+    pinned: what the run depended on, by name in the bundle.  Raises StoreError.
+    """
+    with disk_errors(folder):
+        own = {f"{RUN}/{name}": (folder / name).read_bytes() for name in _of_run(folder)}
+    files = {**own, **pinned}
+    files[MANIFEST] = manifest(files)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in sorted(files):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode, member.mtime = len(files[name]), 0o644, 0
+            tar.addfile(member, io.BytesIO(files[name]))
+    content = archive.getvalue()
+    with disk_errors(out.parent):
+        write_aside(out, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def manifest(files: Mapping[str, bytes]) -> bytes:
+    """As `sha256sum --check` reads it."""
+    lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)]
+    return "".join(lines).encode()
+
+
+def _of_run(folder: Path) -> Iterator[str]:
+    if not (folder / RUNS.file).is_file():
+        raise StoreError(f"not a run: it has no {RUNS.file}", place=str(folder))
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not _KEPT.fullmatch(name):
+            continue
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise StoreError("not a file of its own, so it is no part of the run", place=str(path))
+        yield name
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Put the files of a bundle into an empty folder, and nothing anywhere else.
+
+    Raises SpecError for what is no bundle: links, devices, names that lead out of the folder, more
+    than the archive can hold, twice the same; StoreError when the disk fails.
+    """
+    with disk_errors(archive):
+        room = archive.stat().st_size
+    seen: set[str] = set()
+    try:
+        with disk_errors(target), tarfile.open(archive, mode="r:") as tar:
+            for member in tar:
+                _check_member(member, seen, room)
+                room -= member.size
+                seen.add(member.name)
+                source = tar.extractfile(member)
+                if source is None:
+                    raise _no_bundle(archive, f"{quoted(member.name)} is no file")
+                path = target / member.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as out:
+                    while piece := source.read(1 << 20):
+                        out.write(piece)
+    except (tarfile.TarError, EOFError, ValueError, _StrangeError) as error:
+        raise _no_bundle(archive, printable(str(error), 300)) from error
+    except FileExistsError as error:
+        raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error
+    if not {MANIFEST, f"{RUN}/{RUNS.file}"} <= seen:
+        raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
+
+
+class _StrangeError(Exception):
+    """A member that no bundle has."""
+
+
+def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
+    name = quoted(member.name, _MOST_NAME)
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        raise _StrangeError(f"{name} is no plain file")
+    if len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
+        raise _StrangeError(f"{name} is no name of a file in a bundle")
+    if member.name in seen:
+        raise _StrangeError(f"{name} is there twice")
+    if member.size > room:
+        raise _StrangeError(f"{name} claims more bytes than the archive has")
+    if len(seen) >= _MOST_FILES:
+        raise _StrangeError(f"it has more than {_MOST_FILES} files")
+
+
+def _no_bundle(archive: Path, why: str) -> SpecError:
+    return SpecError(
+        f"not a bundle: {why}", place=str(archive), action="ask whoever sent it for it once more"
+    )
+
+
+def checked(folder: Path) -> tuple[Difference, ...]:
+    """What of an unpacked bundle is not as its manifest says."""
+    listed, found = _listed(folder / MANIFEST)
+    with disk_errors(folder):
+        there = {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        }
+        for name in sorted(there - {MANIFEST}):
+            if name not in listed:
+                found.append(Difference(file=name, what="is not in the manifest"))
+            elif sha256_of(folder / name) != listed[name]:
+                found.append(Difference(file=name, what="has not the SHA-256 of the manifest"))
+    found += [Difference(file=name, what="is missing") for name in sorted(listed.keys() - there)]
+    return tuple(found)
+
+
+def _listed(path: Path) -> tuple[dict[str, str], list[Difference]]:
+    with disk_errors(path):
+        if path.stat().st_size > _MOST_MANIFEST:
+            return {}, [Difference(file=MANIFEST, what="is far too large")]
+        lines = path.read_text(errors="replace").splitlines()
+    listed, faults = {}, []
+    for at, line in enumerate(lines, start=1):
+        match = _LINE.fullmatch(line)
+        if match is None or match[2] in listed:
+            faults.append(Difference(file=MANIFEST, what=f"line {at} is none of a manifest"))
+        else:
+            listed[match[2]] = match[1]
+    return listed, faults

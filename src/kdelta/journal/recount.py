@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The raw counts of a run's trials against the results that were made of them."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kdelta.attribution import insns
+from kdelta.errors import KdeltaError
+from kdelta.journal.bundle import Difference
+from kdelta.journal.results import trial_folder
+from kdelta.printable import printable
+from kdelta.sample import TrialRecord, TrialResult
+
+_MOST_RAW = 1 << 29  # bytes of one trial's counts, unpacked
+_COUNTS = "counts.bin.gz"
+
+
+def recounted(
+    folder: Path, trials: tuple[TrialRecord, ...], ids: Mapping[tuple[str, str], int]
+) -> Iterator[Difference]:
+    """What of the results of a run's folder is not what its raw counts say.
+
+    ids: the number of a phase in the marks, by workload and name.
+    """
+    for trial in trials:
+        path = trial_folder(folder, trial.index) / _COUNTS
+        result = trial.result
+        if result is None or not result.exact.phases or result.copied:
+            continue
+        name = path.relative_to(folder.parent).as_posix()
+        if not path.is_file():
+            yield Difference(file=name, what="is missing: the counts cannot be made again")
+            continue
+        try:
+            counts = _read(path)
+        except (KdeltaError, OSError, EOFError, zlib.error) as error:
+            cause = error.cause if isinstance(error, KdeltaError) else str(error)
+            yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
+            continue
+        for what in _apart(trial.workload, result, counts, ids):
+            yield Difference(file=name, what=what)
+
+
+def _read(path: Path) -> insns.Counts:
+    """Raises InfraError for what unpacks to more than any trial writes."""
+    with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
+        size = 0
+        with gzip.open(path, "rb") as packed:
+            while piece := packed.read(1 << 20):
+                size += len(piece)
+                if size > _MOST_RAW:
+                    raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
+                raw.write(piece)
+        raw.flush()
+        return insns.read(Path(raw.name))
+
+
+def _apart(
+    workload: str, result: TrialResult, counts: insns.Counts, ids: Mapping[tuple[str, str], int]
+) -> Iterator[str]:
+    for phase in result.exact.phases:
+        number = ids.get((workload, phase.phase))
+        own = [window for window in counts.windows if window.phase == number]
+        user, kernel = tuple(w.user for w in own), tuple(w.kernel for w in own)
+        if (user, kernel) != (phase.user, phase.kernel):
+            yield f"phase {phase.phase}: result.json has other windows than were counted"

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a run depended on, for who does not have its machine: sources, patches, configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from kdelta import cache, data, workload
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.files import digest_of
+from kdelta.guests import qemu
+from kdelta.journal.run import RunRecord
+from kdelta.printable import quoted
+from kdelta.sample import Instrument, KernelIdentity
+from kdelta.source import tree_reference
+from kdelta.study.spec import Study
+
+FORMAT = 1
+BUNDLE = "bundle.json"
+_PATCHES = "kernels/patches"
+_CONFIGS = "kernels/configs"
+_SOURCES = "sources"
+
+
+class BundleNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of bundle.json.  absent: what the run depended on and is not here, and why."""
+
+    format: int
+    run_id: str
+    kdelta_version: str
+    instrument: Instrument
+    absent: tuple[str, ...]
+
+
+def pinned(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
+    """Files by their names in a bundle.  lone: C files that build alone, by name."""
+    absent: list[str] = []
+    found = dict(_programs(record, absent))
+    found.update(_patches(record, absent))
+    found.update(_configs(record, absent))
+    found.update({f"reproducers/{name}": text.encode() for name, text in lone.items()})
+    note = BundleNote(
+        format=FORMAT,
+        run_id=record.run_id,
+        kdelta_version=record.kdelta_version,
+        instrument=record.instrument,
+        absent=tuple(sorted(set(absent))),
+    )
+    found[BUNDLE] = msgspec.json.format(msgspec.json.encode(note), indent=2) + b"\n"
+    return found
+
+
+def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
+    for folder in ("guest", "plugin"):
+        for path in sorted(data.directory(folder).glob("*.[ch]")):
+            yield f"{_SOURCES}/{folder}/{path.name}", path.read_bytes()
+    for name in sorted({trial.workload for trial in record.trials}):
+        try:
+            program = workload.load(name).program
+        except SpecError:
+            absent.append(f"the workload {name}: this kdelta does not have it")
+            continue
+        for path in (program, program.with_suffix(".toml")):
+            yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
+    digests = {
+        trial.result.environment.plugin_sha256
+        for trial in record.trials
+        if trial.result and trial.result.environment and trial.result.exact.phases
+    }
+    if digests - {qemu.plugin_digest()}:
+        absent.append("the plugin that counted: what lies in sources/plugin is of another kdelta")
+
+
+def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
+    for arm in record.arms:
+        if not arm.kernel.reference.startswith(tree_reference.PREFIX):
+            if arm.kernel.reference.startswith("file:"):
+                absent.append(f"the image of {arm.label}: it is a file of whoever measured")
+            continue
+        try:
+            reference = tree_reference.parse(arm.kernel.reference)
+        except KdeltaError as error:
+            absent.append(f"the changes of {arm.label}: {error.cause}")
+            continue
+        if reference.path:
+            absent.append(f"the source of {arm.label}: it is a tree of whoever measured")
+        paths = [each.path for each in reference.variants if each.path]
+        for path in (*paths, *reference.fragments):
+            yield f"{_PATCHES}/{_safe(path.name)}", path.read_bytes()
+
+
+def _configs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The configuration of each kernel, by its SHA-256, where the cache has it."""
+    wanted = {arm.kernel.config_sha256: arm.label for arm in record.arms}
+    known = {
+        digest_of(path): path
+        for kind in ("images", "builds")
+        for pattern in ("*/config", "*/.config")
+        for path in sorted(cache.folder(kind).glob(pattern))
+        if path.is_file()
+    }
+    for digest, label in wanted.items():
+        if path := known.get(digest):
+            yield f"{_CONFIGS}/{digest[:16]}", path.read_bytes()
+        elif digest:
+            absent.append(f"the configuration of {label}: it is no longer in the cache")
+
+
+def _safe(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "._+-" else "_" for char in name).lstrip(".")
+
+
+def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
+    """The number of each phase in the marks, by the workloads that lie in an unpacked bundle.
+
+    Raises SpecError for one that is none.
+    """
+    place = folder / _SOURCES / "workloads"
+    return {
+        (name, phase.name): phase.id
+        for name in workload.names(place)
+        for phase in workload.load(name, place).phases
+    }
+
+
+def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
+    """The study of a run on the very kernels that it had, by their versions, in its order.
+
+    folder: the unpacked bundle, whose patches are taken; build: kernels may be built of them, which
+    runs what their makefiles say.  Raises SpecError for a kernel that only its machine had.
+    """
+    named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
+    study = record.study
+    gap = tuple(named.get(each, each) for each in study.gap) if study.gap else study.gap
+    return structs.replace(
+        study,
+        kernels=tuple(named.get(each, each) for each in study.kernels),
+        gap=gap,
+        plan=structs.replace(study.plan, seed=record.seed),
+    )
+
+
+def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001
+    reference = kernel.reference
+    if not reference.startswith(("file:", tree_reference.PREFIX)):
+        return f"deb:{kernel.version}" if kernel.version else reference
+    if not reference.startswith(f"{tree_reference.PREFIX}deb:"):
+        raise _elsewhere(reference)
+    if not build:
+        raise SpecError(
+            f"{quoted(reference)} is built from source, which runs what its patches say",
+            action="read kernels/patches of the bundle, and give --build if you trust them",
+        )
+    base, *words = reference.split("+")
+    return "+".join([base, *(_here(word, folder) for word in words)])
+
+
+def _here(word: str, folder: Path) -> str:
+    """A patch of the bundle in place of a file of the machine that measured."""
+    key, equals, value = word.rpartition("=")
+    if "/" not in value:
+        return word
+    there = folder / _PATCHES / _safe(Path(value).name)
+    if not there.is_file():
+        raise _elsewhere(value)
+    return f"{key}{equals}{there}"
+
+
+def _elsewhere(what: str) -> SpecError:
+    return SpecError(
+        f"{quoted(what)} is a file of the machine that measured, and not in the bundle",
+        action="ask whoever sent it for a run on packages, or on patches of a release",
+    )
+
+
+def other_programs(folder: Path) -> tuple[str, ...]:
+    """The programs of a bundle that are not this kdelta's own, a sentence each."""
+    found = []
+    for path in sorted((folder / _SOURCES).rglob("*")):
+        if path.is_file():
+            own = data.directory(path.parent.name) / path.name
+            if not own.is_file() or own.read_bytes() != path.read_bytes():
+                found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
+    return tuple(found)

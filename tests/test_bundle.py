@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A run as a bundle: the same bytes, every change found, and nothing hostile let out of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+import ladder_records
+from kdelta.analysis.reproduction import compared
+from kdelta.cli.bundle import bundle, reproduce, verify
+from kdelta.errors import SpecError
+from kdelta.journal import results
+from kdelta.journal.bundle import MANIFEST, manifest, unpack
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.run.pinned import again
+from kdelta.sample import TrialResult
+
+MAGIC = 0x3230544C45444B00
+MIB = 1 << 20
+
+
+def counts_of(result: TrialResult, ids: dict[str, int]) -> bytes:
+    """The plugin's stream of these windows: all of a half in one address of its own."""
+    words = [1, 4, MAGIC, 1, 1, 1, 4, 0]
+    for phase in result.exact.phases:
+        for user, kernel in zip(phase.user, phase.kernel, strict=True):
+            words += window(ids[phase.phase], user, kernel, first=len(words) == 8)
+    return struct.pack(f"<{len(words)}Q", *words)
+
+
+def window(phase: int, user: int, kernel: int, *, first: bool) -> list[int]:
+    code = [7, 2, 0, 0x400000, 7, 2, 1, 0xFFFFFFFF81000000] if first else []
+    return [*code, 2, 10, 0, phase, user, kernel, 0, 0, 0, user, 1, kernel]
+
+
+def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
+    RunJournal.create(folder, record)
+    for trial in record.trials:
+        assert trial.result
+        kept = results.KeptResult(
+            run=record.run_id, index=trial.index, attempts=1, result=trial.result
+        )
+        results.keep(folder, kept)
+        place = results.trial_folder(folder, trial.index)
+        (place / "console.log").write_text("it booted\n")
+        if raw:
+            packed = gzip.compress(counts_of(trial.result, {"protect": 0, "touch": 2}), mtime=0)
+            (place / "counts.bin.gz").write_bytes(packed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("bundle")
+    folder = stored(ladder_records.ladder(rounds=1), place / "run")
+    done = call(bundle, folder, "-o", place / "run.tar")
+    assert done.exit_code == 0, done.output
+    return place / "run.tar"
+
+
+def call(command: object, *words: object) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])  # type: ignore[arg-type]
+
+
+def contents(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as tar:
+        return {one.name: tar.extractfile(one).read() for one in tar}  # type: ignore[union-attr]
+
+
+def written(files: dict[str, bytes], path: Path) -> Path:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None:
+    folder = packed.parent / "run"
+    (folder / "notes-of-mine").write_text("private")
+    done = call(bundle, folder, "-o", tmp_path / "again.tar")
+    assert (tmp_path / "again.tar").read_bytes() == packed.read_bytes()
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
+    assert done.stdout.split()[0] == digest
+    assert not [name for name in contents(packed) if "notes" in name or name == "run/lock"]
+
+
+def test_a_bundle_can_be_checked_without_kdelta(packed: Path, tmp_path: Path) -> None:
+    subprocess.run(["tar", "xf", packed], cwd=tmp_path, check=True)
+    argv = ["sha256sum", "--check", "--quiet", MANIFEST]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    assert "sha256sum --check" in (tmp_path / "README.txt").read_text()
+    assert (tmp_path / "sources/workloads/mprotect.c").is_file()
+    lone = tmp_path / "reproducers"
+    assert [path.name for path in lone.iterdir()]
+
+
+def test_a_bundle_verifies_wherever_it_is(packed: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.tar"
+    copy.write_bytes(packed.read_bytes())
+    done = call(verify, copy)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("ok: ") == 4
+    assert "DIFFERS" not in done.output
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run/run.json", "run/trials/0003/counts.bin.gz", "run/trials/0004/console.log", MANIFEST],
+)
+def test_one_changed_byte_is_named(packed: Path, tmp_path: Path, name: str) -> None:
+    files = contents(packed)
+    middle = len(files[name]) // 2
+    changed = files[name][:middle] + bytes([files[name][middle] ^ 1]) + files[name][middle + 1 :]
+    done = call(verify, written({**files, name: changed}, tmp_path / "x.tar"))
+    assert done.exit_code == 1
+    assert "DIFFERS: files" in done.output
+    assert name in done.output or name == MANIFEST  # then it is the file of that line
+    refused = call(reproduce, tmp_path / "x.tar").exception
+    assert isinstance(refused, SpecError)
+    assert "not what its manifest says" in refused.cause
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("run/show.json", b"REGRESSION", b"IMPROVEMENT", "ladders[0].rungs[1]"),
+        ("run/show.txt", b"669", b"668", "differs from what the results give: line "),
+        (
+            "run/trials/0003/result.json",
+            b'"kernel":[',
+            b'"kernel":[1,',
+            "result.json has other windows",
+        ),
+    ],
+)
+def test_a_forged_manifest_does_not_help(
+    packed: Path, tmp_path: Path, name: str, old: bytes, new: bytes, told: str
+) -> None:
+    files = contents(packed)
+    if name.endswith("result.json"):  # as many windows as before, one of them another
+        start = files[name].index(old) + len(old)
+        end = files[name].index(b",", start)
+        changed = files[name][:start] + b"123456789" + files[name][end:]
+    else:
+        assert old in files[name]
+        changed = files[name].replace(old, new, 1)
+    files[name] = changed
+    del files[MANIFEST]
+    files[MANIFEST] = manifest(files)
+    done = call(verify, written(files, tmp_path / "x.tar"))
+    flat = " ".join(done.output.split())
+    assert done.exit_code == 1, flat
+    assert "ok: files" in flat
+    assert told in flat
+
+
+def test_missing_and_unlisted_files_are_named(packed: Path, tmp_path: Path) -> None:
+    files = contents(packed)
+    del files["run/trials/0002/result.json"]
+    files["run/extra"] = b"x"
+    done = call(verify, written(files, tmp_path / "x.tar"))
+    flat = " ".join(done.output.split())
+    assert done.exit_code == 1
+    assert "run/trials/0002/result.json: is missing" in flat
+    assert "run/extra: is not in the manifest" in flat
+    assert "holds no result" in flat
+
+
+# ---- what a stranger may send --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../out",
+        "/etc/passwd",
+        "run/../../out",
+        "a/./b",
+        "a//b",
+        ".hidden",
+        "a\\b",
+        "a\nb",
+        "x" * 300,
+        "run/\x1b[31m",
+        "a/b/../c",
+        "~/x y",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "x.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo(name)
+        tar.addfile(member, io.BytesIO(b""))
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SpecError, match="not a bundle") as caught:
+        unpack(archive, tmp_path / "in")
+    assert caught.value.sentence().isprintable()
+    assert not list((tmp_path / "in").rglob("*"))
+    assert {path.name for path in tmp_path.iterdir()} == {"x.tar", "in"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.DIRTYPE,
+        tarfile.GNUTYPE_SPARSE,
+    ],
+)
+def test_links_devices_and_holes_are_refused(tmp_path: Path, kind: bytes) -> None:
+    archive = tmp_path / "x.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo("run/run.json")
+        member.type, member.linkname = kind, "/etc/passwd"
+        tar.addfile(member)
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SpecError, match="not a bundle"):
+        unpack(archive, tmp_path / "in")
+    assert not [path for path in (tmp_path / "in").rglob("*") if not path.is_dir()]
+
+
+def test_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("run/run.json")
+    member.size = 1 << 40
+    (tmp_path / "x.tar").write_bytes(member.tobuf() + b"0" * 2048)
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SpecError, match="more bytes than the archive has"):
+        unpack(tmp_path / "x.tar", tmp_path / "in")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.tar").write_bytes(content)
+    assert call(verify, tmp_path / "x.tar").exit_code != 0
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SpecError, match="not a bundle"):
+        unpack(tmp_path / "x.tar", tmp_path / "in")
+
+
+def test_a_compressed_archive_is_not_unpacked(packed: Path, tmp_path: Path) -> None:
+    """What is small and becomes large is no bundle."""
+    (tmp_path / "x.tar").write_bytes(gzip.compress(packed.read_bytes()))
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SpecError, match="not a bundle"):
+        unpack(tmp_path / "x.tar", tmp_path / "in")
+
+
+def forged(packed: Path, path: Path, **changed: bytes) -> Result:
+    files = contents(packed)
+    files.update({name.replace("__", "/"): content for name, content in changed.items()})
+    del files[MANIFEST]
+    files[MANIFEST] = manifest(files)
+    return call(verify, written(files, path))
+
+
+def test_counts_that_unpack_to_too_much_are_told(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdelta.journal.recount._MOST_RAW", 8 * MIB)
+    bomb = gzip.compress(b"\0" * (64 * MIB))
+    done = forged(packed, tmp_path / "x.tar", **{"run__trials__0000__counts.bin.gz": bomb})
+    assert done.exit_code == 1
+    assert "it unpacks to more than 8 MiB" in " ".join(done.output.split())
+
+
+def test_long_lines_and_escapes_reach_no_terminal(packed: Path, tmp_path: Path) -> None:
+    evil = b'{"\x1b]0;x\x07": "' + b"y" * (11 * MIB) + b'"}'
+    done = forged(packed, tmp_path / "x.tar", **{"run__show.json": evil, "run__show.txt": evil})
+    assert done.exit_code == 1
+    assert "\x1b" not in done.output
+    assert "\x07" not in done.output
+    assert max(map(len, done.output.splitlines())) <= 100
+
+
+def test_a_damaged_plan_is_one_sentence(packed: Path, tmp_path: Path) -> None:
+    done = forged(packed, tmp_path / "x.tar", **{"run__run.json": b'{"format": 99}'})
+    assert done.exit_code == 1
+    assert "the run has format 99" in " ".join(done.output.split())
+
+
+# ---- again ---------------------------------------------------------------------------------
+
+
+def test_a_study_is_repeated_on_the_very_kernels(tmp_path: Path) -> None:
+    record = ladder_records.ladder(rounds=1)
+    study = again(replace(record, arms=record.arms[2:4]), tmp_path, build=False)
+    assert study.kernels == ("deb:6.16.12-1~bpo13+1", "deb:6.17.13-1~bpo13+1")
+    assert study.plan.seed == record.seed
+
+
+@pytest.mark.parametrize(
+    ("reference", "build", "why"),
+    [
+        ("file:vmlinuz", True, "is a file of the machine that measured"),
+        ("tree:linux@v6.17", True, "is a file of the machine that measured"),
+        ("tree:deb:6.17.8+a/x.patch", False, "runs what its patches say"),
+        ("tree:deb:6.17.8+a/x.patch", True, "not in the bundle"),
+    ],
+)
+def test_what_only_the_other_machine_has(
+    tmp_path: Path,
+    reference: str,
+    why: str,
+    *,
+    build: bool,
+) -> None:
+    record = ladder_records.ladder(rounds=1)
+    arms = (replace(record.arms[0], kernel=replace(record.arms[0].kernel, reference=reference)),)
+    with pytest.raises(SpecError, match=why):
+        again(replace(record, arms=arms), tmp_path, build=build)
+
+
+def test_a_patch_is_taken_from_the_bundle(tmp_path: Path) -> None:
+    patch = tmp_path / "kernels/patches/x.patch"
+    patch.parent.mkdir(parents=True)
+    patch.write_text("")
+    record = ladder_records.ladder(rounds=1)
+    named = "tree:deb:6.17.8+a/x.patch"
+    arm = replace(record.arms[2], kernel=replace(record.arms[2].kernel, reference=named))
+    arms = (replace(record.arms[2], kernel=replace(arm.kernel, reference="6.16")), arm)
+    study = replace(record.study, kernels=("6.16", named))
+    found = again(replace(record, study=study, arms=arms), tmp_path, build=True)
+    assert found.kernels[1] == f"tree:deb:6.17.8+{patch}"
+
+
+def test_equal_counts_and_the_reason_when_they_are_not() -> None:
+    theirs = ladder_records.ladder(rounds=1)
+    same = compared(theirs, theirs)
+    assert same.equal
+    assert not same.reasons
+    assert len(same.rows) == 9 * 2
+    environment = replace(ladder_records.ENVIRONMENT, qemu_version="11.0.0")
+    trials = [
+        replace(
+            trial,
+            result=replace(
+                ladder_records.result(ladder_records.Trial(per_page=500.0)), environment=environment
+            ),
+        )
+        for trial in theirs.trials
+    ]
+    other = compared(theirs, replace(theirs, trials=tuple(trials)))
+    assert not other.equal
+    assert other.reasons == ("qemu_version was 10.0.2 and is 11.0.0",)
