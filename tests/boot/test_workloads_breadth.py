@@ -176,6 +176,17 @@ def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_p
     sabotage.check(machine, tmp_path)
 
 
+def test_no_window_is_stamped_with_the_time_that_the_audit_took(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """A fine time is in force until the next tick: 1.3 % of tmpfs:overwrite, by the tick's phase."""
+    result = run_scenario(machine, "tmpfs:overwrite", tmp_path)
+    assert (result.outcome, result.reason) == (Outcome.OK, "")
+    called = {row.function for row in result.exact.functions}
+    assert "ktime_get_coarse_real_ts64_mg" in called
+    assert "ns_to_timespec64" not in called
+
+
 def test_what_is_sustained_reaches_the_buddy_allocator(machine: Machine, tmp_path: Path) -> None:
     """Freed pages stay on the CPU's own lists, unless these are told to hold next to none."""
     for name, reached in (("munmap", False), ("munmap_sustained", True)):
