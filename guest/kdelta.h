@@ -64,6 +64,13 @@
 #define KD_LAYOUTS	60
 #define KD_OVER_LAYOUTS	(1U << 31)
 
+/*
+ * The flag of scenarios whose windows are too few pages to be whole batches: as many windows as a
+ * batch has pages are, whatever each of them takes.  How full the lists are is a layout, too.
+ */
+#define KD_OVER_BATCHES	(1U << 30)
+#define KD_BATCH	31
+
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define noinline	__attribute__((noinline))
 #define kd_api		static __attribute__((unused))
@@ -124,7 +131,7 @@ struct kd_scenario {
 	const char *name;
 	const char *summary;
 	size_t bytes;		/* of memory under test */
-	unsigned int flags;	/* the workload's own, and KD_OVER_LAYOUTS */
+	unsigned int flags;	/* the workload's own, and KD_OVER_... */
 	unsigned int calls;	/* system calls in one window */
 };
 
@@ -480,6 +487,14 @@ kd_api bool kd_over_layouts(void)
 	return kd.scenario->flags & KD_OVER_LAYOUTS;
 }
 
+/* How many layouts the windows go through in turn. */
+kd_api unsigned int kd_layouts(void)
+{
+	if (kd_over_layouts())
+		return KD_LAYOUTS;
+	return kd.scenario->flags & KD_OVER_BATCHES ? KD_BATCH : 1;
+}
+
 /* Read the command line, choose the scenario, make ready to measure. */
 kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *name,
 					  const struct kd_scenario *all, size_t n)
@@ -490,11 +505,11 @@ kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *nam
 	kd_parse(argc, argv, all, n);
 	if (kd.protocol)
 		printf("kdelta-workload 1 %s %s\n", name, kd.scenario->name);
-	if (kd_over_layouts()) {	/* as many windows of each as of the others */
-		kd.iterations += KD_LAYOUTS - 1;
-		kd.iterations -= kd.iterations % KD_LAYOUTS;
+	if (kd_layouts() > 1) {		/* as many windows of each as of the others */
+		kd.iterations += kd_layouts() - 1;
+		kd.iterations -= kd.iterations % kd_layouts();
 		if (kd.protocol)
-			printf("layouts %d\n", KD_LAYOUTS);
+			printf("layouts %u\n", kd_layouts());
 	}
 	if (sysconf(_SC_PAGESIZE) != (long)KD_PAGE)
 		kd_skip("the scenario needs base pages of 4 KiB");

@@ -14,7 +14,8 @@ static const struct kd_scenario scenarios[] = {
 	{ "fork_touch_thp", "the same with huge pages", KD_MIB(4), THP, 1 },
 	{ "fork_untouched", "fork(), and the child exits: nobody writes to the pages",
 	  KD_BATCHES, UNTOUCHED, 1 },
-	{ "exit_teardown", "a child exits that has pages of its own", KD_BATCHES, OWN, 1 },
+	{ "exit_teardown", "a child exits that has pages of its own",
+	  KD_BATCHES, OWN | KD_OVER_BATCHES, 1 },
 	{ "exit_teardown_thp", "a child exits that has huge pages of its own",
 	  KD_MIB(4), OWN | THP, 1 },
 };

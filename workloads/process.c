@@ -10,12 +10,12 @@ enum { SPAWN };						/* phases */
 enum { FORK, VFORK_EXEC, EXEC, THREAD };		/* scenario flags */
 
 static const struct kd_scenario scenarios[] = {
-	{ "fork_exit", "fork(), _exit(), waitpid()", 0, FORK, 4 },
+	{ "fork_exit", "fork(), _exit(), waitpid()", 0, FORK | KD_OVER_BATCHES, 1 },
 	{ "vfork_exec", "vfork(), execve() of this program, which exits at once, waitpid()",
-	  0, VFORK_EXEC, 4 },
+	  0, VFORK_EXEC | KD_OVER_BATCHES, 1 },
 	{ "fork_exec", "fork(), execve() of this program, which exits at once, waitpid()",
-	  0, EXEC, 4 },
-	{ "thread", "a thread is created, ends and is joined", 0, THREAD, 4 },
+	  0, EXEC | KD_OVER_BATCHES, 1 },
+	{ "thread", "a thread is created, ends and is joined", 0, THREAD | KD_OVER_BATCHES, 1 },
 };
 
 static char program[] = "/proc/self/exe";
@@ -102,7 +102,7 @@ static void spawn(const struct kd_scenario *s)
 		[THREAD] = threads,
 	};
 
-	by_flags[s->flags](s->calls);
+	by_flags[s->flags & ~KD_OVER_BATCHES](s->calls);
 }
 
 /*

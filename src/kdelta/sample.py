@@ -120,7 +120,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Windows of one phase in one trial: totals per window, in execution order.
 
-    layouts: of the tree of mappings, that the windows go through in turn.
+    layouts: of the kernel's trees and lists, that the windows go through in turn.
     """
 
     phase: str

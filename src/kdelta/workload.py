@@ -104,8 +104,8 @@ class Scenario:
 
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
     what has to hold of the kernel's counters over all windows; instruments: that can run it;
-    survey: a part of `kdelta survey`; layouts: of the tree of mappings, that the windows of a phase
-    go through in turn.
+    survey: a part of `kdelta survey`; layouts: of the kernel's trees and lists, that the windows of
+    a phase go through in turn.
     """
 
     workload: str

@@ -42,7 +42,7 @@ class Work:
         Work(scenario="unmap:mmap_page", function="__x64_sys_munmap", calls=60 * 16),
         Work(scenario="advise:dontneed", function="__x64_sys_madvise", calls=1),
         Work(scenario="fault_fork:fork_touch", function="asm_exc_page_fault", calls=BATCHES),
-        Work(scenario="process:fork_exit", function="__x64_sys_exit_group", calls=4),
+        Work(scenario="process:fork_exit", function="__x64_sys_exit_group", calls=31),
         Work(scenario="lock:mlock", function="__x64_sys_mlock", calls=1),
         Work(scenario="userfault:missing", function="handle_userfault", calls=62),
         Work(scenario="tmpfs:read", function="__x64_sys_pread64", calls=BATCHES),
@@ -179,7 +179,7 @@ def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_p
 def test_no_window_is_stamped_with_the_time_that_the_audit_took(
     machine: Machine, tmp_path: Path
 ) -> None:
-    """A fine time is in force until the next tick: 1.3 % of tmpfs:overwrite, by the tick's phase."""
+    """A fine time is in force until the next tick: 1.3 % of tmpfs:overwrite, by its phase."""
     result = run_scenario(machine, "tmpfs:overwrite", tmp_path)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     called = {row.function for row in result.exact.functions}

@@ -43,7 +43,7 @@ class SurveyPhase:
 class SurveyRow:
     """One scenario: a cell for each kernel, in the run's order.
 
-    inexact: counts hardly repeat; layouts: of the tree of mappings that it is a mean over, 1: none.
+    inexact: counts hardly repeat; layouts: of the kernel's trees and lists, that it is a mean over.
     """
 
     reference: str

@@ -13,7 +13,7 @@ from kdelta.cli.printing import WIDTH, print_table, write_output
 from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, load, names
 
-_LAYOUTS = "{} of the tree of mappings, a window of each phase in each; shown is their mean"
+_LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
 _BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill the lists of reclaim"
 
 

@@ -177,8 +177,9 @@ def _repeats_legend(ladder: Ladder[Measure]) -> str:
             "mode: share of windows with exactly the shown count, in the phase where it is lowest;"
         )
     return (
-        f"shown is the mean over {len(known.counts)} layouts of the tree of mappings; hit: layouts"
-        f" that take over {HIT_PERCENT} % more than the median one; range: of the layouts;"
+        f"shown is the mean over {len(known.counts)} layouts of the kernel's trees and lists;"
+        f" hit: layouts that take over {HIT_PERCENT} % more than the median one; range: of the"
+        " layouts;"
     )
 
 

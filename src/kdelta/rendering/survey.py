@@ -101,8 +101,9 @@ def _legend(found: Survey) -> Iterator[Line]:
         " skip: not supported there; invalid: page state or environment differ;"
         " ~: a median, the counts hardly repeat"
     )
-    if layouts := max((row.layouts for row in found.rows), default=1) - 1:
-        text += f"; {_LAID_OUT}: the mean over {layouts + 1} layouts of the tree of mappings"
+    if layouts := sorted({row.layouts for row in found.rows} - {1}):
+        several = " or ".join(map(str, layouts))
+        text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
     if any(row.phases for row in found.rows):
         text += "; below a scenario: its phases that changed where the sum over them did not"
     crossings = dict.fromkeys(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What stands for the windows of a phase: one of them, or one of each layout, added up.
 
-A layout is a state of the kernel's tree of mappings.  What it costs to change a mapping depends on
-it by half as much again, so one layout alone says little; all of them together say what is paid on
+A layout is a state of the kernel that decides how long a path is: where the nodes of its tree of
+mappings end (brk() takes twice as long at an end), or how full its lists of pages are (each 31st
+page moves all of them).  One layout alone says little; all of them together say what is paid on
 average, and how often the dear ones are met.
 """
 
