@@ -25,7 +25,7 @@ thp always [madvise] never
 thp-shmem always within_size advise [never] deny force
 preempt none voluntary full (lazy)
 clocksource tsc
-cpu AuthenticAMD 60fb1 f6f83203 78bfbfd 219c01a9 41020c 10 0 5 125 2d93fbfd 200
+cpu AuthenticAMD 60fb1 f6f83203 78bfbfd 219c03a9 41020c 10 0 5 125 2d93fbfd 200
 mitigation spectre_v2 Mitigation: Retpolines; STIBP: disabled
 """
 

@@ -34,7 +34,7 @@ PRESETS = """\
 name = "presets"
 title = "each preset of amd64"
 scenarios = ["control:getppid"]
-kernels = ["6.12", "7.1"]
+kernels = ["6.1", "7.1"]
 
 [matrix]
 cpu_model = ["everyday", "icelake", "zen3"]
