@@ -305,3 +305,28 @@ def test_a_clock_on_the_wall_is_no_time(tmp_path: Path) -> None:
     case = only(table(tmp_path / "a.csv", "time,kernel,ns", *rows))
     assert case.metric.name == "ns"
     assert [boot.position for boot in case.series[0].boots] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad"),
+    [
+        ("ok", "1", "0"),
+        ("success", "true", "false"),
+        ("passed", "yes", "crashed"),
+        ("valid", "True", "False"),
+        ("status", "0", "timeout"),
+        ("returncode", "0", "139"),
+        ("failed", "no", "yes"),
+        ("errors", "0", "2"),
+    ],
+)
+def test_a_run_that_failed_is_no_value(tmp_path: Path, column: str, good: str, bad: str) -> None:
+    rows = [f"6.{1 + at % 2},{at},5,{bad if at == 3 else good}" for at in range(6)]
+    case = only(table(tmp_path / "a.csv", f"kernel,round,ns,{column}", *rows))
+    assert [len(series.values) for series in case.series] == [3, 2]
+
+
+def test_a_status_of_zeros_and_ones_is_asked(tmp_path: Path) -> None:
+    rows = ("6.1,5,0", "6.2,6,1", "6.1,5,1", "6.2,6,0")
+    error = refused(table(tmp_path / "a.csv", "kernel,ns,status", *rows))
+    assert "does status 1 mean a good run?" in error.sentence()

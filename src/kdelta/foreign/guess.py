@@ -252,6 +252,8 @@ def _statuses(work: Work) -> None:
             work.left[name] = Said(part=Part.UNKNOWN)
             continue
         unknown = sorted(texts - {*OK, *_FAILED, "partial"})
+        if texts == {"0", "1"}:
+            unknown, work.ok = ["1"], tuple(word for word in OK if word != "1")
         if unknown:
             work.doubts.append(
                 f"does {name} {', '.join(unknown)} mean a good run? (ok lists those)"

@@ -94,10 +94,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     Part.RUN: vocabulary(
         "run run_id runid id uuid job_id job run_name run_uuid log logfile file filename"
     ),
-    Part.STATUS: vocabulary(
-        "status outcome result verdict_status exit_status run_status success succeeded"
-        " passed valid ok state completed finished"
-    ),
+    Part.STATUS: vocabulary("status outcome result verdict_status exit_status run_status state"),
     Part.FAILURE: vocabulary(
         "failure_reason failure_reasons reason error err why fail_reason error_message"
         " failure message"
@@ -213,12 +210,16 @@ _STATE = re.compile(
     r"|pagemap|kpf_|compound_|soft_dirty|(?:^|_)present\Z|(?:target|other|failed|queried)_pages"
     r"|node_required|noapic|(?:huge|thp|swap|rss|pss|dirty|mapped|shmem|file_pmd)\w*_kb\Z"
 )
-_FINE_GATE = re.compile(r"(?:.+_)?(?:ok|match|matched|matches|as_expected|verified|correct|sane)\Z")
+_FINE_GATE = re.compile(
+    r"(?:.+_)?(?:ok|match|matched|matches|as_expected|verified|correct|sane"
+    r"|success|succeeded|passed|valid|completed|finished)\Z"
+)
 _COUNT_GATE = re.compile(
     r"(?:.+_)?(?:unexpected(?:_\w+)?|failed_pages|mismatch(?:es)?|(?:semantic|check|state|audit)_"
     r"(?:failures|errors|violations)|failed_(?:units|checks|ops|calls)|errors|violations|bad_steps"
     r"|corruptions?|checks_failed)(?:_sum|_mean)?\Z"
 )
+_GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
 _SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
@@ -249,13 +250,20 @@ def _fine(joined: str) -> bool:
     return joined not in _PLAIN[Part.STATUS] and bool(_FINE_GATE.match(joined))
 
 
+def _positive(word: str) -> bool:
+    try:
+        return float(word) > 0
+    except ValueError:
+        return False
+
+
 def fails(name: str, text: str) -> bool:
     """True when what a gate says of a run means that the run failed."""
     word = text.strip().lower()
     if not word:
         return False
     if _fine("_".join(words(name))):
-        return word in ("0", "no", "false", "n", "bad", "fail", "failed", "0.0")
+        return word not in _GOOD and not _positive(word)
     try:
         return float(word) != 0
     except ValueError:
