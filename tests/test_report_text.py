@@ -26,7 +26,7 @@ from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.columns import Line, coloured, plain
 from kdelta.rendering.formats import written
-from kdelta.sample import Outcome, PhaseCounts, StateField, TrialResult
+from kdelta.sample import FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from ladder_records import (
     ENVIRONMENT,
     STATE,
@@ -220,6 +220,24 @@ def test_layouts_are_in_every_format_and_their_functions_sum_to_the_mean() -> No
     explained = explain(record, "6.18", "7.1")
     assert not explained.refused
     assert explained.old_value == mean.value
+
+
+def test_what_is_left_to_rcu_is_told_apart() -> None:
+    record = layouts()
+    whole = record.trials[0].result
+    assert whole is not None
+    calls = [("call_rcu", 480), ("kvfree_call_rcu", 1920), ("__call_rcu_common", 480)]
+    asked = [
+        FunctionCount(phase="pair", function=name, insns=0, calls=times) for name, times in calls
+    ]
+    more = recounted(whole, functions=(*whole.exact.functions, *asked))
+    found = report(run({"6.18.15": [whole], "7.1.13": [more]}))
+    totals = [rung.total for rung in found.ladders[0].rungs]
+    assert [total.later for total in totals if total] == [0, 2400]
+    words = " ".join(plain(show_page.show(found)).split())
+    told = f"6.18.15 {number(0)}, 7.1.13 {number(2.5)}"
+    assert f"freed later and not counted, requests per pair: {told}" in words
+    assert "left to RCU" not in plain(show_page.show(report(record)))
 
 
 def test_windows_that_are_no_whole_round_of_layouts_are_no_counts() -> None:

@@ -19,6 +19,7 @@ from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 _STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
+_TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said
 
 
@@ -54,6 +55,7 @@ class Measure:
     left_out: int = 0  # windows in which another task ran
     second: int | None = None  # another length that repeats; see stats.exact.Location
     layouts: Layouts | None = None  # that the windows went through
+    later: int = 0  # requests to RCU to free something, which is done later and not counted
 
     @property
     def per_operation(self) -> float:
@@ -261,6 +263,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         left_out=chosen.left_out,
         second=chosen.second,
         layouts=found[across.index].layouts,
+        later=_later(used[across.index], counts.phase),
         **_agreement(across),
     )
 
@@ -299,7 +302,14 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         trial=None,
         left_out=sum(measure.left_out for measure in phases),
         layouts=_layouts(phases),
+        later=sum(measure.later for measure in phases),
     )
+
+
+def _later(trial: TrialRecord, phase: str) -> int:
+    """What the windows that stand for a phase left to be done after a grace period."""
+    rows = trial.result.exact.functions if trial.result else ()
+    return sum(row.calls for row in rows if row.phase == phase and row.function in _TO_RCU)
 
 
 def _weakest(kinds: Sequence[LocationKind]) -> LocationKind:

@@ -165,9 +165,20 @@ def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: AR
         text += "; gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         text += "; ~: median, no exact count"
+    text += _left_to_rcu(ladder)
     if any(map(_mark, ladder.rungs)):
         text += f"; {CROSSED}: the two were built by different compilers"
     return text
+
+
+def _left_to_rcu(ladder: Ladder[Measure]) -> str:
+    """What is paid after a grace period: told, since nobody counts it."""
+    totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
+    if not any(total.later for _, total in totals):
+        return ""
+    told = (f"{arm} {number(total.later / total.operations)}" for arm, total in totals)
+    per = f"per {ladder.operation}"
+    return f"; left to RCU, freed later and not counted, requests {per}: {', '.join(told)}"
 
 
 def _repeats_legend(ladder: Ladder[Measure]) -> str:
