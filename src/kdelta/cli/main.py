@@ -31,6 +31,7 @@ COMMANDS = {
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
+    "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
     "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
     "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
     "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
@@ -59,6 +60,7 @@ Exit codes:
        a bundle, a reproduction or a mail is not what it should be
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
+  4    `kdelta gate`: nothing to fail on, but something could not be judged
   70   a bug in kdelta
   125  `kdelta probe`: this kernel cannot be judged, skip it
   128  `kdelta probe`: the question or this machine is wrong, stop

@@ -12,7 +12,7 @@ import click
 
 from kdelta.errors import InfraError
 from kdelta.machine import axes
-from kdelta.rendering.formats import FORMATS
+from kdelta.rendering.formats import CASES, FORMATS
 
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
@@ -69,17 +69,25 @@ runs_directory = click.option(
 
 def formats(command: _Command) -> _Command:
     """An option for each of rendering's formats; the command gets the one chosen, "" for text."""
+    return _choice_of(FORMATS, command)
 
+
+def case_formats(command: _Command) -> _Command:
+    """The same with those of findings that are cases."""
+    return _choice_of({**FORMATS, **CASES}, command)
+
+
+def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
     @functools.wraps(command)
     def chosen(*args: Any, **given: Any) -> Any:
-        forms = [form for form in FORMATS if given.pop(form)]
+        forms = [form for form in known if given.pop(form)]
         if len(forms) > 1:
             named = " and ".join(f"--{form}" for form in forms)
             raise click.UsageError(f"{named} exclude each other")
         return command(*args, form="".join(forms), **given)
 
     wrapped: Any = chosen
-    for form, (what, _) in reversed(FORMATS.items()):
+    for form, (what, _) in reversed(known.items()):
         wrapped = click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")(wrapped)
     found: _Command = wrapped
     return found

@@ -23,7 +23,8 @@ EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
+def percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
+    """A value of --step-percent, refused when it is none."""
     if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
         raise click.BadParameter("a percentage from 0 to 100 is expected")
     return value
@@ -36,7 +37,7 @@ def _run_options(command: _F) -> _F:
         click.option(
             "--step-percent",
             type=float,
-            callback=_percentage,
+            callback=percentage,
             metavar="PERCENT",
             help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs: the one writer of JSON and the one of CSV (format 1, docs/method.md)."""
+"""Findings for programs: one writer each of JSON, CSV and what CI reads (docs/method.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
@@ -63,9 +65,94 @@ FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCase:
+    """What CI calls a test.  skipped: why it says nothing, "" when it does; why: the verdict's."""
+
+    name: str
+    values: tuple[str, str]
+    change: str
+    failed: bool
+    skipped: str
+    why: str
+
+
+class CaseView(Protocol):
+    """A module whose findings are a list of cases."""
+
+    def cases(self, found: Any) -> tuple[str, str, Sequence[JudgedCase]]:
+        """A title, what is to be concluded, and the cases."""
+
+
+def _markdown(view: CaseView, found: object) -> str:
+    """A comment for a forge: a table, then what fails and why."""
+    title, conclusion, told = view.cases(found)
+    lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
+    lines += ["| scenario | old | new | change | |", "|---|--:|--:|---|---|"]
+    for case in told:
+        word = "**fails**" if case.failed else "skipped" if case.skipped else "ok"
+        cells = (case.name, *case.values, case.change)
+        lines.append(f"| {' | '.join(map(_marked, cells))} | {word} |")
+    lines += ["", *(f"- {_marked(case.name)}: {_marked(case.why)}" for case in told if case.failed)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _marked(text: str) -> str:
+    """Text that is no markup, mentions nobody and breaks no table."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|~!@&$])", r"\\\1", printable(text)).replace("://", ":\\//")
+
+
+def _junit(view: CaseView, found: object) -> str:
+    title, conclusion, told = view.cases(found)
+    failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
+    suite = Element(
+        "testsuite",
+        name=_xml(title),
+        tests=str(len(told)),
+        failures=str(failed),
+        skipped=str(skipped),
+    )
+    for case in told:
+        one = SubElement(suite, "testcase", classname="kdelta.gate", name=_xml(case.name))
+        if case.failed:
+            SubElement(one, "failure", message=_xml(case.change)).text = _xml(case.why)
+        elif case.skipped:
+            SubElement(one, "skipped", message=_xml(case.skipped))
+        SubElement(one, "system-out").text = _xml(f"{' -> '.join(case.values)}: {case.change}")
+    SubElement(suite, "system-out").text = _xml(conclusion)
+    indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suite, encoding="unicode")}\n'
+
+
+def _xml(text: str) -> str:
+    """XML has no way to write control characters, nor halves of a pair."""
+    return printable(text)
+
+
+def _ktap(view: CaseView, found: object) -> str:
+    title, conclusion, told = view.cases(found)
+    lines = ["KTAP version 1", f"# {title}", f"1..{len(told)}"]
+    for at, case in enumerate(told, start=1):
+        name = case.name.replace("#", "")
+        if case.failed:
+            lines.append(f"# {case.change}: {case.why}")
+        skip = f" # SKIP {case.skipped.replace('#', '')}" if case.skipped else ""
+        lines.append(f"{'not ok' if case.failed else 'ok'} {at} {name}{skip}")
+    lines.append(f"# {conclusion}")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+# What `kdelta gate` prints besides.
+CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
+    "markdown": ("Markdown, for a comment on a forge", _markdown),
+    "junit": ("JUnit's XML", _junit),
+    "ktap": ("KTAP (docs.kernel.org)", _ktap),
+}
+
+
 def written(form: str, view: object, found: object) -> str:
     """Findings in one of the formats."""
-    return FORMATS[form][1](view, found)
+    return {**FORMATS, **CASES}[form][1](view, found)
 
 
 def told(kind: str, found: object) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The gate: closed by more work, open without, and never open where nothing can be said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+import ladder_records
+import timed_records
+from kdelta.analysis.gate import Bar, gate
+from kdelta.cli.gate import gate as command
+from kdelta.errors import SpecError
+from kdelta.journal import results
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering import gate as view
+from kdelta.rendering.formats import CASES, FORMATS, written
+from kdelta.sample import Outcome
+
+HOSTILE = "6.17|@all <script>[x](javascript:1) https://example.org `$()` #\n\x1b[31m\x00"
+
+
+def pair(old: float, new: float, label: str = "6.17.13") -> RunRecord:
+    trials = [[ladder_records.result(ladder_records.Trial(per_page=value))] for value in (old, new)]
+    return ladder_records.run(dict(zip(("6.16.12", label), trials, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fail_on", "closed"),
+    [
+        (300.0, 400.0, [Bar.MORE_WORK], True),
+        (300.0, 400.0, [Bar.LESS_WORK], False),
+        (400.0, 300.0, [Bar.MORE_WORK], False),
+        (400.0, 300.0, [Bar.LESS_WORK, Bar.MORE_WORK], True),
+        (300.0, 300.0, [Bar.MORE_WORK, Bar.LESS_WORK, Bar.UNDECIDED], False),
+    ],
+)
+def test_what_closes_it(*, old: float, new: float, fail_on: list[Bar], closed: bool) -> None:
+    found = gate(pair(old, new), fail_on=fail_on)
+    assert found.closed is closed
+    assert not found.undecided
+
+
+def test_kernels_are_named_or_the_first_and_the_last() -> None:
+    ladder = ladder_records.ladder(rounds=1)
+    assert (gate(ladder).old, gate(ladder).new) == ("6.1.176", "7.2.1")
+    found = gate(ladder, against="6.17", kernel="6.18.15")
+    assert (found.old, found.new, found.closed) == ("6.17.13", "6.18.15", True)
+    assert not gate(ladder, against="6.17", kernel="6.18.15", step_percent=5.0).closed
+    with pytest.raises(SpecError, match="compared with itself"):
+        gate(ladder, against="7.2.1")
+
+
+def test_a_baseline_may_be_another_run() -> None:
+    old, new = pair(300.0, 310.0), pair(500.0, 900.0)
+    found = gate(new, replace(old, run_id="old"), against="6.16.12")
+    assert found.cases[0].old == pytest.approx(300.0, rel=0.01)
+    assert found.closed
+    environment = replace(ladder_records.ENVIRONMENT, qemu_version="11")
+    other = [ladder_records.result(ladder_records.Trial(per_page=300.0, environment=environment))]
+    found = gate(new, ladder_records.run({"6.16.12": other}))
+    assert (found.closed, found.undecided) == (False, True)
+    assert gate(new, ladder_records.run({"6.16.12": other}), fail_on=[Bar.UNDECIDED]).closed
+    with pytest.raises(SpecError, match="another instrument"):
+        gate(new, timed_records.run([100.0, 100.0]))
+
+
+def test_nothing_in_common_is_no_pass() -> None:
+    good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
+    other = ladder_records.run({"6.16.12": good}, scenario="anon_full_toggle")
+    found = gate(pair(300.0, 300.0), other)
+    assert found.cases == ()
+    assert found.undecided
+
+
+def test_a_failed_kernel_is_undecided_and_a_skip_is_neither() -> None:
+    good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
+    for outcome, undecided in ((Outcome.BOOT_ERROR, True), (Outcome.SKIP, False)):
+        bad = [ladder_records.failed(outcome, "why")]
+        ladder = ladder_records.run({"6.16.12": good, "6.17.13": bad})
+        found = gate(ladder)
+        assert not found.closed
+        assert any(case.open_question for case in found.cases) is undecided
+        assert found.undecided  # a gate that compared nothing lets nothing in
+
+
+def test_times_are_judged_with_their_control() -> None:
+    found = gate(timed_records.run([100.0, 160.0, 100.0]))
+    assert found.closed
+    assert found.cases[0].comparison.sandwich is not None
+    assert "more time" in view.cases(found)[2][0].change
+
+
+@pytest.mark.parametrize("form", [*FORMATS, *CASES])
+def test_every_format_holds_the_verdict_and_is_safe(form: str) -> None:
+    text = written(form, view, gate(pair(300.0, 400.0, HOSTILE)))
+    assert "1.333" in text
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+def test_json_and_xml_and_ktap_are_read_by_their_readers() -> None:
+    found = gate(pair(300.0, 400.0, HOSTILE))
+    told = json.loads(written("json", view, found))
+    assert told["kind"] == "gate"
+    assert (told["closed"], told["cases"][0]["closes"]) == (True, True)
+    suite = ElementTree.fromstring(written("junit", view, found))  # noqa: S314  our own
+    assert suite.attrib["tests"] == "1"
+    assert suite.attrib["failures"] == "1"
+    assert suite.find("testcase/failure") is not None
+    lines = written("ktap", view, found).splitlines()
+    assert lines[0] == "KTAP version 1"
+    assert "1..1" in lines
+    assert sum(line.startswith("not ok 1 ") for line in lines) == 1
+
+
+def test_markdown_of_hostile_names_is_text() -> None:
+    text = written("markdown", view, gate(pair(300.0, 400.0, HOSTILE)))
+    for raw in ("<script", "](", "@all", "https://"):
+        assert raw not in text.replace("\\@all", "").replace("\\<script", "").replace("\\]\\(", "")
+    rows = [line for line in text.splitlines() if line.startswith("| mprotect")]
+    assert len(rows) == 1
+    assert rows[0].replace("\\|", "").count("|") == 6
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    def stored(record: RunRecord, name: str) -> Path:
+        folder = tmp_path / name
+        RunJournal.create(folder, record)
+        for trial in record.trials:
+            assert trial.result
+            kept = results.KeptResult(
+                run=record.run_id, index=trial.index, attempts=1, result=trial.result
+            )
+            results.keep(folder, kept)
+        return folder
+
+    assert call(stored(pair(300.0, 300.0), "same")).exit_code == 0
+    done = call(stored(pair(300.0, 400.0), "more"))
+    assert done.exit_code == 1
+    assert "Closed by 1 scenario of 1." in done.output
+    good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
+    bad = [ladder_records.failed(Outcome.BOOT_ERROR, "it hung")]
+    undecided = stored(ladder_records.run({"6.16.12": good, "6.17.13": bad}), "open")
+    assert call(undecided).exit_code == 4
+    assert call(undecided, "--fail-on", "undecided").exit_code == 1
