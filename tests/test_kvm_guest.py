@@ -275,7 +275,8 @@ def command(emulator: Qemu, wanted: MachineSettings, **launch: object) -> list[s
     return qemu.command(emulator, wanted, qemu.Launch(**files, **launch), channels)  # type: ignore[arg-type]
 
 
-def test_command_line_of_a_pc(emulator: Qemu) -> None:
+def test_command_line_of_a_pc(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     wanted = settings(2, "amd64")
     firmware = list(emulator.arguments)
     found = command(emulator, wanted, accelerator=qemu.Accelerator.KVM, hugetlb=True)

@@ -202,13 +202,40 @@ def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
 
 
 def test_what_restores_is_told_before_qemu_starts() -> None:
-    told = [json.loads(order) for order in qemu.restoring(Path("/c")).splitlines()]
+    told = [json.loads(order) for order in qemu.restoring().splitlines()]
     assert [order["execute"] for order in told] == [
         "qmp_capabilities",
         "migrate-set-capabilities",
         "migrate-incoming",
     ]
-    assert told[-1]["arguments"] == {"uri": "file:/c/state"}
+    assert told[-1]["arguments"] == {"uri": "file:/dev/fdset/1"}
+    channels = replace(CHANNELS, state=9)
+    argv = qemu.command(of_version("10.0.2"), SETTINGS, LAUNCH, channels)
+    assert argv[argv.index("-add-fd") + 1] == "fd=9,set=1"
+    assert 9 in channels.inherited
+    assert "-add-fd" not in dict(line(LAUNCH))
+
+
+@pytest.mark.parametrize(
+    ("uid", "version", "elevates", "becomes"),
+    [
+        (1000, "10.0.2", "deny", None),
+        (0, "10.0.2", "allow", ("-run-with", "user=65534:65534")),
+        (0, "7.2.22", "allow", ("-runas", "65534:65534")),
+    ],
+)
+def test_root_does_not_run_a_guest(
+    uid: int,
+    version: str,
+    elevates: str,
+    becomes: tuple[str, str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    argv = qemu.command(of_version(version), SETTINGS, LAUNCH, CHANNELS)
+    told = list(itertools.pairwise(argv))
+    assert f"elevateprivileges={elevates}," in dict(told)["-sandbox"]
+    assert (becomes in told) if becomes else not {"-run-with", "-runas"} & set(argv)
 
 
 def test_channels_that_are_not_there_are_not_inherited() -> None:

@@ -168,6 +168,7 @@ def test_a_refused_option_is_this_machines_fault(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
     with (
         Guest(fake_qemu.install(tmp_path, "refuses"), SETTINGS, launch) as guest,
@@ -177,6 +178,7 @@ def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: 
 
 
 def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
     with Guest(fake_qemu.install(tmp_path, "obeys"), SETTINGS, launch) as guest:
         assert guest.finish(10).identity(SETTINGS).seen.cpus == 1

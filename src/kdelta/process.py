@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,18 @@ log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
 _MOST_PATIENCE = 10
+# Kills the groups that it was told of and not told of again, when its caller is gone.
+_REAPER = """
+trap '' INT TERM HUP
+left=
+while read -r what pid; do
+    others=
+    for one in $left; do [ "$one" = "$pid" ] || others="$others $one"; done
+    left=$others
+    [ "$what" = started ] && left="$left $pid"
+done
+for one in $left; do kill -9 "-$one"; done
+"""
 # For a caller that ended before its end could be asked to be told: $0 is who the caller was.
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
@@ -117,7 +130,8 @@ def start(
     """Start a command in its own process group, standard input closed unless given.
 
     die_with_caller: the kernel ends the command when the calling thread ends, however it ends
-    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).
+    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).  It forgets that for a command that root
+    starts and that becomes another user: a second process looks after those.
     Raises InfraError when the program cannot be started.
     """
     if die_with_caller and which("setpriv"):
@@ -126,7 +140,7 @@ def start(
     log.debug("$ %s", quote(argv))
     merged = {**os.environ, **env} if env else None
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=stdout,
@@ -142,6 +156,48 @@ def start(
         ) from error
     except OSError as error:
         raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
+    if die_with_caller and os.geteuid() == 0:
+        _reaper.tell("started", child.pid)
+    return child
+
+
+class _Reaper:
+    """A process that outlives this one by a moment, and ends what it was told of."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._pipe = -1
+        self._told: set[int] = set()
+
+    def tell(self, what: str, pid: int) -> None:
+        """Say that a group was started, or that it has ended; of others it is not told."""
+        with self._mutex:
+            if what == "started":
+                self._told.add(pid)
+            elif pid not in self._told:
+                return
+            else:
+                self._told.discard(pid)
+            if self._pipe < 0:
+                self._pipe = self._begin()
+            os.write(self._pipe, f"{what} {pid}\n".encode())
+
+    @staticmethod
+    def _begin() -> int:
+        read, write = os.pipe()  # nothing that we start inherits our end
+        subprocess.Popen(
+            ["sh", "-c", _REAPER],
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+        os.close(read)
+        return write
+
+
+_reaper = _Reaper()
 
 
 class Patience:
@@ -209,6 +265,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
             child.wait(timeout=_KILL_GRACE_S)
     _signal_group(child.pid, signal.SIGKILL)
     child.wait()
+    _reaper.tell("ended", child.pid)
     for stream in (child.stdout, child.stderr):
         if stream is not None:
             stream.close()

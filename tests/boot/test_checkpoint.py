@@ -15,9 +15,12 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine
-from kdelta import cache, workload
+from kdelta import cache, guest, workload
 from kdelta.errors import Cancelled
 from kdelta.guests import checkpoint
+from kdelta.guests.orders import Order
+from kdelta.guests.qemu import Launch
+from kdelta.guests.session import Guest
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
@@ -131,6 +134,26 @@ def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:
     assert result.outcome is Outcome.OK
     assert list((cache.root() / "checkpoints").iterdir()) == []
     assert not cache.held("checkpoints-")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
+def test_root_runs_no_guest(private: Machine) -> None:
+    launch = Launch(
+        image=private.kernel.image,
+        initramfs=guest.initramfs(lab.ARCH),
+        orders=(Order("kallsyms"),),
+        restore=private.checkpoint().folder,
+    )
+    status = {}
+    with Guest(private.emulator, private.settings, launch) as machine:
+        while not machine.has_ended:
+            for line in Path(f"/proc/{machine.pid}/status").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if value.strip():  # none any more of one that has just ended
+                    status[name] = value.split()
+    assert status["Uid"] == status["Gid"] == ["65534"] * 4
+    assert status["CapEff"] == status["CapPrm"] == ["0" * 16]
+    assert status["NoNewPrivs"] == ["1"]
 
 
 def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _FORMAT = "4"
 _POLL_S = 0.05
 _ANSWER_S = 60.0
-_SOME_CHANNELS = Channels(port=0, serial=0, console=0, orders=0, qmp=0)  # numbers decide nothing
+_SOME_CHANNELS = Channels(
+    port=0, serial=0, console=0, orders=0, qmp=0, state=0
+)  # numbers decide nothing
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +133,7 @@ def _make(
     launch = Launch(image=image, initramfs=guest.initramfs(settings.target), save=folder)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
-            asyncio.run(_save(booted, folder, timeout))
+            asyncio.run(_save(booted, timeout))
         except (QMPError, EOFError, OSError) as error:
             raise booted.without_control(error) from error
         said = booted.greeting()
@@ -145,13 +147,13 @@ def intact(checkpoint: Checkpoint) -> bool:
     return cache.unchanged(checkpoint.folder)
 
 
-async def _save(booted: Guest, folder: Path, timeout: float) -> None:
+async def _save(booted: Guest, timeout: float) -> None:
     """Wait until a guest has stopped itself, and write its state beside its memory."""
     async with booted.control() as qmp:
         await _stopped(booted, qmp, timeout)
         booted.greeting()
         await qmp.execute("migrate-set-capabilities", qemu.SHARED_IS_THERE)
-        await qmp.execute("migrate", {"uri": qemu.migration(folder)})
+        await qmp.execute("migrate", {"uri": qemu.MIGRATION})
         await _completed(qmp)
 
 

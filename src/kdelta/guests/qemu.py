@@ -33,15 +33,18 @@ STATE = "state"  # of a saved guest, all but its memory
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 _ICOUNT = "shift=1,sleep=off"  # an instruction takes 2 ns, and idle time none
 _RTC = "base=2026-01-01T00:00:00,clock=vm"
-_SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+MIGRATION = "file:/dev/fdset/1"  # QEMU's word for that state, which it has open: Channels.state
+_SANDBOX = "on,obsolete=deny,elevateprivileges={},spawn=deny,resourcecontrol=deny"
+_NOBODY = "65534:65534"
+_RUN_WITH = (9, 1)  # the first QEMU whose -run-with says as whom; -runas was before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """File descriptors that QEMU inherits; qmp: a socket, -1 for none.
+    """File descriptors that QEMU inherits; -1 for none.
 
     port, serial: files for what PID 1 answers, on the first of the two that its kernel has.
-    orders: the file of its orders.
+    orders: the file of its orders.  qmp: a socket.  state: of a guest that is saved or restored.
     """
 
     port: int
@@ -49,11 +52,12 @@ class Channels:
     console: int
     orders: int
     qmp: int = -1
+    state: int = -1
 
     @property
     def inherited(self) -> tuple[int, ...]:
         """Those that are there."""
-        every = (self.port, self.serial, self.console, self.orders, self.qmp)
+        every = (self.port, self.serial, self.console, self.orders, self.qmp, self.state)
         return tuple(fd for fd in every if fd >= 0)
 
 
@@ -238,7 +242,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         str(qemu.program),
         *qemu.arguments,
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
-        *("-sandbox", _SANDBOX),
+        *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
         *(
@@ -257,6 +261,8 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
     argv += [*_file("port", channels.port), "-device", "virtio-serial-pci,ioeventfd=off"]
     argv += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}", "-device", "pvpanic-pci"]
     argv += _fw_cfg(launch, channels)
+    if channels.state >= 0:
+        argv += ["-add-fd", f"fd={channels.state},set=1"]
     if channels.qmp >= 0:
         argv += ["-chardev", f"socket,id=qmp,fd={channels.qmp}", "-mon", "qmp,mode=control"]
     if launch.disk:
@@ -276,19 +282,24 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
     return argv
 
 
-def restoring(folder: Path) -> bytes:
+def _confined(qemu: Qemu) -> list[str]:
+    """What QEMU may not do; started by root, it becomes nobody before the guest runs."""
+    if os.geteuid() != 0:
+        return ["-sandbox", _SANDBOX.format("deny")]
+    # "deny" and "children" would end it when it changes its user; there is no way back then.
+    able = not qemu.version or qemu.release >= _RUN_WITH
+    user = ["-run-with", f"user={_NOBODY}"] if able else ["-runas", _NOBODY]
+    return ["-sandbox", _SANDBOX.format("allow"), *user]
+
+
+def restoring() -> bytes:
     """What QEMU is told on its control channel to restore a guest, all before it starts."""
     orders = (
         {"execute": "qmp_capabilities"},
         {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},
-        {"execute": "migrate-incoming", "arguments": {"uri": migration(folder)}},
+        {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
-
-
-def migration(folder: Path) -> str:
-    """QEMU's word for the state of a saved guest."""
-    return f"file:{folder / STATE}"
 
 
 def memory_files(settings: MachineSettings) -> tuple[str, ...]:

@@ -105,13 +105,14 @@ class Guest:
             if with_qmp or launch.restore:
                 self._qmp, control = (ours.enter_context(end) for end in socket.socketpair())
             if self._qmp and launch.restore:
-                self._qmp.sendall(qemu.restoring(launch.restore))
+                self._qmp.sendall(qemu.restoring())
             channels = qemu.Channels(
                 port=self._port.fd,
                 serial=self._serial.fd,
                 console=self._console.fd,
                 orders=told.fd,
                 qmp=control.fileno() if control else -1,
+                state=_state(launch, theirs),
             )
             self.argv = qemu.command(emulator, settings, launch, channels)
             self._child = process.start(
@@ -286,6 +287,22 @@ class Guest:
             reason = f"last console line: {last[-1][:200]}" if last else "the console is empty"
         blamed = GuestError if self._restored or self._greeted() else BootError
         return blamed(f"{what}: {reason}", console=console)
+
+
+def _state(launch: qemu.Launch, open_files: ExitStack) -> int:
+    """The file of a guest's state, opened for QEMU, which may no longer be root then."""
+    if launch.restore:
+        flags, folder = os.O_RDONLY, launch.restore
+    elif launch.save:
+        flags, folder = os.O_WRONLY | os.O_CREAT | os.O_TRUNC, launch.save
+    else:
+        return -1
+    try:
+        found = os.open(folder / qemu.STATE, flags, 0o644)
+    except FileNotFoundError as error:
+        raise RestoreError("the saved guest has no state", place=str(folder)) from error
+    open_files.callback(os.close, found)
+    return found
 
 
 def _reason(console: str) -> str:
