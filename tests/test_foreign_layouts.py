@@ -330,3 +330,24 @@ def test_a_status_of_zeros_and_ones_is_asked(tmp_path: Path) -> None:
     rows = ("6.1,5,0", "6.2,6,1", "6.1,5,1", "6.2,6,0")
     error = refused(table(tmp_path / "a.csv", "kernel,ns,status", *rows))
     assert "does status 1 mean a good run?" in error.sentence()
+
+
+def test_two_counted_rows_an_arm_are_asked_too(tmp_path: Path) -> None:
+    rows = [f"{k};{x};5,{x}" for k in ("6.1", "6.2") for x in (1, 2)]
+    error = refused(table(tmp_path / "a.csv", "Kernel;Durchlauf;Zeit [ns]", *rows))
+    assert "is Durchlauf the number of a round" in error.sentence()
+
+
+def test_moments_under_any_name_are_the_order(tmp_path: Path) -> None:
+    rows = ("6.1,2026-05-01 10:20,5", "6.2,2026-05-01 10:10,6")
+    case = only(table(tmp_path / "a.csv", "kernel,begun,ns", *rows))
+    assert [series.boots[0].position for series in case.series] == [1, 0]
+
+
+def test_a_column_called_set_is_not_the_set_of_a_file(tmp_path: Path) -> None:
+    rows = [f"{k},{s},5" for k in ("6.1", "6.2") for s in "xy"]
+    for name in ("one", "two"):
+        table(tmp_path / "d" / name / "r.csv", "kernel,set,ns", *rows)
+    groups = [case.group for case in cases(contents(tmp_path / "d"))]
+    assert groups[0] == (("set", "d/one"), ("set of rows", "x"))
+    assert len(set(groups)) == 4

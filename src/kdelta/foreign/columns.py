@@ -78,9 +78,9 @@ class Cells:
 
     @cached_property
     def counts_up(self) -> bool:
-        """True for 1, 2, 3 ... or r0, r1, r2 ...: at least three, and none left out."""
+        """True for 1, 2, 3 ... or r0, r1, r2 ...: at least two, and none left out."""
         found = [_COUNTED.match(text) for text in self.distinct]
-        if len(found) < 3 or not all(found) or len({one["word"] for one in found if one}) != 1:
+        if len(found) < 2 or not all(found) or len({one["word"] for one in found if one}) != 1:
             return False
         numbers = sorted(int(one["number"]) for one in found if one)
         return numbers[0] in (0, 1) and numbers == list(

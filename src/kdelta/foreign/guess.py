@@ -65,6 +65,8 @@ def _by_content(work: Work, name: str) -> None:
     said, cells = work.left[name], work.cells(name)
     if cells.holds is Holds.NOTHING:
         work.take(name, "not read", "it is empty")
+    elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
+        work.left[name] = Said(part=Part.POSITION)
     elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
         work.left[name] = Said(part=Part.DERIVED)
     elif said.part in (Part.TIME, Part.STATISTIC):

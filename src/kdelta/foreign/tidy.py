@@ -27,6 +27,7 @@ from kdelta.foreign.record import (
     SourceFile,
     audited,
 )
+from kdelta.foreign.sets import SET
 from kdelta.foreign.tables import MAX_CELL, TableCell, TableRow, plain_number, rows
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable, quoted
@@ -194,7 +195,8 @@ def group_of(row: TableRow, mapping: mappings.Mapping) -> Pairs:
                 raise row[name].wrong(f"{len(split.into)} settings separated by {split.at}")
             found += [(key, _setting(part)) for key, part in zip(split.into, parts, strict=False)]
         elif text:
-            found.append((name, plain_number(text)))
+            # `set` is what the files of an import are told apart by.
+            found.append((f"{name} of rows" if name == SET else name, plain_number(text)))
     return tuple(found)
 
 
