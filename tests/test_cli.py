@@ -207,3 +207,11 @@ def test_exit_codes_of_errors_are_the_documented_ones() -> None:
 
     documented = {line.split()[0] for line in cli_main.EPILOG.splitlines() if line.startswith("  ")}
     assert {str(code) for code in family(KdeltaError)} <= documented
+
+
+def test_the_version_names_what_decides_a_count() -> None:
+    from kdelta.guests import qemu
+
+    first, digests, _ = kdelta("--version").stdout.splitlines()
+    assert first.startswith("kdelta ")
+    assert qemu.plugin_digest()[:16] in digests

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from math import inf
 
 import pytest
 
-from kdelta.cli.printing import print_json, print_table
+from kdelta.cli.printing import print_json, print_lines, print_table
 from kdelta.printable import quoted
+from kdelta.rendering.columns import Span
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
 
@@ -55,3 +58,18 @@ def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_quoted_text_is_safe_and_bounded(text: str, shown: str) -> None:
     assert quoted(text) == shown
+
+
+def test_a_page_longer_than_the_terminal_goes_through_the_pager(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paged: list[str] = []
+    monkeypatch.setattr("click.echo_via_pager", lambda text, color: paged.append(f"{color}{text}"))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 10)))
+    monkeypatch.setenv("NO_COLOR", "1")
+    for at_a_terminal, lines, wanted in ((True, 11, 1), (True, 10, 0), (False, 11, 0)):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda known=at_a_terminal: known)
+        paged.clear()
+        print_lines([(Span("x"),)] * lines, paged=True)
+        assert len(paged) == wanted
+        assert capsys.readouterr().out.count("x") == (0 if wanted else lines)

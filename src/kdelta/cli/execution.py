@@ -250,3 +250,22 @@ def own_version() -> str:
         return version("kdelta")
     except PackageNotFoundError:
         return "unknown"
+
+
+def identities() -> list[str]:
+    """The version of kdelta, and the digests of its own files that decide what is counted."""
+    import platform
+
+    from kdelta import cache, data
+    from kdelta.guests import qemu
+
+    def of(folder: str) -> str:
+        files = sorted(data.directory(folder).glob("*.[ch]"))
+        return cache.digest(*(path.read_bytes() for path in files))[:16]
+
+    plugin = qemu.plugin_digest()[:16]
+    return [
+        f"kdelta {own_version()}",
+        f"sources: plugin {plugin}, guest {of('guest')}, workloads {of('workloads')} (SHA-256)",
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+    ]

@@ -99,8 +99,23 @@ def _load(name: str) -> click.Command:
     return command
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        from kdelta.cli.execution import identities
+
+        click.echo("\n".join(identities()))
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kdelta", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version, and the digests of what decides a count, and exit.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:
     """Find, prove and explain performance changes between Linux kernels."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,14 +32,20 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def print_lines(lines: Iterable[Line]) -> None:
-    """Print a page, in colour where the terminal takes it."""
+def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
+    """Print a page, in colour where the terminal takes it.
+
+    paged: through the user's pager, when it is longer than the terminal.
+    """
     from kdelta.rendering.columns import coloured, plain
 
     colour = wants_colour(sys.stdout, os.environ)
     content = coloured(lines) if colour else plain(lines)
     encoding = sys.stdout.encoding or "ascii"
     content = content.encode(encoding, "replace").decode(encoding)
+    if paged and sys.stdout.isatty() and content.count("\n") > shutil.get_terminal_size().lines:
+        click.echo_via_pager(content, color=colour)
+        return
     click.echo(content, nl=False, color=colour)
 
 

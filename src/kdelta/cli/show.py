@@ -97,7 +97,7 @@ def show(
     elif form:
         print_found(form, page, report(record, step_percent=step_percent))
     else:
-        print_report(record, step_percent=step_percent, summary=summary)
+        print_report(record, step_percent=step_percent, summary=summary, paged=True)
 
 
 def _print_for_others(record: RunRecord, step_percent: float | None, *, benchfmt: bool) -> None:
@@ -140,7 +140,11 @@ def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) 
 
 
 def print_report(
-    record: RunRecord, *, step_percent: float | None = None, summary: bool | None = None
+    record: RunRecord,
+    *,
+    step_percent: float | None = None,
+    summary: bool | None = None,
+    paged: bool = False,
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
     from kdelta.analysis.findings import report
@@ -153,9 +157,9 @@ def print_report(
     if method_of(record, step_percent=step_percent).explains and (
         many if summary is None else summary
     ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)))
+        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
         return
-    print_lines(page.show(report(record, step_percent=step_percent)))
+    print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
 
 
 @click.command()
