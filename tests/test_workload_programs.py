@@ -85,12 +85,16 @@ def test_program_and_toml_agree(scenario: Scenario, built: Path) -> None:
         pytest.skip(f"{scenario.reference}: {reading.notes[-1]}")
     assert [field for field in contract_failures(reading) if not excused(field)] == []
     assert reading.phases == scenario.windows
-    rounds = -(-iterations // scenario.layouts)
-    assert len(reading.samples) == rounds * scenario.layouts * len(scenario.windows)
+    assert len(reading.samples) == in_rounds(iterations, scenario) * len(scenario.windows)
     assert all(sample.nanoseconds > 0 for sample in reading.samples)
     if scenario.features:
         facts = {field.name: field.value for field in reading.state}
         assert facts["anon_huge_kb"] == facts["rss_kb"]
+
+
+def in_rounds(iterations: int, scenario: Scenario) -> int:
+    """How many a program makes of so many: as many in each layout."""
+    return -(-iterations // scenario.layouts) * scenario.layouts
 
 
 def excused(field: StateField) -> bool:
@@ -112,7 +116,9 @@ def test_toml_iterations_are_the_programs_own(scenario: Scenario, built: Path) -
     done = run(built / scenario.workload, ["--protocol", scenario.name])
     told = run(built / scenario.workload, scenario.arguments())
     assert done.stdout.count("\nsample ") == told.stdout.count("\nsample ")
-    assert skipped(done) or done.stdout.count("\nsample ") == 16 * len(scenario.windows)
+    assert skipped(done) or done.stdout.count("\nsample ") == in_rounds(16, scenario) * len(
+        scenario.windows
+    )
 
 
 def test_an_ordinary_user_gets_unknown_and_no_failure(built: Path) -> None:
@@ -223,8 +229,9 @@ def test_the_exported_file_builds_and_runs_alone(name: str, tmp_path: Path) -> N
         pytest.skip(f"{name}:{small}: {done.stderr}")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(rf"^{name} {small}: ", done.stdout, re.MULTILINE)
-    assert "9 iterations after 4 to warm up, clock step" in done.stdout
     scenario = load(name).scenario(small)
+    made = in_rounds(9, scenario)
+    assert f"{made} iterations after 4 to warm up, clock step" in done.stdout
     for fact in scenario.contract:
         assert re.search(rf"^{fact.name} +\w+ +\w+ +{fact.want}$", done.stdout, re.MULTILINE)
     for window in scenario.windows:
