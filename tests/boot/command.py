@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -72,21 +73,65 @@ class Command:
 
     def no_guests(self) -> None:
         """Fail when a guest is left, or comes up late."""
-        until(lambda: not self.guests(), 5)
+        until(lambda: not self.guests(), 30)
         time.sleep(0.5)
         assert self.guests() == []
 
 
 def ended(process: Process, status: int) -> str:
     """Both outputs of a started command, whose exit status has to be this."""
-    out, err = process.communicate(timeout=WAIT_S)
+    out, err = outputs(process)
     assert process.returncode == status, f"status {process.returncode}\n{out}\n{err}"
     return out + err
 
 
+def outputs(process: Process) -> tuple[str, str]:
+    """Both outputs of a started command, which may take as long as it works."""
+    patience = _Patience(process)
+    while True:
+        try:
+            return process.communicate(timeout=1)
+        except subprocess.TimeoutExpired:
+            patience.check()
+
+
 def until(condition: Callable[[], object], seconds: float = WAIT_S) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + seconds
+    """Wait until the condition holds; so long as what we started works, the time does not run."""
+    patience = _Patience(None, seconds)
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        patience.check()
         time.sleep(0.02)
+
+
+class _Patience:
+    """For as long as processes use a CPU, and at most ten times its seconds."""
+
+    def __init__(self, process: Process | None, seconds: float = WAIT_S) -> None:
+        self._root = process.pid if process else os.getpid()
+        self._seconds = seconds
+        self._worked = 0
+        self._begun = self._since = time.monotonic()
+
+    def check(self) -> None:
+        """Fail when nothing was done for so long."""
+        now = time.monotonic()
+        worked = _cpu_ticks(self._root)
+        if worked > self._worked + os.sysconf("SC_CLK_TCK") // 10:
+            self._worked, self._since = worked, now
+        assert now < self._since + self._seconds, "nothing happened for too long"
+        assert now < self._begun + 10 * self._seconds, "it did not happen in time"
+
+
+def _cpu_ticks(root: int) -> int:
+    """Time on a CPU of the processes below one, and of that one if it is not ourselves."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            words = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid] = int(words[1])
+            ticks[pid] = sum(map(int, words[11:15]))  # its own, and of children that have ended
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sum(ticks.get(pid, 0) for pid in found - {os.getpid()})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from boot.command import Command, ended, until
+from boot.command import Command, ended, outputs, until
 
 pytestmark = pytest.mark.boot
 
@@ -42,7 +42,7 @@ def test_a_killed_bisection_goes_on_and_finds_the_release(command: Command) -> N
     first.communicate()
     measured = command.results()
     process = command.start(*arguments)
-    out, _ = process.communicate(timeout=120)
+    out, _ = outputs(process)
     assert process.returncode == 0
     found = json.loads(out)
     assert (found["good"]["label"], found["bad"]["label"]) == ("6.16.12", "6.17.8")
