@@ -197,7 +197,24 @@ def test_published_sandwich_without_values_is_undecided_with_its_figures() -> No
     paths = evidence("fsnotify-baremetal/exact-ab-summary.tsv")
     (pair,) = finding(judged(*paths), "p8_distinct_ns_per_watch").pairs
     assert pair.comparison.verdict is Verdict.UNDECIDED
-    assert all(t in pair.comparison.reasons[0] for t in ("+17.65 %", "+15.11 %", "drift 2.18 %"))
+    assert all(t in pair.comparison.reasons[0] for t in ("+17.65 %", "+15.11 %", "drift +2.18 %"))
+
+
+def test_summaries_have_an_interval_that_names_what_it_assumes(tmp_path: Path) -> None:
+    """Welch's interval by hand: 105 against 100, sd 2, nine runs each: +-2.92 x 0.94 / 100."""
+    rows: Rows = [
+        {"kernel": arm, "metric": "fault_ns", "mean": mean, "sd": "2.0", "n": "9"}
+        for arm, mean in (("6.1", "100.0"), ("6.2", "105.0"))
+    ]
+    write_table(tmp_path / "summary.tsv", rows)
+    (pair,) = judged(tmp_path / "summary.tsv").findings[0].pairs
+    found = pair.comparison
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.in_these_boots
+    assert found.ratio == pytest.approx(1.05)
+    assert found.low == pytest.approx(1.022, abs=2e-3)
+    assert found.high == pytest.approx(1.079, abs=2e-3)
+    assert "from summaries, normal scatter assumed: +5.00 %" in found.reasons[0]
 
 
 # Other numbers, other names: the same answers.

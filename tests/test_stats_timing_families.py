@@ -17,7 +17,7 @@ from kdelta.metric import Better, Grade
 from kdelta.stats import published_rules, sequential
 from kdelta.stats.decomposition import gap_closed, shares
 from kdelta.stats.multiplicity import correct, holm
-from kdelta.stats.shift import shift
+from kdelta.stats.shift import least_p, shift
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
 from kdelta.stats.verdict import Comparison, Verdict
@@ -78,10 +78,31 @@ def test_many_metrics_cost_the_weakest_claims() -> None:
         comparison(0.5, Verdict.SAME),
     ]
     kept, lost, same = correct(family)
-    assert kept is family[0]
+    assert kept == replace(family[0], hypotheses=3)
     assert lost.verdict is Verdict.UNDECIDED
     assert "Holm" in lost.reasons[-1]
-    assert same is family[2]
+    assert same == replace(family[2], hypotheses=3)
+
+
+def test_copies_of_a_metric_are_one_hypothesis() -> None:
+    family = [comparison(0.006, Verdict.REGRESSION) for _ in range(3)]
+    assert {each.verdict for each in correct(family)} == {Verdict.UNDECIDED}
+    one = correct(family, copies=["time", "time", "time"])
+    assert [each.verdict for each in one] == [Verdict.REGRESSION] * 3
+    two = correct(family, copies=["time", "time", "memory"])
+    assert {each.verdict for each in two} == {Verdict.UNDECIDED}
+    assert {each.hypotheses for each in two} == {2}
+
+
+def test_too_many_metrics_for_so_few_boots_say_how_many_would_do() -> None:
+    """Of five boots an arm no p is below 0.2 %: among twenty metrics nothing can survive."""
+    family = [comparison(0.002, Verdict.REGRESSION), *[comparison(0.5, Verdict.SAME)] * 19]
+    lost = correct(family)[0]
+    assert lost.verdict is Verdict.UNDECIDED
+    assert lost.more
+    enough = 5 + lost.more
+    assert f"about {enough} boots an arm would do" in lost.reasons[-1]
+    assert least_p(enough, enough) <= 0.01 / 20 < least_p(5, 5)
 
 
 @pytest.mark.parametrize(("cpus", "percent"), [("1cpu", 17.9), ("2cpu", 36.9), ("8cpu", 23.1)])

@@ -207,10 +207,10 @@ def ladders(record: RunRecord, method: Method[M]) -> tuple[Ladder[M], ...]:
         (point, part, (workload, scenario), gather(part, workload, scenario, method))
         for point, part, workload, scenario in parts(record)
     ]
-    rungs = [_rungs(part, arms, method) for _, part, _, arms in every]
+    rungs = _corrected([_rungs(part, arms, method) for _, part, _, arms in every])
     return tuple(
-        _ladder(part, point, names, arms, own, method)
-        for (point, part, names, arms), own in zip(every, _corrected(rungs), strict=True)
+        _ladder(part, point, names, arms, _with_shares(part, arms, own, method), method)
+        for (point, part, names, arms), own in zip(every, rungs, strict=True)
     )
 
 
@@ -276,21 +276,18 @@ def _rungs(
     record: RunRecord, arms: Sequence[ArmEvidence[M]], method: Method[M]
 ) -> tuple[Rung[M], ...]:
     base = variants.baseline(record, method)
-    shares = _shares(record, arms, method)
     if base:
-        return tuple(_against(base, arms, shares, method))
+        return tuple(_against(base, arms, method))
     first = previous = None
     rungs = []
     for arm in arms:
-        rungs.append(_rung(arm, first, previous, None, shares, method))
+        rungs.append(_rung(arm, first, previous, None, method))
         if arm.sound:
             first, previous = first or arm, arm
     return tuple(rungs)
 
 
-def _against(
-    base: str, arms: Sequence[ArmEvidence[M]], shares: Mapping[str, Share], method: Method[M]
-) -> list[Rung[M]]:
+def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> list[Rung[M]]:
     """Every arm against the baseline.
 
     The control is the baseline once more; when there is nothing else to compare, it is compared
@@ -301,9 +298,9 @@ def _against(
     if control and all(arm in (fixed, control) for arm in arms):
         control = None
     return [
-        _rung(arm, None, None, None, shares, method)
+        _rung(arm, None, None, None, method)
         if arm is fixed
-        else _rung(arm, fixed, None if arm is control else fixed, control, shares, method)
+        else _rung(arm, fixed, None if arm is control else fixed, control, method)
         for arm in arms
     ]
 
@@ -313,7 +310,6 @@ def _rung(
     first: ArmEvidence[M] | None,
     previous: ArmEvidence[M] | None,
     control: ArmEvidence[M] | None,
-    shares: Mapping[str, Share],
     method: Method[M],
 ) -> Rung[M]:
     kernel = arm.arm.kernel
@@ -337,7 +333,6 @@ def _rung(
         planned=len(arm.trials),
         skipped=arm.skipped,
         comparison=None if arm is control else _comparison(arm, previous, control, method),
-        share=shares.get(arm.arm.label),
     )
 
 
@@ -372,17 +367,31 @@ def _comparison(
     return None if arm.sound else compare_arms(method, arm, arm)
 
 
-def _shares(
-    record: RunRecord, arms: Sequence[ArmEvidence[M]], method: Method[M]
-) -> dict[str, Share]:
-    """What each arm but its ends and the control closes of the study's gap."""
+def _with_shares(
+    record: RunRecord,
+    arms: Sequence[ArmEvidence[M]],
+    rungs: tuple[Rung[M], ...],
+    method: Method[M],
+) -> tuple[Rung[M], ...]:
+    """What each arm but its ends and the control closes of the study's gap.
+
+    Never surer than the step itself: at its level, and without intervals where it is no step.
+    """
     names = variants.ends(record)
     own = {arm.arm.label: arm for arm in arms if not arm.arm.control}
     good, bad = (own.get(name) for name in names)
     if good is None or bad is None or not (good.total and bad.total):
-        return {}
+        return rungs
     others = [arm for name, arm in own.items() if name not in names and not arm.skipped]
-    return {share.arm: share for share in method.shares([good, bad, *others])}
+    step = next((rung.comparison for rung in rungs if rung.arm == names[1]), None)
+    if step and method.alpha:
+        method = replace(method, alpha=method.alpha / step.hypotheses)
+    shares = {share.arm: share for share in method.shares([good, bad, *others])}
+    if step and not step.verdict.is_step:
+        shares = {
+            name: share.unsure(f"the step is {step.verdict}") for name, share in shares.items()
+        }
+    return tuple(replace(rung, share=shares.get(rung.arm)) for rung in rungs)
 
 
 def _steps(

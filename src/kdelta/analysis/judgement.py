@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from kdelta.analysis import summarised
 from kdelta.analysis.answer import ImportAnswer, answer
 from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.standing import limited, untold
@@ -26,6 +28,7 @@ from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.verdict import Comparison, Verdict
 
 # What is said of values that were not published would only repeat that they were not.
+_COPY = 1e-6  # values of two metrics that agree so closely, but for a factor, are copies
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
 
 
@@ -214,10 +217,28 @@ def _corrected(
     found = [list(pairs) for pairs in judged]
     for family in families.values():
         members = [found[at][index] for at, index in family]
-        decided = multiplicity.correct([pair.comparison for pair in members])
+        decided = multiplicity.correct(
+            [pair.comparison for pair in members],
+            [
+                _same_values(plans[at][0], pair) or at
+                for (at, _), pair in zip(family, members, strict=True)
+            ],
+        )
         for (at, index), pair, comparison in zip(family, members, decided, strict=True):
             found[at][index] = replace(pair, comparison=comparison)
     return [tuple(pairs) for pairs in found]
+
+
+def _same_values(case: Case, pair: JudgedPair) -> tuple[float, ...]:
+    """What the values of a pair have in common with their copies in other units, or as rates."""
+    names = (pair.old, pair.new, pair.control)
+    arms = [arm for name in names if name and (arm := case.arm(name))]
+    values = [value for arm in arms for value in arm.values]
+    if not values or min(values) <= 0:
+        return ()
+    logs = [math.log(value / values[0]) for value in values]
+    sign = next((1.0 if each > 0 else -1.0 for each in logs if abs(each) > _COPY), 1.0)
+    return tuple(round(sign * each / _COPY) * _COPY for each in logs)
 
 
 def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:
@@ -326,8 +347,11 @@ def _gaps(case: Case, pairs: Sequence[JudgedPair], choice: JudgementChoice) -> I
         old, new = case.arm(pair.old), case.arm(pair.new)
         if not (pair.comparison.verdict.is_step and old and new) or pair.control:
             continue
-        for later in case.series[case.series.index(new) + 1 :]:
-            share = gap_closed(old, new, later, alpha=choice.alpha)
+        arms = case.series[case.series.index(new) + 1 :]
+        for later in arms:
+            # The shares claim no more than the step does: its level, and all arms together.
+            level = choice.alpha / (pair.comparison.hypotheses * len(arms))
+            share = gap_closed(old, new, later, alpha=level)
             yield Gap(old=pair.old, new=pair.new, share=share)
 
 
@@ -364,7 +388,10 @@ def _pair(
     )
     arms = [series for series in (old, new, control) if series]
     if not all(series.boots for series in arms):
-        comparison = _without_values(case, comparison, arms)
+        kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
+        comparison = replace(comparison, cautions=kept)
+        if comparison.verdict is Verdict.UNDECIDED:
+            comparison = summarised.compare(case, comparison, arms)
     return JudgedPair(
         old=old.arm,
         new=new.arm,
@@ -376,38 +403,6 @@ def _pair(
 def _grade(series: Series) -> Grade:
     """A guest when the data names the guest's memory; a bare machine is for the user to name."""
     return Grade.GUEST_TIME if series.fact("requested_memory_mib") else Grade.HOST_TIME
-
-
-def _without_values(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Comparison:
-    """The verdict where an arm has only a published summary: nothing can be tested."""
-    kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
-    if comparison.verdict is not Verdict.UNDECIDED:
-        return replace(comparison, cautions=kept)
-    figures = [_published_mean(case, series) for series in arms]
-    text = "only summaries are published, no values: nothing can be tested"
-    if None not in figures:
-        old, new, *control = [figure for figure in figures if figure is not None]
-        text += _published_change(old, new, control)
-    return replace(comparison, reasons=(text,), cautions=kept, more=None)
-
-
-def _published_change(old: float, new: float, control: Sequence[float]) -> str:
-    if not old:
-        return ""
-    text = f"; the published means differ by {100 * (new / old - 1):+.2f} %"
-    if control and control[0]:
-        drift = abs(control[0] - old) / ((control[0] + old) / 2)
-        text += (
-            f" and, against the old arm repeated, {100 * (new / control[0] - 1):+.2f} %;"
-            f" drift {100 * drift:.2f} % of their midpoint"
-        )
-    return text
-
-
-def _published_mean(case: Case, series: Series) -> float | None:
-    if series.boots:
-        return summarise(series).mean
-    return next((one.mean for one in case.published if one.arm == series.arm), None)
 
 
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:

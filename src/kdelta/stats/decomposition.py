@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdelta.stats import comparability
 from kdelta.stats.detectors import MIN_REPLICATES
@@ -35,6 +35,10 @@ class Share:
     low: float | None
     high: float | None
     reason: str
+
+    def unsure(self, reason: str) -> Share:
+        """The same without an interval, where it has one."""
+        return self if self.low is None else replace(self, low=None, high=None, reason=reason)
 
 
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:

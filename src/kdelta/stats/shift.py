@@ -29,9 +29,13 @@ Array = npt.NDArray[np.float64]
 MEANS_BESIDE_RANKS = 1.15
 RANKS_BESIDE_MEANS = 1.05
 TREND_P = 0.01  # a trend that is this certain is taken out
-_ALIKE = 4.0  # arms are unlike above so many standard errors of log(sd / sd) of normal values,
-_ALIKE_EVEN = 1.8  # ... and, where no outlier makes the scatter of the wider one, above these
-_MOST = 1.0  # log of a ratio of scales that is never alike
+# Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal
+# values: the less is known, the less is allowed.  Chosen in bench/power.py.
+_ALIKE = 4.0  # standard errors of the robust scale,
+_MOST = 1.1  # ... and never more than this,
+_LESS = 1.8  # ... less this by the square of the standard error
+_ALIKE_EVEN = 1.8  # standard errors of sds, where no outlier makes that of the wider arm
+_NO_ROOM, _ROOM = 3, 20  # where the smaller arm is the wider, only (its size - 3) / 20 of these
 _NEAR = 0.35  # the share of distances of two values that the robust scale covers
 _THINNED = 200  # values an arm for what grows with the square
 _LEAST = 1e-9  # half an interval, of logs, where nothing scatters
@@ -152,8 +156,9 @@ def alike(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
     wider = np.where(sds > 0, _kurtosis(new), _kurtosis(old))
     size = np.where(sds > 0, counts[1], counts[0])
     even = wider < np.clip((size - 11) / 4, -0.5, 2.0)
-    apart = np.abs(near) > min(_ALIKE * error, _MOST) * _room(near, counts, 0.75)
-    apart |= even & (np.abs(sds) > _ALIKE_EVEN * error * _room(sds, counts, 0.5))
+    most = min(_ALIKE * error, _MOST - _LESS * error**2)
+    apart = np.abs(near) > most * _room(near, counts)
+    apart |= even & (np.abs(sds) > _ALIKE_EVEN * error * _room(sds, counts))
     return np.asarray(~apart)
 
 
@@ -225,10 +230,11 @@ def _step(values: Array) -> Array:
     return np.where(np.isfinite(least), least, 1.0)
 
 
-def _room(ratio: Array, counts: tuple[int, int], part: float) -> Array:
-    """`part` where the wider arm (by this ratio, new to old) is the smaller one, else 1."""
+def _room(ratio: Array, counts: tuple[int, int]) -> Array:
+    """What part is allowed, by which arm is the wider one (by this ratio, new to old)."""
     old, new = counts
-    return np.where(ratio > 0, part if new < old else 1.0, part if old < new else 1.0)
+    small = min(max(min(counts) - _NO_ROOM, 0) / _ROOM, 1.0)
+    return np.where(ratio > 0, small if new < old else 1.0, small if old < new else 1.0)
 
 
 def _kurtosis(values: Array) -> Array:

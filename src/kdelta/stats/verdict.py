@@ -76,6 +76,7 @@ class Comparison:
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
     tolerance: what is SAME, a share of 1.  p: of no difference, None: nothing was tested.  more:
     replicates an arm that would decide, for UNDECIDED.  trend: change over the session, as a ratio.
+    hypotheses: how many metrics of these arms share the level 1 - alpha.
     """
 
     verdict: Verdict
@@ -98,6 +99,7 @@ class Comparison:
     mean_ratio: float | None = None
     median_ratio: float | None = None
     in_these_boots: bool = False
+    hypotheses: int = 1
     sandwich: Sandwich | None = None
     trend: float | None = None
     more: int | None = None

@@ -78,3 +78,12 @@ class Spread:
             below = self.critical(middle) < t
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(2 * ndtr(-low))
+
+
+def ratio_reach(*, old: float, new: float, freedom: tuple[int, int], alpha: float) -> float:
+    """By what factor a ratio of means may be off, at 1 - alpha, from published figures.
+
+    old, new: variance of each mean, relative to its square.
+    """
+    spread = Spread(old=np.array([old]), new=np.array([new]), freedom=freedom)
+    return float(np.exp(spread.reach(alpha)[0]))
