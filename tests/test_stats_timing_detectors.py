@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from kdelta.stats import clock, detectors
+from kdelta.metric import Grade
+from kdelta.stats import clock, comparability, detectors
 from kdelta.stats.detectors import Trap, inspect
 from kdelta.stats.series import Boot, Series
+from kdelta.stats.timing import compare
 from timing_series import METRIC, arm, bundle, noisy
 
 TICK = 4_000_250
@@ -84,6 +86,82 @@ def test_wild_run_shows_in_published_figures(n: int, cv: float, *, wild: bool) -
 
 def test_one_wild_value_gives_the_root_of_n() -> None:
     assert Trap.WILD in traps(arm("old", [18000.0 + i for i in range(8)] + [22_000_000.0]))
+
+
+@pytest.mark.parametrize("n", [5, 9, 15])
+def test_one_clean_arm_in_a_hundred_has_an_outlier(n: int) -> None:
+    """1 % of 1000 arms; 2.2 % has a chance of 5e-4.  By 5 scales of the MAD it was 11 % of 5."""
+    arms = (arm("old", noisy(1000, n, cv=0.02, seed=seed)) for seed in range(1000))
+    flagged = sum(bool(detectors.outliers(each)) for each in arms)
+    assert 1 <= flagged <= 22
+
+
+def test_a_value_far_from_equal_ones_is_far() -> None:
+    found = inspect(arm("old", [8.0] * 12 + [90.0]))
+    assert Trap.OUTLIER in {caution.trap for caution in found}
+    assert any("one wild run carries the mean" in caution.sentence for caution in found)
+    assert Trap.OUTLIER not in traps(arm("old", [8.0] * 12 + [9.0]))  # one step of the print
+
+
+def drifting(name: str, slope: float, *, first: int, cv: float = 0.002) -> Series:
+    values = noisy(1000, 12, cv=cv, seed=first + 1)
+    return arm(
+        name, [value * (1 + slope * at / 11) for at, value in enumerate(values)], first=first
+    )
+
+
+def test_opposite_drifts_do_not_cancel() -> None:
+    old, new = drifting("old", 0.05, first=0), drifting("new", -0.05, first=1)
+    pooled = detectors.trend([old, new])
+    assert pooled is not None
+    assert pooled[1] > 0.01
+    told = [caution.sentence for caution in detectors.session([old, new])]
+    assert any(text.startswith("old: values moved by +") for text in told)
+    assert any(text.startswith("new: values moved by -") for text in told)
+    assert any("old and new drift unlike each other" in text for text in told)
+    steady = [drifting("old", 0.0, first=0), drifting("new", 0.0, first=1)]
+    assert not [c for c in detectors.session(steady) if c.trap is Trap.TREND]
+
+
+def test_a_drift_over_a_lattice_is_not_told_as_nothing() -> None:
+    old = arm("old", [37.0] * 8 + [38.0] * 7)
+    new = arm("new", [37.0] * 7 + [38.0] * 8, first=1)
+    (told,) = [c.sentence for c in detectors.session([old, new]) if "old, new" in c.sentence]
+    assert "+2.7 %" in told
+
+
+@pytest.mark.parametrize(
+    ("factor", "asked"), [(1000, True), (10.2, True), (0.001, True), (4, False)]
+)
+def test_an_arm_of_other_units_is_asked_about(factor: float, *, asked: bool) -> None:
+    old = arm("old", noisy(1000, 9, cv=0.01, seed=1))
+    new = arm("new", noisy(1000 * factor, 9, cv=0.01, seed=2), first=1)
+    found = compare(old, new, grade=Grade.HOST_TIME)
+    assert any("are the units the same?" in c.sentence for c in found.cautions) is asked
+
+
+def test_values_that_hardly_differ_have_no_scatter() -> None:
+    assert Trap.LATTICE in traps(arm("old", [4000.0] * 9))
+    assert Trap.LATTICE in traps(arm("old", [4000.0] * 5 + [8000.0] * 4))
+    assert Trap.LATTICE not in traps(arm("old", noisy(4000, 9, cv=0.01, seed=1)))
+
+
+def test_negative_times_are_negative() -> None:
+    found = inspect(arm("old", [5.0, -3.0, 4.0, 6.0, 5.0, 0.0]))
+    told = [caution.sentence for caution in found if caution.trap is Trap.ZERO]
+    assert ["1 of 6 samples are negative" in told[0], "1 of 6 samples are zero" in told[1]] == [
+        True,
+        True,
+    ]
+
+
+def test_a_run_under_two_arms_is_counted_once() -> None:
+    old, new = arm("old", [5.0, 6.0, 7.0]), arm("new", [5.0, 8.0, 9.0], first=1)
+    named = [
+        replace(each, boots=tuple(replace(b, run=f"{at}") for at, b in enumerate(each.boots)))
+        for each in (old, new)
+    ]
+    assert comparability.obstacles(named) == ("run 0 is counted for old and for new",)
 
 
 def test_double_counts_are_found_in_figures_and_values() -> None:

@@ -57,7 +57,7 @@ def find_lattice(
     """
     distinct = sorted({value for value in values if value > 0})[:_MAX_DISTINCT]
     printed = resolution(distinct)
-    if len(distinct) < 3 or not printed:
+    if len(distinct) < 2 or not printed:
         return None
     whole = [round(value / printed) for value in distinct]
     multiple = _multiples(whole)

@@ -23,6 +23,7 @@ def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
     found = [text for arm in arms for text in _of_one(arm)]
     for old, new in combinations(arms, 2):
         found += _of_metrics(old, new) + _of_facts(old, new) + _of_states(old, new)
+        found += _of_runs(old, new)
     return tuple(dict.fromkeys(found))
 
 
@@ -81,6 +82,13 @@ def _of_facts(old: Series, new: Series) -> list[str]:
         for name in names
         if was[name] != now[name]
     ]
+
+
+def _of_runs(old: Series, new: Series) -> list[str]:
+    """A run under two arms has one name and the same values; names alone may be numbers."""
+    was = {(boot.run, boot.values) for boot in old.valid if boot.run}
+    shared = dict.fromkeys(boot.run for boot in new.valid if (boot.run, boot.values) in was)
+    return [f"run {run} is counted for {old.arm} and for {new.arm}" for run in shared]
 
 
 def _of_states(old: Series, new: Series) -> list[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
 
 from kdelta.stats.clock import Lattice, find_lattice, resolution
 from kdelta.stats.series import Boot, Series
@@ -18,8 +18,32 @@ from kdelta.stats.summary import Summary, summarise
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word
 TICKS_PER_SAMPLE = 100
-OUTLIER_SCALES = 5.0
+# The furthest of n normal values lies so many scales from the median in 1 % of samples (400,000
+# each); the scale is the mean of the CLOSEST of all distances.  Even and uneven n jump.
+_FEW_LIMITS = (
+    28.7,
+    16.1,
+    10.9,
+    16.7,
+    12.6,
+    11.1,
+    13.3,
+    11.9,
+    10.5,
+    9.9,
+    11.1,
+    10.4,
+    9.7,
+    10.8,
+    10.1,
+)
+OUTLIER_LIMITS = dict(enumerate(_FEW_LIMITS, start=4)) | {19: 9.7, 20: 10.5, 30: 9.8, 50: 9.3}
+CLOSEST = 0.7
+_OF_MANY = 0.4735  # that scale of many standard normal values
+CARRIED = 0.8  # of the distance from the median to the mean, by one value
 WILD = 10.0  # times the median
+UNITS = (1.0, 3.0, 6.0, 9.0)  # powers of ten by which units are confused
+_NEAR_UNIT = 0.05  # of the logarithm
 _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -47,6 +71,7 @@ class Trap(StrEnum):
     FACTS = "facts"
     CONTROL = "control"
     MEANS = "means"
+    UNITS = "units"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +90,8 @@ def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ..
     """
     summary = summarise(series)
     found: list[Caution] = []
-    for detect in (_few, _failed, _refilled, _counted_twice, _zeros, _clock, _steps, _outliers):
+    about_boots = (_few, _failed, _refilled, _counted_twice)
+    for detect in (*about_boots, _zeros, _clock, _few_values, _steps, outliers):
         found += detect(series)
     found += wild(series.arm, n=summary.n, cv=summary.cv)
     if max_cv is not None:
@@ -190,14 +216,54 @@ def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
     elif not mixed:
         text = f"{names}: measured one after the other, not interleaved"
         found.append(Caution(trap=Trap.ORDER, sentence=text))
+    return (*found, *_drifts(arms))
+
+
+def _drifts(arms: Sequence[Series]) -> list[Caution]:
+    """The trend of all arms together, of each at its part of the level, and where they differ."""
+    found = []
     moved = trend(arms)
     if moved is not None and moved[1] <= _TREND_P:
-        text = (
-            f"{names}: values moved by {100 * (moved[0] - 1):+.1f} % from the first to the last"
-            f" of the session (p = {moved[1]:.2g})"
-        )
+        text = f"{', '.join(arm.arm for arm in arms)}: {_thirds(arms)} (p = {moved[1]:.2g})"
         found.append(Caution(trap=Trap.TREND, sentence=text))
-    return tuple(found)
+    alone = {arm.arm: own for arm in arms if (own := trend([arm])) is not None}
+    for arm in arms:
+        own = alone.get(arm.arm)
+        if own and own[1] <= _TREND_P / len(arms) and not (found and len(arms) == 1):
+            text = f"{arm.arm}: {_thirds([arm])} (p = {own[1]:.2g})"
+            found.append(Caution(trap=Trap.TREND, sentence=text))
+    for one, other in combinations(arms, 2):
+        p = _unlike(one, other)
+        if p is not None and p <= _TREND_P / len(arms):
+            text = f"{one.arm} and {other.arm} drift unlike each other (p = {p:.2g}): the change"
+            text += " depends on when it is measured"
+            found.append(Caution(trap=Trap.TREND, sentence=text))
+    return found
+
+
+def _unlike(one: Series, other: Series) -> float | None:
+    """p of one trend in both arms: the difference of Kendall's scores; None: order unknown."""
+    scores = []
+    for arm in (one, other):
+        points = _points(arm)
+        if points is None or len(points) < MIN_REPLICATES:
+            return None
+        signs = ((y > x) - (y < x) for at, (_, x) in enumerate(points) for _, y in points[at + 1 :])
+        scores.append((sum(signs), _kendall(len(points))))
+    (first, was), (second, now) = scores
+    z = abs(first / math.sqrt(was) - second / math.sqrt(now)) / math.sqrt(2)
+    return 2 * statistics.NormalDist().cdf(-z)
+
+
+def _thirds(arms: Sequence[Series]) -> str:
+    """The mean change of arms from the first third of their boots to the last, in words."""
+    changes = []
+    for arm in arms:
+        logs = [value for _, value in _points(arm) or ()]
+        part = max(1, len(logs) // 3)
+        changes.append(statistics.fmean(logs[-part:]) - statistics.fmean(logs[:part]))
+    percent = 100 * (math.exp(statistics.fmean(changes)) - 1)
+    return f"values moved by {percent:+.2g} % from the first third of the session to the last"
 
 
 def _kendall(n: int) -> float:
@@ -280,14 +346,29 @@ def _all_twice(values: Sequence[float]) -> bool:
 
 def _zeros(series: Series) -> list[Caution]:
     samples = _samples(series)
-    zeros = sum(value <= 0 for value in samples)
-    if not zeros:
+    zeros, negative = sum(value == 0 for value in samples), sum(value < 0 for value in samples)
+    found = []
+    if negative:
+        text = f"{negative} of {len(samples)} samples are negative: no time is"
+        found.append(Caution(trap=Trap.ZERO, sentence=f"{series.arm}: {text}"))
+    if zeros:
+        text = f"{zeros} of {len(samples)} samples are zero, below what the clock can tell"
+        sentence = f"{series.arm}: {text}: make the sample longer"
+        found.append(Caution(trap=Trap.ZERO, sentence=sentence))
+    return found
+
+
+def _few_values(series: Series) -> list[Caution]:
+    """Boots that scatter less than their readings can show."""
+    n, different = len(series.values), len(set(series.values))
+    if n < MIN_REPLICATES or different > max(2, n // 6):
         return []
-    text = (
-        f"{series.arm}: {zeros} of {len(samples)} samples are zero or less, below what the clock"
-        " can tell: make the sample longer"
+    text = "all values are equal" if different == 1 else f"only {different} different values"
+    sentence = (
+        f"{series.arm}: {text} in {series.replicate.counted(n)}: the clock or the print is coarser"
+        " than the scatter, so their CV says nothing"
     )
-    return [Caution(trap=Trap.ZERO, sentence=text)]
+    return [Caution(trap=Trap.LATTICE, sentence=sentence)]
 
 
 def _clock(series: Series) -> list[Caution]:
@@ -323,27 +404,69 @@ def _steps(series: Series) -> list[Caution]:
     return [Caution(trap=Trap.TRUNCATED, sentence=text)]
 
 
-def _outliers(series: Series) -> list[Caution]:
-    if len(series.valid) < 4:
+def outliers(series: Series) -> list[Caution]:
+    """Boots far from the others: of clean arms of any size in 1 %."""
+    n = len(series.valid)
+    if n < min(OUTLIER_LIMITS):
         return []
     summary = summarise(series)
-    labels = [
-        f"{boot.label} ({value:g})"
+    reach = outlier_limit(n) * _scale(series)
+    far = [
+        (boot.label, value)
         for boot, value in zip(series.valid, series.values, strict=True)
-        if _far(value, summary)
+        if abs(value - (summary.median or 0.0)) > reach
     ]
-    if not labels:
+    if not far:
         return []
-    shown = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    shown = ", ".join(f"{label} ({value:g})" for label, value in far[:5])
+    shown += f" and {len(far) - 5} more" if len(far) > 5 else ""
     text = f"{series.arm}: far from the others, and kept: {shown}"
     found = [Caution(trap=Trap.OUTLIER, sentence=text)]
+    found += _carried(series.arm, summary) if len(far) == 1 else []
     if summary.median and (summary.maximum or 0) > WILD * summary.median:
         text = f"{series.arm}: one value is {(summary.maximum or 0) / summary.median:.0f} x median"
         found.append(Caution(trap=Trap.WILD, sentence=text))
     return found
 
 
-def _far(value: float, summary: Summary) -> bool:
-    """More than OUTLIER_SCALES robust standard deviations away (Iglewicz and Hoaglin 1993)."""
-    scale = 1.4826 * (summary.mad or 0.0) or (summary.sd or 0.0)
-    return scale > 0 and abs(value - (summary.median or 0.0)) > OUTLIER_SCALES * scale
+def _carried(arm: str, summary: Summary) -> list[Caution]:
+    """One far value that is also the distance of mean and median, which is then sd / sqrt(n)."""
+    if summary.mean is None or summary.median is None or not summary.sd:
+        return []
+    if abs(summary.mean - summary.median) / summary.sd * math.sqrt(summary.n) < CARRIED:
+        return []
+    text = f"the mean is {summary.mean:g}, the median {summary.median:g}"
+    return [Caution(trap=Trap.WILD, sentence=f"{arm}: one wild run carries the mean: {text}")]
+
+
+def outlier_limit(n: int) -> float:
+    """The distance from the median, in scales, that 1 % of clean arms of n values exceed."""
+    largest = max(OUTLIER_LIMITS)
+    if n > largest:
+        return statistics.NormalDist().inv_cdf(1 - 0.005 / n) / _OF_MANY
+    return OUTLIER_LIMITS[max(known for known in OUTLIER_LIMITS if known <= n)]
+
+
+def _scale(series: Series) -> float:
+    """Mean of the smallest distances from the median, never below half a step of the readings.
+
+    So a value far from twelve equal ones is far.
+    """
+    middle = statistics.median(series.values)
+    distances = sorted(abs(value - middle) for value in series.values)
+    kept = distances[: math.ceil(CLOSEST * len(distances))]
+    return max(statistics.fmean(kept), resolution(series.values) / 2)
+
+
+def units(arms: Sequence[Series]) -> list[Caution]:
+    """An arm that is ten, or a thousand, times another: a change, or another unit."""
+    old, new = (summarise(arm).median for arm in arms[:2])
+    if not old or not new or old < 0 or new < 0:
+        return []
+    power = math.log10(new / old)
+    near = next((unit for unit in UNITS if abs(abs(power) - unit) < _NEAR_UNIT), None)
+    if near is None:
+        return []
+    wide, narrow = (arms[1], arms[0]) if power > 0 else (arms[0], arms[1])
+    text = f"{wide.arm} is about {10**near:,.0f} times {narrow.arm}: are the units the same?"
+    return [Caution(trap=Trap.UNITS, sentence=text)]

@@ -111,7 +111,10 @@ class _Case:
             verdict=verdict,
             grade=self.grade,
             reasons=tuple(reasons),
-            cautions=(*found, *detectors.session(self.arms), *warned, *self._words(effect)),
+            cautions=(
+                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
+                *(*warned, *self._words(effect)),
+            ),
             old=old,
             new=new,
             control=control[0] if control else None,
