@@ -15,7 +15,7 @@
  *
  * Orders are lines of a file of QEMU's fw_cfg device, beside the program and the modules.  While
  * that file is empty there is nothing to do: PID 1 stops the virtual machine, to be saved there; one
- * that is restored finds its orders at once.  So nothing enters a guest while it runs, and nothing
+ * that is restored finds its orders when it wakes.  So nothing enters a guest while it runs, and nothing
  * leaves it: what it answers is held until all is done, then written in one piece, and the guest
  * ends.  An order that fails is the last one; its status is an errno, that of run the program's.
  *
@@ -28,7 +28,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -36,11 +35,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
-#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -51,7 +48,8 @@
 
 #include "cpu.h"
 #include "fw_cfg.h"
-#include "pvpanic.h"
+#include "swap.h"
+#include "watchdog.h"
 
 #define PROTOCOL "2"
 #define PORT_NAME "kdelta.0"
@@ -63,6 +61,7 @@
 #define OUTPUT "/output/printed"
 #define OUTPUT_ROOM "size=65m" /* of its file system */
 #define MAX_OUTPUT (64L << 20)
+#define WATCHDOG_US 4000 /* and as long again */
 #define MAX_HELD (1 << 20)
 #define MAX_ARGUMENTS 32
 /* A seed's turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
@@ -485,41 +484,6 @@ static int load_module(char *line)
 	return status;
 }
 
-/* What mkswap(8) writes: version 1 of union swap_header in include/linux/swap.h. */
-static int write_swap_header(int fd)
-{
-	static const char magic[10] = "SWAPSPACE2";
-	long page = sysconf(_SC_PAGESIZE);
-	uint32_t header[3] = { 1 };	/* version, last page, number of bad pages */
-	uint64_t bytes;
-
-	if (ioctl(fd, BLKGETSIZE64, &bytes))
-		return errno;
-	if (bytes < 10 * (uint64_t)page)
-		return ENOSPC;
-	header[1] = bytes / page - 1;
-	if (pwrite(fd, header, sizeof(header), 1024) != sizeof(header) ||
-	    pwrite(fd, magic, sizeof(magic), page - sizeof(magic)) != sizeof(magic))
-		return errno ? errno : EIO;
-	return fsync(fd) ? errno : 0;
-}
-
-static int swap_on(const char *device)
-{
-	int fd, status;
-
-	if (strncmp(device, "/dev/", 5) || strstr(device, ".."))
-		return EPERM;
-	fd = open(device, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return errno;
-	status = write_swap_header(fd);
-	close(fd);
-	if (!status && swapon(device, 0))
-		status = errno;
-	return status;
-}
-
 static bool is_setting(const char *path)
 {
 	return (!strncmp(path, "/sys/", 5) || !strncmp(path, "/proc/", 6)) && !strstr(path, "..");
@@ -660,17 +624,19 @@ static bool has_orders(void)
 /* Returns when there are orders: at once, or in a guest that was restored. */
 static void await_orders(void)
 {
-	volatile uint8_t *pvpanic;
+	struct watchdog watchdog;
 	const char *problem;
 
 	if (has_orders())
 		return;
-	problem = pvpanic_open(&pvpanic);
+	problem = watchdog_open(&watchdog);
 	if (problem)
-		give_up("pvpanic-pci: %s: %s", problem, strerror(errno));
-	do
-		*pvpanic = PVPANIC_PANICKED;
-	while (!has_orders());
+		give_up("i6300esb: %s: %s", problem, strerror(errno));
+	do {
+		if (!watchdog_start(&watchdog, WATCHDOG_US))
+			give_up("i6300esb: %s", strerror(errno));
+		sleep_ms(2 * WATCHDOG_US / 1000 + 1);
+	} while (!has_orders());
 }
 
 int main(void)

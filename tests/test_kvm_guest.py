@@ -294,7 +294,7 @@ def test_command_line_of_a_pc(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -
         *("-chardev", "file,id=serial,path=/proc/self/fd/4", "-serial", "chardev:serial"),
         *("-chardev", "file,id=port,path=/proc/self/fd/3"),
         *("-device", "virtio-serial-pci,ioeventfd=off"),
-        *("-device", "virtserialport,chardev=port,name=kdelta.0", "-device", "pvpanic-pci"),
+        *("-device", "virtserialport,chardev=port,name=kdelta.0", "-device", "i6300esb"),
         *("-fw_cfg", "name=opt/org.kdelta/orders,file=/proc/self/fd/7"),
         *("-fw_cfg", "name=opt/org.kdelta/program,file=/dev/null"),
         *("-chardev", "socket,id=qmp,fd=6", "-mon", "qmp,mode=control"),

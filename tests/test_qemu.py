@@ -190,7 +190,7 @@ def test_only_one_cpu_is_clocked_by_its_instructions() -> None:
 def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
     saved = line(replace(LAUNCH, save=Path("/c")))
     assert ("-object", "memory-backend-file,id=ram,size=768M,mem-path=/c/ram,share=on") in saved
-    assert ("-action", "panic=pause") in saved
+    assert ("-action", "watchdog=pause") in saved
     assert ("-M", "q35,memory-backend=ram") in saved
     nodes = replace_struct(SETTINGS, nodes=2)
     both = line(replace(LAUNCH, save=Path("/c")), nodes)

@@ -65,6 +65,11 @@ def test_every_restore_executes_the_same(name: str, machine: Machine, tmp_path: 
     assert len(seen) == 1
 
 
+def test_a_fresh_boot_executes_the_same(machine: Machine, tmp_path: Path) -> None:
+    restored = sequence(trial(machine, REPEATING[0], tmp_path / "restored"))
+    assert sequence(trial(machine, REPEATING[0], tmp_path / "boot", fresh=True)) == restored
+
+
 def test_another_seed_moves_the_ticks(machine: Machine, tmp_path: Path) -> None:
     load, scenario = workload.parse_reference(REPEATING[0])
     found = set()

@@ -15,7 +15,7 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine
-from kdelta import cache, guest, workload
+from kdelta import cache, files, guest, workload
 from kdelta.errors import Cancelled
 from kdelta.guests import checkpoint
 from kdelta.guests.orders import Order
@@ -154,6 +154,18 @@ def test_root_runs_no_guest(private: Machine) -> None:
     assert status["Uid"] == status["Gid"] == ["65534"] * 4
     assert status["CapEff"] == status["CapPrm"] == ["0" * 16]
     assert status["NoNewPrivs"] == ["1"]
+
+
+def test_two_boots_end_in_the_same_memory(private: Machine) -> None:
+    """And so in the same counts: what a restored guest does follows from it."""
+    found = set()
+    for _ in range(2):
+        image = private.kernel.image
+        with checkpoint.fresh(
+            private.emulator, private.settings, image, timeout=lab.TIMEOUT_S
+        ) as point:
+            found.add(files.filled_sha256(point.folder / "ram"))
+    assert len(found) == 1
 
 
 def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:

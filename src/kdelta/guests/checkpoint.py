@@ -158,9 +158,9 @@ async def _save(booted: Guest, timeout: float) -> None:
 
 
 async def _stopped(booted: Guest, qmp: QMPClient, timeout: float) -> None:
-    """Wait until the guest has stopped itself: it found no orders, or it panicked."""
+    """Wait until the guest has stopped: it found no orders and set the watchdog."""
     patience = booted.patience(timeout)
-    with qmp.listener("GUEST_PANICKED") as events:
+    with qmp.listener("STOP") as events:
         while events.empty():
             booted.look()
             if booted.has_ended or not patience.left:

@@ -259,7 +259,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         argv += [*_file("serial", channels.serial), "-serial", "chardev:serial"]
     # Without an event file descriptor the guest itself, and no other thread, does its output.
     argv += [*_file("port", channels.port), "-device", "virtio-serial-pci,ioeventfd=off"]
-    argv += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}", "-device", "pvpanic-pci"]
+    argv += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}", "-device", "i6300esb"]
     argv += _fw_cfg(launch, channels)
     if channels.state >= 0:
         argv += ["-add-fd", f"fd={channels.state},set=1"]
@@ -276,7 +276,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
             options += f",functions={_escaped(launch.counting.functions)}"
         argv += ["-plugin", f"{_escaped(plugin())},{options}"]
     if launch.save:
-        argv += ["-action", "panic=pause"]
+        argv += ["-action", "watchdog=pause"]
     if launch.restore:
         argv += ["-incoming", "defer"]
     return argv
