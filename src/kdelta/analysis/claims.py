@@ -72,6 +72,11 @@ class Claim:
         return self.report.instrument is Instrument.TIME
 
     @property
+    def decided(self) -> bool:
+        """True when at least one comparison says more than that nothing can be said."""
+        return any(_decided(ladder) for ladder in self.report.ladders)
+
+    @property
     def tag(self) -> Tag:
         """REGRESSION only for more time with more work between the same kernels."""
         if self.headline is None or not self.headline.worse:
@@ -89,8 +94,8 @@ def claim(
 ) -> Claim:
     """What a run proves, with a run of the other instrument as its support.
 
-    scenario: "workload:scenario", the only one to be told.  Raises SpecError when nothing is
-    decided, and when the two runs do not fit.
+    scenario: "workload:scenario", the only one to be told.  Raises SpecError when the two runs do
+    not fit.
     """
     if beside is not None:
         if beside.instrument is record.instrument:
@@ -100,12 +105,6 @@ def claim(
         if record.instrument is Instrument.EXACT:
             record, beside = beside, record
     found = _narrowed(report(record, step_percent=step_percent), scenario)
-    if not any(_decided(ladder) for ladder in found.ladders):
-        raise SpecError(
-            "no comparison of this run is decided, so there is nothing to report",
-            place=f"run {record.run_id}",
-            action=f"see why with: kdelta show {record.run_id}",
-        )
     headline = _headline(found)
     exact = beside or (record if found.explains else None)
     support, missing = _support(headline, beside)

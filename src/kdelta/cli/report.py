@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta report`: a run as a mail that a person reads, corrects and sends."""
+"""`kdelta report`: a run as a page, or as a mail that a person reads, corrects and sends."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _NAMED = 4  # functions that recipients and earlier mails are looked for by
 @click.command()
 @click.argument("run")
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
+@click.option("--html", is_flag=True, help="A page: one file, nothing in it runs or is loaded.")
 @click.option(
     "--beside",
     metavar="RUN",
@@ -73,18 +74,24 @@ def report(
     output: Path | None,
     *,
     mail: bool,
+    html: bool,
 ) -> None:
-    """Write what RUN proves as a mail, and check it: kdelta never sends anything.
+    """Write what RUN proves as a mail or a page; kdelta never sends anything.
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. What the
-    checks found is printed on standard error; the exit code is 1 when one says WRONG.
+    checks of a mail found is printed on standard error; the exit code is 1 when one says WRONG.
     """
     from kdelta.analysis.claims import claim
 
-    if not mail and edited is None:
-        raise click.UsageError("say what to write: --mail")
+    if (mail, html, edited is not None).count(True) != 1:
+        raise click.UsageError("say what to write: --mail, --html, or --check FILE")
     other = one_record(runs, beside) if beside else None
     found = claim(one_record(runs, run), other, scenario=scenario)
+    if html:
+        from kdelta.rendering import page
+
+        _emit(page.written(found), output)
+        return
     workloads = known_workloads(found)
     letter, known = _letter(found, workloads, introduced, tree, lore)
     if edited is not None:
@@ -93,8 +100,15 @@ def report(
         from kdelta.rendering.mail import written
 
         text = written(found, letter)
-        write_output(text, output) if output else print_raw(text)
+        _emit(text, output)
     _print_checks(text, found, workloads, known)
+
+
+def _emit(text: str, output: Path | None) -> None:
+    if output:
+        write_output(text, output)
+    else:
+        print_raw(text)
 
 
 def known_workloads(found: Claim) -> dict[str, Workload]:

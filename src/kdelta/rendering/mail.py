@@ -12,6 +12,7 @@ from typing import Any
 from kdelta.analysis.claims import Claim, Headline, Tag
 from kdelta.analysis.evidence import ITERATION
 from kdelta.analysis.findings import Ladder, Rung
+from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number
 from kdelta.printable import printable
@@ -50,7 +51,16 @@ class Letter:
 
 
 def written(found: Claim, letter: Letter) -> str:
-    """The whole mail: the headers that a person checks, an empty line, the text."""
+    """The whole mail: the headers that a person checks, an empty line, the text.
+
+    Raises SpecError when nothing is decided.
+    """
+    if not found.decided:
+        raise SpecError(
+            "no comparison of this run is decided, so there is nothing to write of",
+            place=f"run {found.record.run_id}",
+            action=f"see why with: kdelta show {found.record.run_id}",
+        )
     sections = (
         _first(found),
         _window(found, letter),

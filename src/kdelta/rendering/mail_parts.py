@@ -68,8 +68,8 @@ def state(found: Claim) -> Iterator[str]:
             )
         else:
             yield from wrapped(
-                f"{audit.reference}: all {plural(len(bound), 'wanted fact')} hold, and are the"
-                " same, on every kernel that ran, before the windows and after them:"
+                f"{audit.reference}: {plural(len(bound), 'wanted fact')}; each holds, and is the"
+                " same on every kernel that ran, before the windows and after them:"
                 f" {_facts(bound)}.",
                 "  ",
             )

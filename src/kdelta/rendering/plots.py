@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Plots as SVG files: matplotlib draws them, many points as one picture inside.
+
+Each is drawn for a light and a dark page, for a wide and a narrow one; the same data give the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kdelta.analysis.findings import Ladder, Rung
+from kdelta.analysis.readings import Readings
+from kdelta.errors import InfraError
+from kdelta.printable import printable
+from kdelta.rendering.columns import short
+from kdelta.rendering.times import scale
+from kdelta.stats.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MANY = 2000  # points from which they are one picture, not a shape each
+_NAME = 18
+_DPI = 130
+_WIDE, _NARROW = 8.4, 3.9  # inches
+_HUES = ("#3b82c4", "#c2722e", "#4f9d57", "#a35db5", "#c24f58", "#6f7fc9", "#8a8f2f", "#2f9a9a")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ink:
+    """The colours of one kind of page; every pair of text and ground has a contrast above 4.5."""
+
+    text: str
+    faint: str
+    grid: str
+    tones: dict[Verdict, str]
+
+
+_LIGHT = Ink(
+    text="#1d2129",
+    faint="#5b6470",
+    grid="#dfe3e8",
+    tones={Verdict.REGRESSION: "#b3261e", Verdict.IMPROVEMENT: "#1b7a3d"},
+)
+_DARK = Ink(
+    text="#e6e9ee",
+    faint="#a3acb9",
+    grid="#333a45",
+    tones={Verdict.REGRESSION: "#ff8a80", Verdict.IMPROVEMENT: "#7fd69b"},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One plot in its four forms, as SVG; told: what it shows, for who does not see it."""
+
+    told: str
+    light: bytes
+    dark: bytes
+    narrow_light: bytes
+    narrow_dark: bytes
+
+
+_Draw = Callable[["Axes", Ink, bool], None]
+
+
+def ladder_plot(ladder: Ladder[Any], *, timed: bool) -> Plot:
+    """Each kernel's value; the colour and a word say what its step is."""
+    divisor, unit = scale([ladder]) if timed else (1.0, "instructions")
+    rungs = [rung for rung in ladder.rungs if rung.total]
+    values = [rung.total.per_operation / divisor for rung in rungs if rung.total]
+
+    def draw(axes: Axes, ink: Ink, narrow: bool) -> None:  # noqa: FBT001
+        places = range(len(rungs))
+        colours = [_tone(rung, ink) for rung in rungs]
+        axes.barh(places, values, color=colours, height=0.62)
+        for at, (rung, value) in enumerate(zip(rungs, values, strict=True)):
+            word = f" {rung.comparison.verdict}" if _stands_out(rung) and rung.comparison else ""
+            text = f" {value:,.4g}{'' if narrow else word.lower()}"
+            axes.text(value, at, text, va="center", color=ink.text, fontsize=9)
+        axes.set_yticks(list(places), [_label(rung.arm) for rung in rungs])
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(values, default=1) * (1.25 if narrow else 1.22))
+        axes.set_xlabel(f"{unit} per {ladder.operation or 'operation'}")
+
+    told = "; ".join(
+        f"{rung.arm} {value:,.4g}" + (f" {rung.comparison.verdict}" if rung.comparison else "")
+        for rung, value in zip(rungs, values, strict=True)
+    )
+    return _plot(draw, f"{unit} by kernel: {told}", height=0.9 + 0.32 * max(len(rungs), 1))
+
+
+def samples_plot(ladder: Ladder[Any], readings: Sequence[Readings]) -> Plot:
+    """Every sample of every kernel, and the median of each trial."""
+    divisor, unit = scale([ladder])
+    arms = [rung.arm for rung in ladder.rungs]
+    noise = random.Random(1)  # noqa: S311  where a point stands across its row means nothing
+    rows = _by_arm(arms, readings, divisor)
+    across = [[at + noise.uniform(-0.32, 0.32) for _ in row] for at, row in enumerate(rows)]
+    medians = [(statistics.median(r.values) / divisor, arms.index(r.arm)) for r in readings]
+
+    def draw(axes: Axes, ink: Ink, narrow: bool) -> None:  # noqa: FBT001, ARG001
+        _scatter(axes, [[x for x, _ in row] for row in rows], across)
+        xs, ys = [x for x, _ in medians], [y for _, y in medians]
+        axes.scatter(xs, ys, s=110, marker="|", color=ink.text, linewidths=1.4, zorder=3)
+        axes.set_yticks(list(range(len(arms))), [_label(arm) for arm in arms])
+        axes.set_ylim(len(arms) - 0.4, -0.6)
+        axes.set_xlabel(f"{unit} per {ladder.operation or 'operation'}")
+
+    told = (
+        f"{sum(map(len, rows))} samples of {len(arms)} kernels, a point each; a bar is the median"
+        f" of one of {len(medians)} trials"
+    )
+    return _plot(draw, told, height=1.0 + 0.55 * len(arms))
+
+
+def order_plot(ladder: Ladder[Any], readings: Sequence[Readings]) -> Plot:
+    """The same samples in the order in which they were taken: a drift of the machine is a slope."""
+    divisor, unit = scale([ladder])
+    arms = [rung.arm for rung in ladder.rungs]
+    rows = _by_arm(arms, readings, divisor)
+
+    def draw(axes: Axes, ink: Ink, narrow: bool) -> None:  # noqa: FBT001
+        _scatter(
+            axes, [[at for _, at in row] for row in rows], [[y for y, _ in row] for row in rows]
+        )
+        for at, arm in enumerate(arms):
+            axes.scatter([], [], s=18, color=_hue(at), label=_label(arm))
+        axes.set_xlabel("samples in the order in which they were taken")
+        axes.set_ylabel(f"{unit} per {ladder.operation or 'operation'}")
+        columns = 2 if narrow else 4
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.01), ncols=columns, frameon=False,
+            labelcolor=ink.text, fontsize=8,
+        )  # fmt: skip
+
+    return _plot(draw, f"{sum(map(len, rows))} samples by the order of measuring", height=3.2)
+
+
+def _by_arm(
+    arms: Sequence[str], readings: Sequence[Readings], divisor: float
+) -> list[list[tuple[float, int]]]:
+    """Of each arm its samples, each with its place in the order of all."""
+    rows: list[list[tuple[float, int]]] = [[] for _ in arms]
+    place = 0
+    for each in readings:
+        own = rows[arms.index(each.arm)]
+        for value in each.values:
+            own.append((value / divisor, place))
+            place += 1
+    return rows
+
+
+def _scatter(axes: Axes, xs: Sequence[Sequence[float]], ys: Sequence[Sequence[float]]) -> None:
+    """The points of each arm in its hue."""
+    many = sum(map(len, xs)) > MANY
+    for at, (across, up) in enumerate(zip(xs, ys, strict=True)):
+        axes.scatter(
+            across,
+            up,
+            s=3 if many else 9,
+            color=_hue(at),
+            alpha=0.35 if many else 0.6,
+            linewidths=0,
+            rasterized=many,
+        )
+
+
+def _tone(rung: Rung[Any], ink: Ink) -> str:
+    verdict = rung.comparison.verdict if rung.comparison else Verdict.SAME
+    return ink.tones.get(verdict, "#7b8794")
+
+
+def _stands_out(rung: Rung[Any]) -> bool:
+    return bool(rung.comparison and rung.comparison.verdict is not Verdict.SAME)
+
+
+def _hue(at: int) -> str:
+    return _HUES[at % len(_HUES)]
+
+
+def _label(text: str) -> str:
+    """A name as it is: "$" begins no formula."""
+    return short(printable(text), _NAME).replace("$", r"\$")
+
+
+def _plot(draw: _Draw, told: str, *, height: float) -> Plot:
+    return Plot(
+        told=told,
+        light=_svg(draw, _LIGHT, _WIDE, height),
+        dark=_svg(draw, _DARK, _WIDE, height),
+        narrow_light=_svg(draw, _LIGHT, _NARROW, height),
+        narrow_dark=_svg(draw, _DARK, _NARROW, height),
+    )
+
+
+def _svg(draw: _Draw, ink: Ink, width: float, height: float) -> bytes:
+    """Text stays text, in the reader's own sans-serif face."""
+    matplotlib = _library()
+    from matplotlib.figure import Figure
+
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "kdelta",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.color": ink.text,
+        "axes.labelcolor": ink.faint,
+        "xtick.color": ink.faint,
+        "ytick.color": ink.text,
+        "axes.edgecolor": ink.grid,
+        "text.parse_math": False,
+    }
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.grid(axis="x", color=ink.grid, linewidth=0.7)
+        axes.set_axisbelow(True)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        draw(axes, ink, width == _NARROW)
+        return _saved(figure)
+
+
+def _saved(figure: Figure) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(
+        out, format="svg", transparent=True, dpi=_DPI, metadata={"Date": None, "Creator": None}
+    )
+    return out.getvalue()
+
+
+def _library() -> Any:
+    try:
+        import matplotlib as found
+    except ImportError as error:
+        raise InfraError(
+            "plots are drawn with matplotlib, which is not installed",
+            action="pip install 'kdelta[page]'",
+        ) from error
+    return found
