@@ -19,6 +19,8 @@ _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}\Z", re.ASCII)
 _LIST = re.compile(
     r"\[?\s*[-+]?\d[\d.eE+-]*(?:(?:[;|\s]+|,\s*)[-+]?\d[\d.eE+-]*)+\s*\]?\Z", re.ASCII
 )
+# Not lists: 1,234,567 is one number with separators, and 1.234,5 may be one.
+_ONE_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|[\d.]+,\d+)\Z", re.ASCII)
 _COUNTED = re.compile(r"(?P<word>\D*?)(?P<number>\d{1,6})\Z", re.ASCII)
 
 
@@ -49,7 +51,9 @@ class Cells:
         if not self.distinct:
             return Holds.NOTHING
         numbers = sum(bool(_NUMBER.match(text)) for text in self.distinct)
-        lists = sum(bool(_LIST.match(text)) for text in self.distinct)
+        lists = sum(
+            bool(_LIST.match(text)) and not _ONE_NUMBER.match(text) for text in self.distinct
+        )
         commas = any(text.count(",") > 1 for text in self.distinct)
         if lists and lists + numbers == len(self.distinct) and (lists > numbers or commas):
             return Holds.LISTS

@@ -105,7 +105,11 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
     times = result.get("times") or []
     codes = result.get("exit_codes") or [0] * len(times)
     if not isinstance(times, list) or not isinstance(codes, list) or len(codes) != len(times):
-        raise SpecError("times and exit_codes are no lists of one length", place=place)
+        raise SpecError(
+            "times and exit_codes are no lists of one length",
+            place=place,
+            action="export the results again",
+        )
     for at, (value, code) in enumerate(zip(times, codes, strict=True)):
         yield (None, f"exit code {code}") if code else (_number(value, f"{place}.times[{at}]"), "")
 
@@ -113,7 +117,8 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
 def _number(value: object, place: str) -> float:
     fine = isinstance(value, int | float) and not isinstance(value, bool)
     if not fine or not math.isfinite(float(value)) or abs(float(value)) > 1e12:  # type: ignore[arg-type]
-        raise SpecError(f"{printable(str(value), 60)} is no time in seconds", place=place)
+        text = f"{printable(str(value), 60)} is no time in seconds"
+        raise SpecError(text, place=place, action="export the results again")
     return float(value)  # type: ignore[arg-type]
 
 

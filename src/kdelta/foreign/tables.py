@@ -130,7 +130,13 @@ def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
     """The text of a file, with an optional mark, no NUL.  Raises SpecError."""
     try:
         text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-    except (UnicodeError, LookupError) as error:
+    except LookupError as error:
+        raise SpecError(
+            f"no encoding of text is called {quoted(encoding)}",
+            place="--encoding",
+            action="there are utf-8, latin-1, cp1252, utf-16 and others that Python knows",
+        ) from error
+    except UnicodeError as error:
         start = getattr(error, "start", 0)
         byte = start - data.rfind(b"\n", 0, start)
         place = f"{name}: line {1 + data.count(bytes([10]), 0, start)}, byte {byte}"

@@ -11,8 +11,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from kdelta.metric import Assume, Better, Metric
+
+_NAMES = 4096  # of columns and metrics, which are asked for once a row
 
 
 class Part(StrEnum):
@@ -225,6 +228,7 @@ _SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 
 
+@lru_cache(maxsize=_NAMES)
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, in lower case; "/" between two is "per", "%" is "pct"."""
     text = _CAMEL.sub("_", name.strip())
@@ -270,6 +274,7 @@ def fails(name: str, text: str) -> bool:
         return word in ("yes", "true", "y", "fail", "failed", "bad")
 
 
+@lru_cache(maxsize=_NAMES)
 def said(name: str) -> Said:
     """What the name of a column says."""
     found = words(name)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bad input: one sentence with file, line, column and mend, exit code 2, and nothing stored."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kdelta.cli import main as cli_main
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDELTA_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The sentence of an import that was refused."""
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(["import", *arguments])
+    assert ended.value.code == 2
+    assert not Path("runs").exists()
+    return capsys.readouterr().err
+
+
+def table(content: bytes, name: str = "a.csv") -> str:
+    Path(name).write_bytes(content)
+    return name
+
+
+def test_a_value_that_no_sum_of_squares_survives(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, table(b"kernel,ns\n6.16,1e308\n6.17,5\n"))
+    assert 'a.csv: line 2, column ns: "1e308" is not a number up to 1e+30' in said
+
+
+def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe.csv")
+    assert "pipe.csv: it is no plain file; copy what it holds" in refused(capsys, "pipe.csv")
+
+
+def test_a_cell_of_ten_megabytes(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, table(b"kernel,ns\n6.16," + b"7" * 10**7 + b"\n"))
+    assert "line 2, column ns: 10000000 characters, more than 65536; put a long list" in said
+    assert len(said) < 400
+
+
+def test_a_hundred_thousand_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ",".join(f"c{at}" for at in range(100_000))
+    said = refused(capsys, table(names.encode() + b"\n"))
+    assert "line 1, column 501: 100000 columns, more than 500; put values below" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"kernel,gr\xf6\xdfe,ns\n6.16,a,5\n", "latin-1"),
+        (b"kernel,\x80,ns\n6.16,a,5\n", "cp1252"),
+        ("kernel,ns\n6.16,5\n".encode("utf-16"), "utf-16"),
+    ],
+)
+def test_another_encoding_is_named_and_then_read(
+    content: bytes, encoding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, table(content))
+    assert f"not UTF-8; {encoding} would read it: give --encoding {encoding}" in said
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(["import", "a.csv", "--encoding", encoding])
+    assert ended.value.code == 0
+
+
+def test_an_encoding_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(b"kernel,ns\n6.16,5\n")
+    said = refused(capsys, path, "--encoding", "klingon")
+    assert 'no encoding of text is called "klingon"' in said
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"kernel;ns\n6.16;1.234,5\n6.17;1.300,2\n", '"1.234,5" is not a number'),
+        (b'kernel,ns\n6.16,"1,234,567"\n6.17,"1,300,200"\n', '"1,234,567" is not a number'),
+        (b"kernel,ns\n6.16,5\n\n\n6.17,six\n", 'line 5, column ns: "six" is not a number'),
+        (b"kernel,ns\n6.16,1,5\n", "3 cells where the head has 2"),
+        (b'kernel,ns\n"6.16,5\n', "not a table"),
+        (bytes(range(256)) * 9, "not UTF-8"),
+    ],
+)
+def test_what_is_no_table_of_numbers(
+    content: bytes, cause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, table(content))
+    assert cause in said
+    assert "; " in said  # a mend
+
+
+def test_a_doubt_is_proposed_in_a_file_that_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{k},{x},5\n" for k in ("6.1", "6.2") for x in (1, 2, 3))
+    table(b"kernel,level,ns\n" + rows.encode(), "my table.csv")
+    said = refused(capsys, "my table.csv")
+    assert "kdelta import 'my table.csv' --mapping my-table.mapping.toml" in said
+    refused(capsys, "my table.csv")
+    assert Path("my-table-2.mapping.toml").read_text() == Path("my-table.mapping.toml").read_text()
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(["import", "my table.csv", "--mapping", "my-table.mapping.toml"])
+    assert ended.value.code == 0
+
+
+def test_names_from_a_table_cannot_drive_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    path = table("kernel,\x1b[31mx\u202e_ns\n6.16,five\n".encode())
+    said = refused(capsys, path)
+    assert "\x1b" not in said
+    assert "\u202e" not in said
