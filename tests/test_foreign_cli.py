@@ -100,6 +100,7 @@ def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(kdelta(capsys, "judge", "cac1", "--csv"))))
     (row,) = [row for row in rows if row["metric"] == "iteration_ns_per_page"]
     assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
+    assert float(row["median_ratio"]) == pytest.approx(1.4, abs=0.02)
     assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
     assert (row["verdict"], row["framework_new_label"]) == ("UNDECIDED", "reliable")
 

@@ -62,7 +62,8 @@ def compared(folder: Path, names: list[str]) -> Comparison:
 
 def test_this_machine_against_itself_is_no_regression(tmp_path: Path) -> None:
     found = compared(tmp_path, ["plain", "plain"])
-    assert found.verdict in (Verdict.SAME, Verdict.UNDECIDED), found.reasons
+    assert found.verdict is Verdict.UNDECIDED, found.reasons
+    assert found.in_these_boots
 
 
 def test_a_planted_tenth_is_never_called_the_contrary(tmp_path: Path) -> None:
@@ -78,10 +79,12 @@ def test_a_planted_double_is_found(tmp_path: Path) -> None:
     for number in range(SESSIONS):
         found = compared(tmp_path / str(number), ["plain", "double", "plain"])
         seen.append((found.verdict, found.ratio, found.reasons))
-        if found.verdict is Verdict.REGRESSION:
+        # Rounds of one boot decide nothing of kernels; in this boot the interval does.
+        assert found.verdict is Verdict.UNDECIDED, found.reasons
+        assert found.in_these_boots
+        if found.low and found.low > 1:
             assert within(found, 2.0), found.reasons
             return
-        assert found.verdict is Verdict.UNDECIDED, found.reasons
     pytest.fail(f"not found in {SESSIONS} sessions: {seen}")
 
 

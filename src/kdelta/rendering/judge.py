@@ -69,6 +69,7 @@ _HEAD = (
     "alpha",
     "tolerance",
     "mean_ratio",
+    "median_ratio",
     "drift",
     "midpoint_ratio",
     "drop_first_midpoint_ratio",
@@ -380,7 +381,7 @@ def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[Cell]:
     yield from (name, group, metric.name, metric.unit, metric.better)
     yield from (pair.old, pair.new, pair.control or "", found.verdict, found.grade)
     yield from (found.ratio, found.low, found.high, found.p, found.alpha, found.tolerance)
-    yield found.mean_ratio
+    yield from (found.mean_ratio, found.median_ratio)
     yield from (
         (sandwich.drift, sandwich.midpoint, sandwich.drop_first_midpoint)
         if sandwich

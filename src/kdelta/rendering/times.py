@@ -153,8 +153,9 @@ def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
         Verdict.IMPROVEMENT: f"takes {found.ratio:.3f}x the time of {old}",
         Verdict.SAME: f"takes the same time as {old}, within {tolerance:.1%}",
     }.get(found.verdict, f"against {old} is {found.verdict}: ratio {found.ratio:.3f}")
+    where = _WHERE[ladder.grade].capitalize() + ", in these boots" * found.in_these_boots
     return (
-        f"{_WHERE[ladder.grade].capitalize()}, {arm} {claim}"
+        f"{where}, {arm} {claim}"
         f" ({level(found.alpha)} interval {low:.3f}-{high:.3f}, {counted(found)}"
         f"{drift(found, 2)})."
     )
