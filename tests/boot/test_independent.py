@@ -2,11 +2,12 @@
 """Counts against others' of the same execution, made in another way.
 
 In the guest: tests/data/plugin_steps.c, a plugin that looks at nothing but the order in which
-instructions start, beside ours in one QEMU.
+instructions start, beside ours in one QEMU.  Of user space: Callgrind, on this host.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine
+from kdelta import guest, process
 from kdelta.guests import qemu
 
 pytestmark = pytest.mark.boot
@@ -96,3 +98,24 @@ def test_another_algorithm_agrees_to_the_instruction(
         assert other.counts == lab.by_address(own)
         stored = [row.bytes for row in own.strings if "movs" in row.name or "stos" in row.name]
         assert other.stored == sum(stored)
+
+
+def test_callgrind_agrees_on_user_space(machine: Machine, tmp_path: Path) -> None:
+    """Of a function without string instructions, which Callgrind counts round by round."""
+    windows = 3
+    source = lab.PROGRAMS / "callgrind.c"
+    counted = machine.count(source, windows)
+    binary = guest.program(source, lab.ARCH)
+    written = tmp_path / "callgrind.out"
+    options = ["--tool=callgrind", "--toggle-collect=work", f"--callgrind-out-file={written}"]
+    done = process.run(["valgrind", *options, str(binary), str(windows)], timeout=120)
+    assert done.stdout == counted.printed
+    summary = re.search(r"^(?:summary|totals): (\d+)$", written.read_text(), re.MULTILINE)
+    assert summary
+    each, rest = divmod(int(summary[1]), windows)
+    assert rest == 0
+    assert each > 500_000
+    # The call itself is in the window, and not in the function that is called.
+    assert counted.user() == [each + 1] * windows
+    for window in counted.windows:
+        assert counted.calls(window, "asm_exc_page_fault") >= 40
