@@ -97,6 +97,8 @@ _ALL = (
               "read from a booted guest"),
     CacheKind("events", "where kernels enter interrupts, exceptions and other tasks",
               "SHA-256 of the image, architecture", "found in the symbols"),
+    CacheKind("selftests", "QEMUs that counted known programs right",
+              "QEMU build, CPU model, plugin, program", "tested again"),
     CacheKind("results", "what was counted: results of trials, in 256 folders",
               "all that a trial depends on", "counted again", limit_mib=1024),
     CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",

@@ -104,17 +104,18 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     memory_mib: int
     cmdline: str
     mitigations: str  # digest line of /sys/devices/system/cpu/vulnerabilities, as the guest saw it
+    self_test: str = ""  # that QEMU passed with this CPU: program and known numbers; "": none
 
     @property
     def identity(self) -> dict[str, object]:
         """What must be equal in trials that are compared, by name.
 
         Mitigations are the kernel's answer to the machine, so kernels of different age
-        legitimately report other texts; they are recorded, and not part of the comparison.
+        legitimately report other texts; they are recorded, and not part of the comparison.  Nor is
+        the version of a QEMU that passed the self-test: this is compared instead.
         """
-        return {
-            name: getattr(self, name) for name in self.__struct_fields__ if name != "mitigations"
-        }
+        free = {"mitigations", "qemu_version"} if self.self_test else {"mitigations"}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in free}
 
 
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,9 +18,8 @@ from kdelta.stats.layouts import Chosen, Layouts, choose
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
-_STRINGS = ("memset", "memcpy", "memmove", "clear_page", "copy_page", "rep_movs", "rep_stos")
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
-_NOTABLE = 0.02  # share of a trial's instructions in string functions from which it is said
+_NOTABLE = 8  # bytes by string instructions for each instruction from which it is said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,12 +218,10 @@ class CountMethod(Method[Measure]):
                 " called from there. Contents of data, and what the kernel patches at boot, are not"
                 " compared."
             )
-        versions = sorted({e.qemu_version for r in results if (e := r.environment)})
-        if any(_string_share(result) > _NOTABLE for result in results):
+        if any(_string_bytes(result) > _NOTABLE for result in results):
             yield (
-                f"String instructions (clearing and copying pages) count as often as QEMU"
-                f" {', '.join(versions)} steps through them, which is not how hardware executes"
-                " them."
+                "A string instruction (clearing and copying pages) is one instruction, however many"
+                " bytes it handles; explain tells these beside the instructions."
             )
 
 
@@ -353,10 +350,9 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     return found
 
 
-def _string_share(result: TrialResult) -> float:
+def _string_bytes(result: TrialResult) -> float:
     total = sum(row.insns for row in result.exact.functions)
-    inside = sum(row.insns for row in result.exact.functions if row.function.startswith(_STRINGS))
-    return inside / total if total else 0.0
+    return sum(row.bytes for row in result.exact.functions) / total if total else 0.0
 
 
 def _percent(fraction: float) -> str:

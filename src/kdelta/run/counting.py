@@ -25,6 +25,7 @@ from kdelta.journal import paths as kept_paths
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
+from kdelta.run import selftest
 from kdelta.run.trial import Ran, framed, judged, read_back, run_in, told_to
 from kdelta.sample import (
     Environment,
@@ -126,6 +127,7 @@ class _GuestTrial:
         self._binary = guest.program(program, bench.settings.target)
         self._folder = folder
         self._functions: paths.Functions | None = None
+        self._tested = ""
 
     def result(self) -> TrialResult:
         """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
@@ -174,11 +176,12 @@ class _GuestTrial:
         """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
         bench = self._bench
         table = self._symbols(point)
+        self._tested = selftest.passed(self._subject(point, table), partial(self._is_whole, point))
         launch = self._launch(point, given)
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             # QEMU runs the guest meanwhile.
             (self._folder / "command.txt").write_text(machine.command_text)
-            if not bench.fresh_boot and not checkpoint.intact(point):
+            if not self._is_whole(point):
                 raise _DamagedError
             try:
                 identity, ran, answers = run_in(
@@ -189,6 +192,20 @@ class _GuestTrial:
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
+
+    def _is_whole(self, point: checkpoint.Checkpoint) -> bool:
+        """True for a checkpoint that was made just now, and for one that is what was saved."""
+        return self._bench.fresh_boot or checkpoint.intact(point)
+
+    def _subject(self, point: checkpoint.Checkpoint, table: symbols.Symbols) -> selftest.Subject:
+        return selftest.Subject(
+            emulator=self._bench.emulator,
+            settings=self._bench.settings,
+            point=point,
+            image=self._kernel.image,
+            table=table,
+            cancelled=self._bench.cancelled,
+        )
 
     def _launch(self, point: checkpoint.Checkpoint, given: swap.Backing) -> qemu.Launch:
         """How the guest that is counted is started."""
@@ -265,6 +282,7 @@ class _GuestTrial:
             memory_mib=settings.memory_mib,
             cmdline=identity.seen.cmdline or "",
             mitigations="; ".join(identity.seen.mitigations),
+            self_test=self._tested,
         )
 
 

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Does this QEMU count right?  Asked once of each QEMU, CPU and plugin, before it counts anything.
+
+A program of known numbers (guest/selftest.c) is counted in a guest: loops, string instructions,
+faults in the middle and at the end of blocks, system calls.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta import cache, data, guest
+from kdelta.attribution import insns, symbols
+from kdelta.errors import GuestFault, InfraError
+from kdelta.guests import orders, qemu
+from kdelta.guests.checkpoint import Checkpoint
+from kdelta.guests.emulator import Qemu
+from kdelta.guests.session import Guest, RestoreError
+from kdelta.machine.axes import MachineSettings
+
+_TIMEOUT_S = 120.0
+_FORMAT = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownWindow:
+    """A window of guest/selftest.c: what is executed in user space.
+
+    strings: name, executions and bytes of its string instructions.  calls: (function of the
+    kernel, how often it is entered), where that is the same in every kernel.
+    """
+
+    what: str
+    user: int
+    strings: tuple[tuple[str, int, int], ...] = ()
+    calls: tuple[str, int] | None = None
+
+
+# By phase; the numbers of rounds are those of the C file.
+KNOWN = (
+    KnownWindow(what="a loop", user=1 + 2 * 10_000),
+    KnownWindow(
+        what="string instructions",
+        user=1 + 9 * 100,
+        strings=(("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000)),
+    ),
+    KnownWindow(what="faults", user=2 + 6 * 64, calls=("asm_exc_page_fault", 64)),
+    KnownWindow(
+        what="faults at the end of a block", user=3 + 4 * 64, calls=("asm_exc_page_fault", 64)
+    ),
+    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("entry_SYSCALL_64", 1000)),
+    KnownWindow(
+        what="an interrupted string instruction", user=1, strings=(("rep stosq", 1, 8 * 4096),)
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is tested, and the guest for it.  table: the functions of the image's kernel."""
+
+    emulator: Qemu
+    settings: MachineSettings
+    point: Checkpoint
+    image: Path
+    table: symbols.Symbols
+    cancelled: threading.Event
+
+
+def passed(subject: Subject, whole: Callable[[], bool]) -> str:
+    """The name of the test that this QEMU passed with this CPU, now or before.
+
+    whole: says whether the guest is what was saved; asked when it is to be used.  "" where there
+    is no test: on other architectures than x86-64, on several CPUs, and on a kernel on which the
+    program does not run to its end, which is for its trial to say.  Raises InfraError for a QEMU
+    that counts something else than is known.
+    """
+    emulator, settings = subject.emulator, subject.settings
+    if settings.arch != "amd64" or settings.cpus != 1:
+        return ""
+    program = guest.program(data.directory("guest") / "selftest.c", settings.target)
+    build = emulator.program.stat()
+    name = cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN), program.parent.name)
+    about = (emulator.banner, f"{build.st_size} {build.st_mtime_ns}", settings.cpu_model)
+
+    def make(folder: Path) -> None:
+        if not whole():
+            raise RestoreError("the saved guest is damaged")
+        counted = _counted(subject, program)
+        if fault := difference(counted, subject.table):
+            raise InfraError(
+                f"QEMU {emulator.version} fails its self-test: {fault}",
+                place=str(emulator.program),
+                action=f"get another with: kdelta qemu fetch {qemu.PINNED}",
+            )
+        (folder / "passed").write_text(f"{emulator.banner}, {settings.cpu_model}\n")
+
+    try:
+        cache.entry("selftests", cache.digest(name, *about), make)
+    except GuestFault:
+        return ""
+    return name[:16]
+
+
+def _counted(subject: Subject, program: Path) -> insns.Counts:
+    target = subject.settings.target
+    with tempfile.TemporaryDirectory(prefix="kdelta-selftest-") as name:
+        files = qemu.CountingFiles(output=Path(name, "counts"), events=Path(name, "events"))
+        files.events.write_text(insns.events(subject.table, target))
+        launch = qemu.Launch(
+            image=subject.image,
+            initramfs=guest.initramfs(target),
+            orders=(orders.run([]),),
+            program=program,
+            counting=files,
+            restore=subject.point.folder,
+        )
+        emulator, settings, cancelled = subject.emulator, subject.settings, subject.cancelled
+        with Guest(emulator, settings, launch, cancelled=cancelled) as machine:
+            machine.finish(_TIMEOUT_S).ran()
+        return insns.read(files.output)
+
+
+def difference(counts: insns.Counts, table: symbols.Symbols) -> str:
+    """What was counted otherwise than is known, "" for nothing."""
+    if counts.errors:
+        return counts.errors[0]
+    if [window.phase for window in counts.windows] != list(range(len(KNOWN))):
+        return f"it has {len(counts.windows)} windows, not {len(KNOWN)}"
+    for known, window in zip(KNOWN, counts.windows, strict=True):
+        if window.user != known.user:
+            return f"{known.what} took {window.user} instructions, not {known.user}"
+        own = (row for row in window.strings if row.address < 1 << 63)
+        strings = tuple(sorted((row.name, row.ends, row.bytes) for row in own))
+        if strings != known.strings:
+            return f"{known.what}: {_listed(strings)}, not {_listed(known.strings)}"
+        if known.calls and (entered := _calls(window, table, known.calls[0])) != known.calls[1]:
+            return f"{known.what} entered {known.calls[0]} {entered} times, not {known.calls[1]}"
+    return ""
+
+
+def _calls(window: insns.CountedWindow, table: symbols.Symbols, function: str) -> int:
+    rows = insns.by_function(window, table, "")
+    return sum(row.calls for row in rows if row.function == function)
+
+
+def _listed(strings: tuple[tuple[str, int, int], ...]) -> str:
+    named = (f"{ends} {name} of {size} bytes" for name, ends, size in strings)
+    return ", ".join(named) or "no string instructions"

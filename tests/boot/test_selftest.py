@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A QEMU is tested once before it counts, and one that counts wrong counts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from boot import lab
+from boot.lab import Machine
+from kdelta import cache
+from kdelta.errors import InfraError
+from kdelta.run import selftest
+from kdelta.sample import Outcome
+
+pytestmark = pytest.mark.boot
+
+GOOD = "mincore:no_thp_pte_scan_4m"
+
+
+@pytest.fixture(autouse=True)
+def _untested() -> None:
+    for entry in cache.entries("selftests"):
+        cache.discard(entry)
+
+
+def test_it_is_passed_once_and_stands_in_the_results(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lab.run_scenario(machine, GOOD, tmp_path / "1")
+    assert len(cache.entries("selftests")) == 1
+    monkeypatch.setattr(selftest, "_counted", None)  # it is not asked again
+    second = lab.run_scenario(machine, GOOD, tmp_path / "2")
+    assert first.outcome is second.outcome is Outcome.OK
+    assert first.environment is not None
+    assert second.environment == first.environment
+    assert first.environment.self_test
+    assert "qemu_version" not in first.environment.identity
+
+
+@pytest.mark.parametrize(
+    ("at", "known", "fault"),
+    [
+        (0, {"user": 20_002}, "a loop took 20001 instructions, not 20002"),
+        (1, {"strings": ()}, "string instructions: 100 rep movsb of 500000 bytes, 100 rep stosb"),
+        (2, {"calls": ("asm_exc_page_fault", 63)}, "faults entered asm_exc_page_fault 64 times"),
+        (4, {"calls": ("entry_SYSCALL_64", 999)}, "entry_SYSCALL_64 1000 times, not 999"),
+    ],
+)
+def test_what_is_counted_otherwise_is_named(
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    known: dict[str, object],
+    fault: str,
+) -> None:
+    wrong = [*selftest.KNOWN]
+    wrong[at] = replace(wrong[at], **known)  # type: ignore[arg-type]
+    monkeypatch.setattr(selftest, "KNOWN", tuple(wrong))
+    with pytest.raises(InfraError, match="fails its self-test: ") as caught:
+        lab.run_scenario(machine, GOOD, tmp_path)
+    assert fault in caught.value.cause
+    assert caught.value.action == "get another with: kdelta qemu fetch 10.0"
+    assert not cache.entries("selftests")
