@@ -178,7 +178,7 @@ def test_a_full_disk_keeps_what_is_finished(command: Command) -> None:
     """A small disk fills during the run; once it is larger, resuming finishes."""
     command.runs.mkdir()
     script = """
-        mount -t tmpfs -o size=600k none "$KDELTA_RUNS" || exit 99
+        mount -t tmpfs -o size=200k none "$KDELTA_RUNS" || exit 99
         "$@" run mincore:no_thp_pte_scan_4m --kernels 6.16,6.17 --rounds 4 -j 1; echo "first $?"
         ls "$KDELTA_RUNS"/*/trials/*/result.json | wc -l
         mount -o remount,size=64m "$KDELTA_RUNS" || exit 99
@@ -245,7 +245,7 @@ def test_a_damaged_image_fails_alone(command: Command, tmp_path: Path) -> None:
     assert "PID 1 did not greet within 15 s" in text
 
 
-def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
+def test_results_of_two_qemus_that_passed_the_self_test_are_compared(command: Command) -> None:
     command.run("run", GOOD, *ONE_KERNEL, "--rounds", "2", "--qemu", lab.emulator().version)
     # The arm's second trial is lost, and made again with another QEMU.
     folder = command.folder()
@@ -258,9 +258,7 @@ def test_results_of_two_qemus_are_not_compared(command: Command) -> None:
         if result and result.environment
     }
     assert len(versions) == 2
-    for version in versions:
-        assert version in text
-    assert "environments differ: qemu_version" in text
+    assert "environments differ" not in text
 
 
 def namespace(*kinds: str) -> list[str]:

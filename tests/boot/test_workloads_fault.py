@@ -117,6 +117,7 @@ def test_cond_resched_is_called_for_each_page_unless_preemptible(
 
 def test_a_page_is_cleared_by_one_string_instruction(guest: Machine) -> None:
     for window in guest.oracle("touch", PAGES, 4).windows:
-        (cleared,) = (row for row in window.strings if row.ends >= PAGES)
+        whole = [row for row in window.strings if row.bytes == 4096 * row.ends >= 4096 * PAGES]
+        (cleared,) = whole  # others, for each fault, are of a few bytes
         assert cleared.ends in (PAGES, PAGES + 1)  # a page table, now and then
-        assert (cleared.name, cleared.bytes) == ("rep stosb", 4096 * cleared.ends)
+        assert cleared.name == "rep stosb"
