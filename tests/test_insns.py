@@ -263,6 +263,21 @@ def test_events_are_this_kernels_entries() -> None:
     ]
 
 
+def test_where_every_task_counts_none_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    table = Symbols((KERNEL, KERNEL + 0x40), ("wake_up_new_task", "__switch_to_asm"))
+    amd64 = arch.of("amd64")
+    some, every = (
+        insns.events_file("1", lambda: table, amd64, every_task=each).read_text()
+        for each in (False, True)
+    )
+    assert f"32 {KERNEL:x}" in some
+    assert "32 " not in every
+    assert f"4 {KERNEL + 0x40:x}" in every
+
+
 def test_events_of_arm64_lie_in_its_vector_tables() -> None:
     names = ("vectors", "__bp_harden_el1_vectors", "cpu_switch_to")
     table = Symbols((0x1000, 0x2000, 0x9000), names)

@@ -149,6 +149,7 @@ class Workload:
 
     path: the kernel's functions it exercises; mail: title of the report it comes from;
     program: its C file; gates: scenarios that a change of this path must not make worse.
+    every_task: what is measured is done by a task of the kernel, so every task counts.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Workload:
     scenarios: tuple[Scenario, ...]
     program: Path
     gates: tuple[str, ...] = ()
+    every_task: bool = False
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
@@ -201,6 +203,7 @@ class _WorkloadToml(Struct, forbid_unknown_fields=True):
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: _Instruments = INSTRUMENTS
     gates: tuple[_Name, ...] = ()
+    every_task: bool = False
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -285,6 +288,7 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         scenarios=tuple(_scenario(toml, name, file) for name in toml.scenarios),
         program=file.with_suffix(".c"),
         gates=toml.gates,
+        every_task=toml.every_task,
     )
 
 

@@ -374,12 +374,18 @@ def _place(address: int, symbols: Symbols) -> str:
     return symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
 
 
-def events_file(image: str, load: Callable[[], Symbols], architecture: Arch) -> Path:
-    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols."""
-    key = cache.digest(image, repr(architecture))
+def events_file(
+    image: str, load: Callable[[], Symbols], architecture: Arch, *, every_task: bool = False
+) -> Path:
+    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols.
+
+    every_task: count what other tasks than the workload's execute, too.
+    """
+    told = replace(architecture, new_tasks=()) if every_task else architecture
+    key = cache.digest(image, repr(told))
 
     def make(folder: Path) -> None:
-        (folder / "events").write_text(events(load(), architecture))
+        (folder / "events").write_text(events(load(), told))
 
     return cache.entry("events", key, make) / "events"
 

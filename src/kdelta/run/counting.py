@@ -211,7 +211,12 @@ class _GuestTrial:
         """How the guest that is counted is started."""
         bench = self._bench
         target = bench.settings.target
-        events = insns.events_file(self._image, lambda: self._symbols(point), target)
+        events = insns.events_file(
+            self._image,
+            lambda: self._symbols(point),
+            target,
+            every_task=self._workload.every_task,
+        )
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
         return qemu.Launch(
             image=self._kernel.image,
