@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace as with_fields
+from pathlib import Path
+
+import pytest
 from msgspec.structs import replace
 
+from kdelta import arch, data, guest, process
 from kdelta.analysis.findings import report
+from kdelta.guests import qemu
+from kdelta.run import selftest
 from kdelta.sample import TrialResult
 from kdelta.stats.verdict import Verdict
 from ladder_records import ENVIRONMENT, Trial, result, run
+
+AMD64 = arch.of("amd64")
 
 
 def verdict(old: TrialResult, new: TrialResult) -> tuple[Verdict, str]:
@@ -33,3 +43,44 @@ def test_versions_of_qemu_are_compared_when_both_passed_the_same_test() -> None:
         found, reason = verdict(old, new)
         assert found is Verdict.INVALID
         assert "environments differ" in reason
+
+
+def checkout(folder: Path) -> Path:
+    """A copy of what kdelta compiles, as a checkout has it; what stands for its package."""
+    for name in ("guest", "plugin"):
+        shutil.copytree(data.directory(name), folder / name)
+    return folder / "src" / "kdelta"
+
+
+@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+def test_two_checkouts_have_one_test_and_the_same_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two machines counted is compared by these: where a checkout lies is no part of them."""
+    packages = [checkout(tmp_path / name) for name in ("here", "a folder elsewhere")]
+    found, programs = set(), set()
+    for number, package in enumerate(packages):
+        monkeypatch.setattr(data, "_PACKAGE", package)
+        program = guest.program(data.directory("guest") / "selftest.c", AMD64)
+        found.add((selftest.name(), program, guest.initramfs(AMD64), qemu.plugin()))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"of another machine {number}"))
+        made = (guest.program(data.directory("guest") / "selftest.c", AMD64), qemu.plugin())
+        programs.add(tuple(path.read_bytes() for path in made))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg-cache"))
+    assert len(found) == len(programs) == 1
+
+
+def test_the_test_is_named_by_all_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [selftest.name()]
+    monkeypatch.setattr(data, "_PACKAGE", checkout(tmp_path))
+    assert selftest.name() == names[0]
+    for path in ("guest/selftest.c", "guest/kdelta.h", "plugin/tasks.h"):
+        changed = tmp_path / path
+        changed.write_text(changed.read_text() + "/* another */\n")
+        names.append(selftest.name())
+    known = (with_fields(selftest.KNOWN[0], user=1), *selftest.KNOWN[1:])
+    monkeypatch.setattr(selftest, "KNOWN", known)
+    names.append(selftest.name())
+    assert len(set(names)) == len(names)

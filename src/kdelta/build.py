@@ -23,16 +23,20 @@ def compiled(
 ) -> Path:
     """The program or library `name`, compiled from the C files among sources (others: headers).
 
-    package: the Debian packages that bring the compiler, for the error sentence.
-    Raises BuildError when there is no compiler or it fails.
+    It is known by names and contents of its sources and by flags, which therefore hold no path:
+    where headers are searched follows from where they lie, and wherever that is, the same sources
+    are the same program.  package: the Debian packages that bring the compiler, for the error
+    sentence.  Raises BuildError when there is no compiler or it fails.
     """
-    texts = [path.read_bytes() for path in sources]
+    texts = [part for path in sources for part in (path.name, path.read_bytes())]
     version = _compiler_version(compiler, package)
     key = cache.digest(name, version, *flags, *texts)
 
     def make(folder: Path) -> None:
         units = [str(path) for path in sources if path.suffix == ".c"]
-        argv = [compiler, *flags, *units, "-o", str(folder / name)]
+        headers = dict.fromkeys(path.parent for path in sources if path.suffix == ".h")
+        searched = [f"-I{path}" for path in headers]
+        argv = [compiler, *flags, *searched, *units, "-o", str(folder / name)]
         try:
             process.run(argv, timeout=_TIMEOUT_S)
         except InfraError as error:

@@ -16,14 +16,18 @@ def program(source: Path, architecture: arch.Arch) -> Path:
 
     Raises BuildError when it cannot be compiled here.
     """
-    header = data.directory("guest") / "kdelta.h"
     return build.compiled(
         source.stem,
-        [source, header],
+        sources(source),
         compiler=arch.compiler(architecture),
-        flags=[*_CFLAGS, f"-I{header.parent}"],
+        flags=_CFLAGS,
         package=arch.compiler_package(architecture),
     )
+
+
+def sources(program: Path) -> tuple[Path, ...]:
+    """The files that a program's text is in: its C file and the header that it may include."""
+    return program, data.directory("guest") / "kdelta.h"
 
 
 def initramfs(architecture: arch.Arch) -> Path:
@@ -33,7 +37,7 @@ def initramfs(architecture: arch.Arch) -> Path:
         "init",
         [folder / "init.c", *sorted(folder.glob("*.h"))],
         compiler=arch.compiler(architecture),
-        flags=[*_CFLAGS, f"-I{folder}"],
+        flags=_CFLAGS,
         package=arch.compiler_package(architecture),
     )
     content = init.read_bytes()
