@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from kdelta.analysis import calls
 from kdelta.analysis.calls import Branch, CauseKind, difference
-from kdelta.attribution import paths
+from kdelta.attribution.calls import Functions, PathNode, functions, tree
 from kdelta.attribution.insns import CountedContext, CountedWindow
-from kdelta.attribution.paths import PathNode, functions, tree
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import paths as kept
+from kdelta.journal import calls as kept
 from kdelta.journal.results import trial_folder
 
 KERNEL = 0xFFFFFFFF81000000
@@ -233,5 +232,5 @@ def test_thunks_are_known_by_their_names() -> None:
 
 
 def test_the_plugin_s_file_is_little_endian_words(tmp_path: Path) -> None:
-    paths.Functions(array("Q", (1, 2, 3)), ("a",)).write(tmp_path / "f")
+    Functions(array("Q", (1, 2, 3)), ("a",)).write(tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == b"".join(n.to_bytes(8, "little") for n in (1, 2, 3))

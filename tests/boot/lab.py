@@ -15,7 +15,9 @@ from typing import Any
 from msgspec import structs
 
 from kdelta import arch, guest, workload
-from kdelta.attribution import insns, paths, symbols
+from kdelta.attribution import insns, symbols
+from kdelta.attribution.calls import Functions
+from kdelta.attribution.calls import functions as followed_functions
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu, qemu_archive
 from kdelta.guests.checkpoint import Checkpoint
@@ -202,11 +204,11 @@ class Machine:
         with Guest(self.emulator, self.settings, wanted) as booted:
             return booted.finish(TIMEOUT_S)
 
-    def followed(self, source: Path, *arguments: object) -> tuple[Counted, paths.Functions]:
+    def followed(self, source: Path, *arguments: object) -> tuple[Counted, Functions]:
         """Run a program as `count` does, with its call paths; and the functions on them."""
         point = self.checkpoint()
         binary = guest.program(source, ARCH).read_bytes()
-        functions = paths.functions(self._functions(point), binary)
+        functions = followed_functions(self._functions(point), binary)
         return self._count(point, source, arguments, functions), functions
 
     def _count(
@@ -214,7 +216,7 @@ class Machine:
         point: Checkpoint,
         source: Path,
         arguments: tuple[object, ...],
-        functions: paths.Functions | None = None,
+        functions: Functions | None = None,
     ) -> Counted:
         table = self._functions(point)
         with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:

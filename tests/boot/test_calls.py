@@ -16,9 +16,10 @@ from boot import lab
 from boot.command import Command
 from boot.lab import Machine
 from kdelta import data
-from kdelta.attribution import insns, paths
-from kdelta.attribution.paths import PathNode
-from kdelta.journal import paths as kept
+from kdelta.attribution import insns
+from kdelta.attribution.calls import PathNode
+from kdelta.attribution.calls import tree as tree_of
+from kdelta.journal import calls as kept
 from kdelta.journal.run import RunJournal
 
 pytestmark = pytest.mark.boot
@@ -30,7 +31,7 @@ def trees(machine: Machine, source: Path, *arguments: object) -> list[tuple[Path
     """The call tree of each window of a program."""
     counted, functions = machine.followed(source, *arguments)
     assert counted.status == 0, counted.printed
-    found = [paths.tree(window, functions.names) for window in counted.windows]
+    found = [tree_of(window, functions.names) for window in counted.windows]
     for window, tree in zip(counted.windows, found, strict=True):
         assert sum(node.insns for node in tree) == window.total
         by_name = Counter[str]()

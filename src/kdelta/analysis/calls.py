@@ -18,7 +18,7 @@ from itertools import combinations
 
 from kdelta.analysis.counts import counted
 from kdelta.analysis.explanation import Explanation, base_name, find_arm, find_point
-from kdelta.attribution.paths import PathNode
+from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL

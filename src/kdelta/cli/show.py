@@ -203,13 +203,13 @@ def explain(run: str, runs: Path, *, form: str, calls: bool, **choice: Any) -> N
 def _print_calls(
     form: str, folder: Path, record: RunRecord, found: Explanation, point: str | None
 ) -> None:
-    from kdelta.analysis import calls as paths
-    from kdelta.journal import paths as kept
+    from kdelta.analysis import calls as compared
+    from kdelta.journal import calls as kept
     from kdelta.rendering import calls as page
 
-    sides = paths.sources(record, found, point)
+    sides = compared.sources(record, found, point)
     old, new = ([kept.kept(folder, trial)[phase] for trial, phase in side] for side in sides)
-    print_found(form, page, paths.explained(found, old, new))
+    print_found(form, page, compared.explained(found, old, new))
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

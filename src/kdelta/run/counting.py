@@ -14,14 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import guest, output, workload
-from kdelta.attribution import insns, paths, symbols
+from kdelta.attribution import calls, insns, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest, RestoreError
-from kdelta.journal import paths as kept_paths
+from kdelta.journal import calls as kept_calls
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
@@ -126,7 +126,7 @@ class _GuestTrial:
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target)
         self._folder = folder
-        self._functions: paths.Functions | None = None
+        self._functions: calls.Functions | None = None
         self._tested = ""
 
     def result(self) -> TrialResult:
@@ -236,7 +236,7 @@ class _GuestTrial:
         if Probe.CALLS not in self._bench.probes:
             return None
         path = self._folder / _FUNCTIONS
-        self._functions = paths.functions(self._symbols(point), self._binary.read_bytes())
+        self._functions = calls.functions(self._symbols(point), self._binary.read_bytes())
         self._functions.write(path)
         return path
 
@@ -247,8 +247,8 @@ class _GuestTrial:
         standing, data = _counted(counts, table, reading)
         if self._functions:
             names = self._functions.names
-            trees = {phase: paths.tree(window, names) for phase, window in standing.items()}
-            kept_paths.keep(self._folder, trees)
+            trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
+            kept_calls.keep(self._folder, trees)
         return data, ()
 
     def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta import files
-from kdelta.attribution.paths import PathNode
+from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal.results import trial_folder
 
