@@ -59,11 +59,11 @@ def test_the_ends_are_like_themselves(good: float, bad: float) -> None:
     assert place(bad, good=good, bad=bad).standing is Standing.DIFFERENT
 
 
-def test_noise_that_reaches_another_third_leaves_it_unknown() -> None:
+def test_spread_that_reaches_another_third_leaves_it_unknown() -> None:
     assert place(120, good=100, bad=200).standing is Standing.SAME
-    assert place(120, good=100, bad=200, noise=20).standing is Standing.UNKNOWN
-    assert place(120, good=100, bad=200, noise=5).standing is Standing.SAME
-    assert place(150, good=100, bad=1000, noise=500).standing is Standing.UNKNOWN
+    assert place(120, good=100, bad=200, spread=20).standing is Standing.UNKNOWN
+    assert place(120, good=100, bad=200, spread=5).standing is Standing.SAME
+    assert place(150, good=100, bad=1000, spread=500).standing is Standing.UNKNOWN
 
 
 @pytest.mark.parametrize(("value", "good", "bad"), [(0, 1, 2), (1, 0, 2), (1, 2, 2), (-1, 1, 2)])

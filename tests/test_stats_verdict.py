@@ -9,8 +9,8 @@ from kdelta.stats.verdict import Comparison, CountReading, Verdict, compare
 THROUGHPUT = Metric(name="rate", unit="page/s", better=Better.HIGHER, assume=Assume.NOTHING)
 
 
-def reading(value: int, *, noise: int = 0, operations: int = 100) -> CountReading:
-    return CountReading(value=value, operations=operations, operation="page", noise=noise)
+def reading(value: int, *, spread: int = 0, operations: int = 100) -> CountReading:
+    return CountReading(value=value, operations=operations, operation="page", spread=spread)
 
 
 def decide(
@@ -51,24 +51,24 @@ def test_another_threshold_is_another_verdict() -> None:
 
 
 def test_scatter_above_a_third_of_the_difference_is_undecided() -> None:
-    assert decide(reading(10000), reading(10900, noise=300)).verdict is Verdict.REGRESSION
-    found = decide(reading(10000), reading(10900, noise=301))
+    assert decide(reading(10000), reading(10900, spread=300)).verdict is Verdict.REGRESSION
+    found = decide(reading(10000), reading(10900, spread=301))
     assert found.verdict is Verdict.UNDECIDED
     assert "agree within 300" in found.reasons[0]
 
 
 def test_scatter_of_both_arms_adds_up() -> None:
-    found = decide(reading(10000, noise=200), reading(10900, noise=200))
+    found = decide(reading(10000, spread=200), reading(10900, spread=200))
     assert found.verdict is Verdict.UNDECIDED
 
 
 def test_equal_counts_with_scatter_are_same_only_below_a_third_of_the_threshold() -> None:
-    assert decide(reading(10000, noise=33), reading(10000)).verdict is Verdict.SAME
-    assert decide(reading(10000, noise=34), reading(10000)).verdict is Verdict.UNDECIDED
+    assert decide(reading(10000, spread=33), reading(10000)).verdict is Verdict.SAME
+    assert decide(reading(10000, spread=34), reading(10000)).verdict is Verdict.UNDECIDED
 
 
 def test_a_difference_at_the_threshold_within_the_scatter_is_undecided() -> None:
-    found = decide(reading(10000), reading(10105, noise=10))
+    found = decide(reading(10000), reading(10105, spread=10))
     assert found.verdict is Verdict.UNDECIDED
     assert "threshold" in found.reasons[0]
 

@@ -68,7 +68,7 @@ class Measure:
             value=self.value,
             operations=self.operations,
             operation=self.operation,
-            noise=max(self.deviation, self.trials_range),
+            spread=max(self.deviation, self.trials_range),
         )
 
 
@@ -79,7 +79,7 @@ class Replicates(StrEnum):
     """What the trials of a scenario repeat: the whole boot, or only what came after it."""
 
     FRESH_BOOTS = "each a fresh boot"
-    CHECKPOINT = "restored from one checkpoint of each kernel"
+    CHECKPOINT = "restored from one checkpoint of each kernel, each round with another seed"
     MIXED = "some fresh boots, some restored from a checkpoint"
 
 

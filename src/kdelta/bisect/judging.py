@@ -188,8 +188,8 @@ def _placed(counts: Findings[Measure], point: Point, good: Point, bad: Point) ->
     measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
     if measure is None or low is None or high is None:
         raise ValueError("places are between measured points")
-    noise = measure.reading.noise / measure.operations
-    return place(measure.per_operation, good=low, bad=high, noise=noise)
+    spread = measure.reading.spread / measure.operations
+    return place(measure.per_operation, good=low, bad=high, spread=spread)
 
 
 def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:

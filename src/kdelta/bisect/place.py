@@ -43,18 +43,18 @@ class Place:
         return Mark.GOOD if self.position < 0.5 else Mark.BAD
 
 
-def place(value: float, *, good: float, bad: float, noise: float = 0.0) -> Place:
-    """Place a value between two ends, all positive; noise: how far it may be off, its unit.
+def place(value: float, *, good: float, bad: float, spread: float = 0.0) -> Place:
+    """Place a value between two ends, all positive; spread: how far it may be off, its unit.
 
-    UNKNOWN also when the noise does not allow to say.  Raises ValueError when the ends are equal
+    UNKNOWN also when the spread does not allow to say.  Raises ValueError when the ends are equal
     or a value is not positive.
     """
-    if min(value, good, bad) <= 0 or good == bad or noise < 0:
+    if min(value, good, bad) <= 0 or good == bad or spread < 0:
         raise ValueError("places are of positive values, between ends that differ")
     position = _position(value, good, bad)
     seen = {_standing(position)}
-    if noise:
-        around = (max(value - noise, value * 1e-9), value + noise)
+    if spread:
+        around = (max(value - spread, value * 1e-9), value + spread)
         seen |= {_standing(_position(each, good, bad)) for each in around}
     return Place(
         position=position,

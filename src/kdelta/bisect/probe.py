@@ -118,8 +118,8 @@ def answer(
                 action="measure the ends again on this machine",
             )
     value = measure.per_operation
-    noise = measure.reading.noise / measure.operations
-    decided, why = _decide(value, noise, rule)
+    spread = measure.reading.spread / measure.operations
+    decided, why = _decide(value, spread, rule)
     said = f"{name}: {number(value)} instructions per {measure.operation}, {phase}"
     return Probed(answer=decided, sentence=f"{said}: {decided.name.lower()}: {why}")
 
@@ -131,17 +131,17 @@ def unbuildable(reference: str, error: SourceError) -> Probed:
     )
 
 
-def _decide(value: float, noise: float, rule: Rule) -> tuple[ExitStatus, str]:
+def _decide(value: float, spread: float, rule: Rule) -> tuple[ExitStatus, str]:
     limit = rule.below if rule.below is not None else rule.above
     if limit is not None:
         side = "below" if value < limit else "above" if value > limit else "exactly at"
-        if abs(value - limit) < noise:
+        if abs(value - limit) < spread:
             return ExitStatus.SKIP, f"the windows scatter across {number(limit)}"
         good = value < limit if rule.below is not None else value > limit
         return (ExitStatus.GOOD if good else ExitStatus.BAD), f"{side} {number(limit)}"
     if rule.good is None or rule.bad is None:
         raise ValueError("a rule has two values or a limit")
-    found = place(value, good=rule.good, bad=rule.bad, noise=noise)
+    found = place(value, good=rule.good, bad=rule.bad, spread=spread)
     if found.standing is Standing.UNKNOWN and not found.beyond:
         return ExitStatus.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
     if found.nearer is Mark.GOOD:

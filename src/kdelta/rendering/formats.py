@@ -22,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
-    *("verdict", "grade", "reasons", "crossing", "differences", "ratio", "difference", "noise"),
+    *("verdict", "grade", "reasons", "crossing", "differences", "ratio", "difference", "spread"),
 )
 Cell = str | int | float | None
 

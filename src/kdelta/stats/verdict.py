@@ -12,7 +12,7 @@ from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
 STEP_PERCENT = 1.0
-_NOISE_DIVISOR = 3  # the noise may be at most a third of what is to be decided
+_SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
 
 
 class Verdict(StrEnum):
@@ -34,13 +34,13 @@ class Verdict(StrEnum):
 class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
-    noise: bound of how far the value may be off, in the unit of value (windows and trials).
+    spread: how far it depends on the window and the seed, in the unit of value.
     """
 
     value: int
     operations: int
     operation: str
-    noise: int
+    spread: int
 
     @property
     def per_operation(self) -> float:
@@ -70,7 +70,7 @@ class Comparison:
     Numbers are None when nothing may be computed, and where the statistic has no such number.
     crossing: "gcc 14 -> gcc 16" where the two kernels were built by different compilers.
     differences: what else of their builds differs, and is no commit.
-    Of counts: difference and noise, per operation.
+    Of counts: difference and spread, per operation.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -87,7 +87,7 @@ class Comparison:
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None
-    noise: float | None = None
+    spread: float | None = None
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -143,7 +143,7 @@ def compare(
         reasons=(reason,),
         ratio=new.value / old.value if old.value else None,
         difference=(new.value - old.value) / old.operations,
-        noise=(old.noise + new.noise) / old.operations,
+        spread=(old.spread + new.spread) / old.operations,
     )
 
 
@@ -159,18 +159,18 @@ def _decide(
 ) -> tuple[Verdict, str]:
     size = abs(new.value - old.value)
     threshold = old.value * step_percent / 100
-    noise = old.noise + new.noise
-    allowed = max(size, threshold) / _NOISE_DIVISOR
-    if noise > allowed:
+    spread = old.spread + new.spread
+    allowed = max(size, threshold) / _SPREAD_DIVISOR
+    if spread > allowed:
         return Verdict.UNDECIDED, (
-            f"windows and trials scatter by {noise} {metric.unit.partition('/')[0]}, and the"
-            f" difference is {size}: to decide, they must agree within {int(allowed)}"
+            f"the spread over windows and seeds is {spread} {metric.unit.partition('/')[0]},"
+            f" and the difference is {size}: to decide, they must agree within {int(allowed)}"
             " (more rounds, or a scenario with more operations)"
         )
-    if noise and abs(size - threshold) < noise:
+    if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (
             f"the difference of {size} is nearer to the threshold of {step_percent:g} %"
-            f" ({threshold:.0f}) than the scatter of {noise}: choose another --step-percent,"
+            f" ({threshold:.0f}) than the spread of {spread}: choose another --step-percent,"
             " or measure more rounds"
         )
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
