@@ -24,7 +24,7 @@ from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
     Usability,
-    exact_runs_possible,
+    lacking,
 )
 from kdelta.doctor.inventory import inventory
 from kdelta.guests import emulator, kvm, qemu, qemu_archive
@@ -79,9 +79,10 @@ def test_every_question_is_answered(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("bare")
 def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) -> None:
     rows = by_name(inventory(tmp_path))
-    assert not exact_runs_possible(rows.values())
+    assert {"QEMU (amd64)", "C compiler (amd64)"} <= lacking(rows.values())
     assert rows["QEMU (amd64)"].state is Usability.MISSING
-    assert rows["QEMU (amd64)"].remedy == "kdelta qemu fetch 10.0 --arch amd64"
+    assert rows["QEMU (amd64)"].remedy == ("bring a QEMU 10.0 here and name it: KDELTA_QEMU=PATH")
+    assert rows["QEMU (riscv64)"].remedy.endswith("apt-get install qemu-system-misc")
     for name, package in (
         ("C compiler (amd64)", "gcc libc6-dev"),
         ("C compiler (arm64)", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
@@ -109,7 +110,7 @@ def test_command_exits_with_3_and_names_what_lacks(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("bare")
 def test_json_says_the_same_as_the_table() -> None:
     done = CliRunner().invoke(doctor, ["--json"])
-    document = json.loads(done.output)
+    document = json.loads(done.stdout)
     assert done.exit_code == 3
     assert document["exact_runs_possible"] is False
     rows = {row["name"]: row for row in document["capabilities"]}
@@ -117,7 +118,8 @@ def test_json_says_the_same_as_the_table() -> None:
     assert rows["QEMU (amd64)"] == {
         "name": "QEMU (amd64)",
         "state": "missing",
-        "detail": "no qemu-system-x86_64",
+        "detail": "no qemu-system-x86_64 that counts, and none can be fetched: "
+        "no apt here: only file:PATH kernels",
         "purpose": "exact runs, amd64",
         "remedy": rows["QEMU (amd64)"]["remedy"],
         "exact": True,
@@ -131,9 +133,40 @@ def test_exact_runs_need_one_usable_qemu_of_several() -> None:
 
     others = [row(name, Usability.OK) for name in EXACT_NEEDS if name != "QEMU (amd64)"]
     broken, good = row("QEMU (amd64)", Usability.UNUSABLE), row("QEMU (amd64)", Usability.OK)
-    assert not exact_runs_possible([*others, broken])
-    assert exact_runs_possible([*others, broken, good])
-    assert not exact_runs_possible([])
+    assert lacking([*others, broken]) == {"QEMU (amd64)"}
+    assert not lacking([*others, broken, good])
+    assert not lacking([*others, broken, row("QEMU (amd64)", Usability.FETCHED)])
+    assert lacking([]) == EXACT_NEEDS
+
+
+def test_a_qemu_that_the_first_run_fetches_lacks_nothing(bare: Path, tmp_path: Path) -> None:
+    """A fresh machine, as of Debian 12: apt, perhaps a QEMU that does not count, none of ours."""
+    script(bare / "apt-get", "echo bookworm http://example.org/debian/")
+    for old in (False, True):
+        if old:
+            script(bare / "qemu-system-x86_64", "echo QEMU emulator version 7.2.22")
+        tried: list[str] = []
+        rows = inventory(tmp_path, tries=tried.append)
+        *here, last = [row for row in rows if row.name == "QEMU (amd64)"]
+        assert [row.state for row in here] == [Usability.UNUSABLE] * old
+        assert last.state is Usability.FETCHED
+        assert last.detail.startswith("10.0 is fetched by the first run that needs it; ")
+        assert "bookworm (not contacted)" in last.detail
+        assert not last.remedy
+        assert "QEMU (amd64)" not in lacking(rows)
+        assert tried == list(dict.fromkeys(row.name for row in rows))
+    script(bare / "apt-get", "echo jammy http://example.net/ubuntu/")
+    *_, last = [row for row in inventory(tmp_path) if row.name == "QEMU (amd64)"]
+    assert last.state is Usability.MISSING
+    assert last.detail.endswith("none can be fetched: apt is configured for no Debian suite")
+    assert "name a Debian mirror" in last.remedy
+
+
+@pytest.mark.usefixtures("bare")
+def test_it_says_what_it_does_before_it_is_done() -> None:
+    done = CliRunner().invoke(doctor, [])
+    assert done.stderr.startswith("finding out what this machine can do\n")
+    assert "finding out" not in done.stdout
 
 
 def test_qemu_is_found_on_path_first(bare: Path) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
+from collections.abc import Callable, Iterator
 
 import click
 from rich.text import Text
@@ -15,12 +18,13 @@ from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
     Usability,
-    exact_runs_possible,
+    lacking,
 )
 from kdelta.doctor.inventory import inventory
 
 _STYLES = {
     Usability.OK: "green",
+    Usability.FETCHED: "green",
     Usability.MISSING: "yellow",
     Usability.UNUSABLE: "red",
     Usability.ABSENT: "dim",
@@ -36,8 +40,9 @@ def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
 
     Exits with 0 when exact runs are possible here, else with 3.
     """
-    rows = inventory(cache.root(), online=online)
-    possible = exact_runs_possible(rows)
+    with _saying() as tries:
+        rows = inventory(cache.root(), online=online, tries=tries)
+    possible = not lacking(rows)
     if as_json:
         document = {
             "exact_runs_possible": possible,
@@ -67,6 +72,18 @@ def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
 
 
 def _blockers(rows: tuple[Capability, ...]) -> str:
-    usable = {row.name for row in rows if row.state is Usability.OK}
-    names = ", ".join(sorted(EXACT_NEEDS - usable))
+    names = ", ".join(sorted(lacking(rows)))
     return f"Exact runs are not possible on this machine yet; it lacks: {names}."
+
+
+@contextlib.contextmanager
+def _saying() -> Iterator[Callable[[str], None]]:
+    """What tells on standard error what is being found out, which takes seconds."""
+    if not sys.stderr.isatty():
+        click.echo("finding out what this machine can do", err=True)
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("this machine") as line:
+        yield lambda name: line.update(f"trying: {name}")

@@ -12,8 +12,6 @@ from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
 from kdelta.guests import qemu_archive
 
-_GUESTS = ("amd64", "arm64")
-
 
 @click.group()
 def qemu() -> None:
@@ -29,7 +27,11 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
     present = {(one.package, one.guest) for one in qemu_archive.unpacked()}
-    offers = [(guest, offer) for guest in _GUESTS for offer in qemu_archive.offers(archive, guest)]
+    offers = [
+        (guest, offer)
+        for guest in qemu_archive.GUESTS
+        for offer in qemu_archive.offers(archive, guest)
+    ]
     if as_json:
         print_json(
             [
@@ -61,7 +63,7 @@ def list_command(*, as_json: bool, refresh: bool) -> None:
 @click.option(
     "--arch",
     "guest",
-    type=click.Choice(_GUESTS),
+    type=click.Choice(qemu_archive.GUESTS),
     default="amd64",
     show_default=True,
     help="Architecture of the guests.",

@@ -10,13 +10,14 @@ from enum import StrEnum
 from kdelta.errors import as_root
 
 EXACT_NEEDS = frozenset({"Python", "QEMU (amd64)", "C compiler (amd64)", "memory", "cache"})
-"""Rows without which no exact run works; of several with one name, one that is OK is enough."""
+"""Rows without which no exact run works; of several with one name, one usable is enough."""
 
 
 class Usability(StrEnum):
     """Whether a capability can be used on this machine."""
 
     OK = "ok"
+    FETCHED = "when needed"  # not here, and kdelta fetches it by itself when it first needs it
     MISSING = "missing"  # not installed or not set up: the remedy adds it
     UNUSABLE = "unusable"  # there, and does not do its work
     ABSENT = "absent"  # this machine or its kernel does not have it
@@ -45,9 +46,10 @@ class Capability:
     remedy: str = ""
 
 
-def exact_runs_possible(rows: Iterable[Capability]) -> bool:
-    """Whether everything that exact runs need is there."""
-    return {row.name for row in rows if row.state is Usability.OK} >= EXACT_NEEDS
+def lacking(rows: Iterable[Capability]) -> frozenset[str]:
+    """What exact runs need, and what is neither here nor fetched when it is needed."""
+    usable = (Usability.OK, Usability.FETCHED)
+    return EXACT_NEEDS - {row.name for row in rows if row.state in usable}
 
 
 def install(*packages: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache as remember
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kdelta.arch import ARCHES, Arch
 from kdelta.doctor import hardware, toolchain
 from kdelta.doctor.capabilities import Capability, Tried, Usability, install
 from kdelta.errors import KdeltaError
-from kdelta.guests import kvm, qemu
+from kdelta.guests import kvm, qemu, qemu_archive
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
 from kdelta.source import make
@@ -23,19 +24,25 @@ Probe = Callable[[], Tried | Sequence[Tried]]
 _KVM_STATES = {Reach.NO_DEVICE: Usability.ABSENT, Reach.KERNEL: Usability.OK}
 
 
-def inventory(cache: Path, *, online: bool = False) -> tuple[Capability, ...]:
+def inventory(
+    cache: Path, *, online: bool = False, tries: Callable[[str], None] = lambda _: None
+) -> tuple[Capability, ...]:
     """Try everything; a probe that goes wrong becomes a row, never an exception.
 
     cache is kdelta's cache directory (it need not exist).  The network is used only when online.
-    Takes seconds; up to a minute where a guest hangs under KVM.
+    tries: called with the name of each row before it is found out.  Takes seconds; up to a minute
+    where a guest hangs under KVM.
     """
-    return tuple(
-        Capability(
-            name=name, purpose=purpose, state=found.state, detail=found.detail, remedy=found.remedy
-        )
-        for name, purpose, probe in _probes(cache, online=online)
-        for found in _tried(probe)
-    )
+    rows = []
+    for name, purpose, probe in _probes(cache, online=online):
+        tries(name)
+        rows += [
+            Capability(
+                name=name, purpose=purpose, state=one.state, detail=one.detail, remedy=one.remedy
+            )
+            for one in _tried(probe)
+        ]
+    return tuple(rows)
 
 
 def _tried(probe: Probe) -> Sequence[Tried]:
@@ -49,16 +56,16 @@ def _tried(probe: Probe) -> Sequence[Tried]:
 
 def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     """Every row: its name, what it is for, and how it is found out."""
+    sources = remember(partial(toolchain.debian_sources, online=online))
     yield "Python", "kdelta itself", toolchain.python
     for one in ARCHES.values():
-        yield f"QEMU ({one.debian})", f"exact runs, {one.debian}", partial(_qemus, one)
+        yield f"QEMU ({one.debian})", f"exact runs, {one.debian}", partial(_qemus, one, sources)
     for one in ARCHES.values():
         plugin = "; QEMU plugin" if one.uname == platform.machine() else ""
         purpose = f"guests, {one.debian}{plugin}"
         yield f"C compiler ({one.debian})", purpose, partial(toolchain.compiler, one)
     yield "memory", "1.5 GiB a guest", hardware.memory
     yield "cache", "kernels, checkpoints", partial(hardware.disk, cache)
-    sources = partial(toolchain.debian_sources, online=online)
     yield "Debian sources", "kernels by release", sources
     yield "KVM", "timed runs in a guest", _kvm
     yield "PMU", "timed runs: counters", hardware.pmu
@@ -79,20 +86,33 @@ def _builds() -> Tried:
     return Tried(Usability.OK, "all tools are there")
 
 
-def _qemus(target: Arch) -> Sequence[Tried]:
-    found = [_qemu(one, target) for one in qemu.find(target)]
-    return found or [Tried(Usability.MISSING, f"no {target.qemu}", _get_qemu(target))]
+def _qemus(target: Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
+    """Those that are here; where none counts, also whether the first run can fetch one."""
+    found = [_qemu(one) for one in qemu.find(target)]
+    if any(one.state is Usability.OK for one in found):
+        return found
+    return [*found, _fetched(target, sources)]
 
 
-def _qemu(found: Qemu, target: Arch) -> Tried:
+def _qemu(found: Qemu) -> Tried:
     if qemu.counts(found):
         return Tried(Usability.OK, f"counts: {found.version}, {found.program}")
     what = f"does not count: {found.version}" if found.version else f"{found.fault}: does not start"
-    return Tried(Usability.UNUSABLE, f"{what}, {found.program}", _get_qemu(target))
+    return Tried(Usability.UNUSABLE, f"{what}, {found.program}")
 
 
-def _get_qemu(target: Arch) -> str:
-    return f"kdelta qemu fetch {qemu.PINNED} --arch {target.debian}"
+def _fetched(target: Arch, sources: Callable[[], Tried]) -> Tried:
+    """The QEMU that counts and is not here yet, by what apt can reach."""
+    if target.debian not in qemu_archive.GUESTS:
+        detail = f"no {target.qemu} that counts, and kdelta fetches none for {target.debian}"
+        return Tried(Usability.MISSING, detail, install(target.qemu_package))
+    archive = sources()
+    if archive.state is Usability.OK:
+        detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"
+        return Tried(Usability.FETCHED, f"{detail} {archive.detail}")
+    detail = f"no {target.qemu} that counts, and none can be fetched: {archive.detail}"
+    other = f"bring a QEMU {qemu.PINNED} here and name it: KDELTA_QEMU=PATH"
+    return Tried(Usability.MISSING, detail, archive.remedy or other)
 
 
 def _kvm() -> Tried:

@@ -23,6 +23,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.guests.emulator import Qemu, examine, means
 
 _MAIN = r"qemu-system-(?:x86|arm|common|data)|seabios"
+GUESTS = ("amd64", "arm64")  # architectures whose QEMU is unpacked
 _RECORD = "kdelta-qemu.json"
 
 
