@@ -28,7 +28,7 @@ _THUNK = re.compile(
     r"__x86_(?:indirect|return)_thunk|(?:srso|its|retbleed)_\w*(?:thunk|ret)|__x86_\w*_jmp"
 )
 DEEPER = "[deeper]"  # all that is below so many levels; no kernel's stack is so deep
-_DEEPEST = 200
+DEEPEST = 200
 _MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
 _ALIKE = 0.5  # share of callees in common from which a function is taken for another's new name
 _NEW, _GONE = "new", "gone"
@@ -198,7 +198,7 @@ def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
         places: list[tuple[Node, int]] = []
         for node in tree:
             above, depth = places[node.parent] if node.parent >= 0 else (root, 0)
-            name = base_name(node.function) if depth < _DEEPEST else DEEPER
+            name = base_name(node.function) if depth < DEEPEST else DEEPER
             own = above if above.function == DEEPER else above.children.setdefault(name, Node(name))
             own.calls += node.calls
             own.own += node.insns

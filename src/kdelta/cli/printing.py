@@ -64,10 +64,10 @@ def print_raw(content: str) -> None:
     click.echo(content.encode(), nl=False)
 
 
-def write_output(content: str, path: Path) -> None:
+def write_output(content: str | bytes, path: Path) -> None:
     """Write what would be printed into a file that the user named.  Raises SpecError."""
     try:
-        path.write_bytes(content.encode())
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise SpecError(
             f"cannot be written: {error.strerror}",

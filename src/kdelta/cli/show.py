@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kdelta.cli.options import formats, need, runs_directory
-from kdelta.cli.printing import print_found, print_lines, print_raw
+from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
+    from kdelta.attribution.calls import PathNode
     from kdelta.journal.run import RunRecord
+
+    Trees = Sequence[Sequence[PathNode]]
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
+PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -177,8 +181,29 @@ def print_report(
 )
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
+@click.option(
+    "--as",
+    "picture",
+    type=click.Choice(PICTURES),
+    help="The call paths as a page of flame graphs, or for another tool; with -o.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that --as writes.",
+)
 @_run_options
-def explain(run: str, runs: Path, *, form: str, calls: bool, **choice: Any) -> None:
+def explain(
+    run: str,
+    runs: Path,
+    *,
+    form: str,
+    calls: bool,
+    picture: str | None,
+    output: Path | None,
+    **choice: Any,
+) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
@@ -188,28 +213,49 @@ def explain(run: str, runs: Path, *, form: str, calls: bool, **choice: Any) -> N
     from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
 
+    if (picture is None) != (output is None):
+        raise click.UsageError("--as says what, and -o FILE where to write it")
     if choice["top"] is None and not form:
         choice["top"] = TOP
     record = one_record(runs, run)
     found = explanation.explain(record, choice.pop("old"), choice.pop("new"), **choice)
-    if calls:
-        _print_calls(form, RUNS.find(runs, run), record, found, choice["point"])
+    if calls or picture:
+        trees = _trees(RUNS.find(runs, run), record, found, choice["point"])
+        _print_calls(form, found, *trees)
+        if picture and output and not found.refused:
+            _write_picture(picture, output, found, *trees)
     else:
         print_found(form, page, found)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
 
-def _print_calls(
-    form: str, folder: Path, record: RunRecord, found: Explanation, point: str | None
-) -> None:
-    from kdelta.analysis import calls as compared
+def _trees(folder: Path, record: RunRecord, found: Explanation, point: str | None) -> list[Trees]:
+    """Of the old and the new kernel the call trees behind an explanation."""
+    from kdelta.analysis import calls as paths
     from kdelta.journal import calls as kept
+
+    sides = paths.sources(record, found, point)
+    return [[kept.kept(folder, trial)[phase] for trial, phase in side] for side in sides]
+
+
+def _print_calls(form: str, found: Explanation, old: Trees, new: Trees) -> None:
+    from kdelta.analysis.calls import explained
     from kdelta.rendering import calls as page
 
-    sides = compared.sources(record, found, point)
-    old, new = ([kept.kept(folder, trial)[phase] for trial, phase in side] for side in sides)
-    print_found(form, page, compared.explained(found, old, new))
+    print_found(form, page, explained(found, old, new))
+
+
+def _write_picture(picture: str, output: Path, found: Explanation, old: Trees, new: Trees) -> None:
+    from kdelta.analysis.calls import explained
+    from kdelta.rendering import flame, profiles
+
+    if picture == "flame":
+        write_output(flame.written(explained(found, old, new)), output)
+        return
+    told = profiles.Profiles(found, old, new)
+    kind, _, side = picture.partition("-")
+    write_output(profiles.WRITERS[kind](told, side), output)
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

@@ -27,7 +27,7 @@ def show(found: CallExplanation) -> list[Line]:
     lines = opening(explanation)
     if difference is None:
         return [*lines, *refusal(explanation)]
-    scale = _Scale.of(explanation)
+    scale = Scale.of(explanation)
     per = explanation.operation or "operation"
     if not difference.causes:
         return [*lines, (), *paragraph(f"Every call path is the same, per {per} and in all.")]
@@ -38,27 +38,35 @@ def show(found: CallExplanation) -> list[Line]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
+    """How counts of one explanation are written: per operation, all in the same decimals."""
+
     operations: int
     places: int
 
     @classmethod
-    def of(cls, explanation: Explanation) -> _Scale:
+    def of(cls, explanation: Explanation) -> Scale:
+        """The scale of an explanation."""
         most = max(explanation.old_value or 0, explanation.new_value or 0)
         return cls(explanation.operations, decimals(most / explanation.operations))
 
+    def plain(self, count: int) -> str:
+        """A count."""
+        return f"{count / self.operations:,.{self.places}f}" if count else "0"
+
     def signed(self, count: int) -> str:
+        """A change."""
         return f"{count / self.operations:+,.{self.places}f}" if count else "0"
 
     def calls(self, count: int) -> str:
+        """How often something was called."""
         each = count / self.operations
         return f"{each:,.0f}" if each >= 1000 else f"{each:.3g}"
 
 
-def _causes(difference: CallDifference, scale: _Scale) -> Iterator[Line]:
+def _causes(difference: CallDifference, scale: Scale) -> Iterator[Line]:
     whole = difference.root.delta
-    large = [cause for cause in difference.causes if abs(cause.delta) >= _TELLING * abs(whole)]
-    listed = (large or difference.causes)[:_LISTED]
+    listed = telling(difference)
     others = difference.causes[len(listed) :]
     rows = [(cause.delta, sentence(cause, scale), Tone.PLAIN) for cause in listed]
     if others:
@@ -73,11 +81,18 @@ def _causes(difference: CallDifference, scale: _Scale) -> Iterator[Line]:
     yield from table_lines(columns)
 
 
+def telling(difference: CallDifference) -> Sequence[Cause]:
+    """The causes that have a line."""
+    least = _TELLING * abs(difference.root.delta)
+    large = [cause for cause in difference.causes if abs(cause.delta) >= least]
+    return (large or difference.causes)[:_LISTED]
+
+
 def _share(delta: int, whole: int) -> str:
     return f"{100 * delta / whole:.0f} %" if whole else "-"
 
 
-def sentence(cause: Cause, scale: _Scale) -> str:
+def sentence(cause: Cause, scale: Scale) -> str:
     """One cause in words."""
     name = short(cause.function, _NAME_WIDTH)
     pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into)
@@ -104,7 +119,7 @@ def sentence(cause: Cause, scale: _Scale) -> str:
             return f"{name}: its own code, {called}"
 
 
-def _tree(root: Branch, scale: _Scale) -> Iterator[Line]:
+def _tree(root: Branch, scale: Scale) -> Iterator[Line]:
     rows = [*_branches(root, root.delta)]
     columns = (
         Column("delta", [scale.signed(branch.delta) for _, branch, _ in rows]),
@@ -115,7 +130,7 @@ def _tree(root: Branch, scale: _Scale) -> Iterator[Line]:
     yield from table_lines(columns)
 
 
-def _called(branch: Branch, scale: _Scale) -> str:
+def _called(branch: Branch, scale: Scale) -> str:
     old, new = scale.calls(branch.calls_old), scale.calls(branch.calls_new)
     return new if old == new else f"{old} -> {new}"
 

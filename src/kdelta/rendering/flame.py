@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Call paths of two kernels as flame graphs: one page, which loads nothing and needs no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kdelta.analysis.calls import Branch, CallExplanation
+from kdelta.printable import printable
+from kdelta.rendering.calls import Scale, sentence, telling
+
+_ROW = 18  # height of a frame in CSS pixels
+_NARROWEST = 0.0004  # share of a picture's width below which a frame is left out
+_SHADES = (0.02, 0.1, 0.4)  # share of the largest change of own code from which a frame is darker
+_ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A function on a path as a box.  x, width: share of the picture's; row: 0 is the root's.
+
+    shade: -3 (much less of its own code) to 3 (much more).
+    """
+
+    function: str
+    told: str
+    note: str
+    row: int
+    x: float
+    width: float
+    shade: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One flame graph.  left_out: paths too narrow to be drawn."""
+
+    key: str
+    title: str
+    frames: tuple[Frame, ...]
+    left_out: int
+
+    @property
+    def height(self) -> int:
+        """In CSS pixels."""
+        return _ROW * (1 + max((frame.row for frame in self.frames), default=0))
+
+
+class _Asset(str):
+    """The page's own style or script, which goes in as it is: nothing of a run is in it."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def written(found: CallExplanation) -> str:
+    """The whole file; its template, style and script lie beside this module."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kdelta.rendering", ""),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    assets = {
+        name: environment.get_template(f"flame.{suffix}").render()
+        for name, suffix in (("style", "css"), ("script", "js"))
+    }
+    scale = Scale.of(found.explanation)
+    difference = found.difference
+    causes = telling(difference) if difference else ()
+    return environment.get_template("flame.html").render(
+        **{name: _Asset(text) for name, text in assets.items()},
+        **{f"{name}_digest": _digest(text) for name, text in assets.items()},
+        explanation=found.explanation,
+        pictures=_pictures(difference.root, scale) if difference else (),
+        causes=[(scale.signed(cause.delta), sentence(cause, scale)) for cause in causes],
+        others=len(difference.causes) - len(causes) if difference else 0,
+        delta=scale.signed(difference.root.delta) if difference else "",
+        row=_ROW,
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _printable(value: object) -> object:
+    """Text that came from elsewhere; the page's own stays as it is."""
+    return printable(value) if type(value) is str else value
+
+
+def _pictures(root: Branch, scale: Scale) -> tuple[Picture, ...]:
+    """As wide as the new kernel's paths; and as the old one's, where those that vanished are."""
+    return (
+        _picture("new", "the new kernel", root, scale, lambda branch: branch.all_new),
+        _picture("old", "the old kernel", root, scale, lambda branch: branch.all_old),
+    )
+
+
+def _picture(
+    key: str, kernel: str, root: Branch, scale: Scale, size: Callable[[Branch], int]
+) -> Picture:
+    most = max((abs(branch.own_new - branch.own_old) for branch in _walk(root)), default=0)
+    whole = size(root) or 1
+    frames: list[Frame] = []
+    left_out = 0
+    waiting = [(root, 0, 0)]
+    while waiting:
+        branch, row, start = waiting.pop()
+        if size(branch) < _NARROWEST * whole:
+            left_out += size(branch) > 0
+            continue
+        frames.append(
+            Frame(
+                function=branch.function or _ALL,
+                told=_told(branch, scale),
+                note=branch.note,
+                row=row,
+                x=start / whole,
+                width=size(branch) / whole,
+                shade=_shade(branch.own_new - branch.own_old, most),
+            )
+        )
+        at = start
+        for child in sorted(branch.children, key=lambda one: one.function):
+            waiting.append((child, row + 1, at))
+            at += size(child)
+    frames.sort(key=lambda frame: (frame.row, frame.x))
+    return Picture(key=key, title=kernel, frames=tuple(frames), left_out=left_out)
+
+
+def _walk(root: Branch) -> Iterator[Branch]:
+    waiting = [root]
+    while waiting:
+        branch = waiting.pop()
+        yield branch
+        waiting += branch.children
+
+
+def _shade(change: int, most: int) -> int:
+    steps = sum(abs(change) > share * most for share in _SHADES)
+    return steps if change > 0 else -steps
+
+
+def _told(branch: Branch, scale: Scale) -> str:
+    """What a frame is, in words: a picture says it to nobody who cannot see it."""
+    note = f" ({branch.note})" if branch.note else ""
+    calls = f"called {scale.calls(branch.calls_old)} -> {scale.calls(branch.calls_new)} times, "
+    return (
+        f"{branch.function or _ALL}{note}: {calls if branch.function else ''}"
+        f"own {scale.plain(branch.own_old)} -> {scale.plain(branch.own_new)}"
+        f" ({scale.signed(branch.own_new - branch.own_old)}),"
+        f" with all below {scale.plain(branch.all_old)} -> {scale.plain(branch.all_new)}"
+        f" ({scale.signed(branch.delta)})"
+    )
