@@ -7,21 +7,29 @@ import gzip
 import os
 from array import array
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kdelta.analysis import calls
 from kdelta.analysis.calls import Branch, CauseKind, difference
 from kdelta.attribution.calls import Functions, PathNode, functions, tree
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.cli.show import explain
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import calls as kept
+from kdelta.journal import results
 from kdelta.journal.results import trial_folder
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.sample import Copied, CopyKind
+from ladder_records import Trial, result, run
 
 KERNEL = 0xFFFFFFFF81000000
 TABLE = Symbols(
@@ -234,3 +242,46 @@ def test_thunks_are_known_by_their_names() -> None:
 def test_the_plugin_s_file_is_little_endian_words(tmp_path: Path) -> None:
     Functions(array("Q", (1, 2, 3)), ("a",)).write(tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == b"".join(n.to_bytes(8, "little") for n in (1, 2, 3))
+
+
+def null_variant(copied: Copied) -> RunRecord:
+    """A run of a kernel, one with other code and one that is the first's code."""
+    old, new = (result(Trial(per_page=value)) for value in (300.0, 400.0))
+    return run({"6.12": [old], "6.16": [new], "null": [replace(old, copied=copied, artifacts={})]})
+
+
+SAME = "same code as 6.12 in all 9 functions that are executed or called"
+
+
+def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Result:
+    """What `kdelta explain --calls` says of a run whose first two kernels kept their call paths."""
+    RunJournal.create(place / record.run_id, record)
+    for trial in record.trials:
+        assert trial.result
+        one = results.KeptResult(
+            run=record.run_id, index=trial.index, attempts=1, result=trial.result
+        )
+        results.keep(place / record.run_id, one)
+        if trial.result.copied:
+            continue
+        counts = trial.result.exact
+        chosen = {phase.phase: min(map(add, phase.user, phase.kernel)) for phase in counts.phases}
+        folder = trial_folder(place / record.run_id, trial.index)
+        folder.mkdir(parents=True, exist_ok=True)
+        kept.keep(folder, {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()})
+    return CliRunner().invoke(explain, [record.run_id, old, new, "--calls", "--runs", str(place)])
+
+
+def test_a_kernel_that_was_not_booted_has_the_paths_of_whose_code_it_is(tmp_path: Path) -> None:
+    record = null_variant(Copied(kind=CopyKind.SAME_CODE, sentence=SAME, trial=0))
+    done = explained_by_calls(record, tmp_path, "null", "6.16")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert f"null was not booted: {SAME}" in " ".join(done.output.split())
+    assert "Per page +100.0, and it is this:" in done.output
+
+
+def test_one_that_does_not_say_whose_code_it_is_has_none(tmp_path: Path) -> None:
+    record = null_variant(Copied(kind=CopyKind.SAME_CODE, sentence=SAME))
+    done = explained_by_calls(record, tmp_path, "null", "6.16")
+    assert isinstance(done.exception, SpecError)
+    assert f"null was not booted: {SAME}; so it has no call paths" in done.exception.cause

@@ -61,7 +61,7 @@ def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
     result = found.result(trial(1), [good(0)])
     assert result is not None
     assert result.copied == Copied(
-        kind=CopyKind.SAME_IMAGE, sentence="same image as a, to the byte"
+        kind=CopyKind.SAME_IMAGE, sentence="same image as a, to the byte", trial=0
     )
     assert result.exact.phases == run_records.result_of(0).exact.phases
     assert result.kernel == replace(NULL.identity(), build_id="f0" * 20, compiler="gcc 14")
@@ -107,6 +107,8 @@ def test_the_result_of_the_same_round_is_taken() -> None:
     result = found.result(trial(1, round_=1), rounds)
     assert result is not None
     assert result.fresh_boot
+    assert result.copied
+    assert result.copied.trial == 1
 
 
 def test_other_machines_and_released_kernels_lead_nobody() -> None:

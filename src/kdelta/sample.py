@@ -66,10 +66,14 @@ class Skip(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Copied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a trial has another arm's result; the sentence is for people."""
+    """Why a trial has another arm's result; the sentence is for people.
+
+    trial: whose result it is, by its index; None in runs that did not record it.
+    """
 
     kind: CopyKind
     sentence: str
+    trial: int | None = None
 
 
 class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

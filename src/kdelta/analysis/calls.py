@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
@@ -21,7 +21,7 @@ from kdelta.analysis.explanation import Explanation, base_name, find_arm, find_p
 from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.sample import TOTAL
+from kdelta.sample import TOTAL, Copied
 
 # What only passes a call or a return on is no function of the path.
 _THUNK = re.compile(
@@ -128,19 +128,41 @@ class CallExplanation:
 def sources(
     record: RunRecord, found: Explanation, point: str | None
 ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """(trial, phase) of each window behind an explanation, of the old kernel and of the new."""
+    """(trial, phase) of each window behind an explanation, of the old kernel and of the new.
+
+    An arm that was not booted, because its code is another's, has the windows of that one's trial.
+    Raises SpecError where the run does not say of which.
+    """
     if found.refused:
         return [], []
     arms = counted(find_point(record, point), found.workload, found.scenario)
+    copied = {
+        trial.index: trial.result.copied
+        for trial in record.trials
+        if trial.result and trial.result.copied
+    }
     old, new = (
         [
-            (measure.trial, measure.phase)
+            (_measured(label, measure.trial, copied), measure.phase)
             for measure in find_arm(arms, label).phases
             if found.phase in (TOTAL, measure.phase) and measure.trial is not None
         ]
         for label in (found.old, found.new)
     )
     return old, new
+
+
+def _measured(label: str, trial: int, copied: Mapping[int, Copied]) -> int:
+    """The trial that was counted, of one that may be another's copy."""
+    if trial not in copied:
+        return trial
+    why = copied[trial]
+    if why.trial is None:
+        raise SpecError(
+            f"{label} was not booted: {why.sentence}; so it has no call paths of its own",
+            action="explain the kernel that it is the same as, or count again: kdelta run ...",
+        )
+    return why.trial
 
 
 def explained(

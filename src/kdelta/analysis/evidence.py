@@ -241,6 +241,17 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     return builds.weighed(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
 
 
+def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
+    """Say which kernels were not booted, and why that is no loss."""
+    return [
+        f"{arm.arm.label} was not booted: {why}"
+        for arm in arms
+        for why in dict.fromkeys(
+            t.result.copied.sentence for t in arm.used if t.result and t.result.copied
+        )
+    ]
+
+
 def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:
     """Why two arms must not be compared, one sentence each; empty when they may be."""
     reasons = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
-from kdelta.analysis.evidence import compare_arms, points, scenarios
+from kdelta.analysis.evidence import compare_arms, copies, points, scenarios
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
@@ -80,7 +80,8 @@ class Explanation:
     refused: nothing may be claimed, so functions is empty and old_value, new_value, rest and
     delta are None.  Otherwise delta = sum of the deltas of functions + rest.delta, exactly, in
     instructions per window of `operations` operations.  strings: None where none was executed.
-    folded: (function, the compiler's names that were added up under it).
+    folded: (function, the compiler's names that were added up under it).  copies: which of the two
+    kernels was not booted, and why, a sentence each.
     """
 
     run_id: str
@@ -105,6 +106,7 @@ class Explanation:
     folded: tuple[tuple[str, tuple[str, ...]], ...]
     rising: tuple[FunctionDelta, ...]  # those that stand out, for the sentence
     falling: tuple[FunctionDelta, ...]
+    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,7 @@ def _without_functions(
         folded=(),
         rising=(),
         falling=(),
+        copies=tuple(copies(arms)),
     )
 
 

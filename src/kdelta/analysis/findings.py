@@ -16,7 +16,16 @@ from typing import Any, Generic
 
 from kdelta.analysis import figures, metrics, variants
 from kdelta.analysis.compat import kernbench
-from kdelta.analysis.evidence import ArmEvidence, M, Method, State, compare_arms, gather, parts
+from kdelta.analysis.evidence import (
+    ArmEvidence,
+    M,
+    Method,
+    State,
+    compare_arms,
+    copies,
+    gather,
+    parts,
+)
 from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.limits import limits
 from kdelta.analysis.methods import method_of
@@ -259,7 +268,7 @@ def _ladder(
         warnings=(
             *method.warnings(arms, verdicts),
             *(() if base else _uneven_base_warnings(arms)),
-            *_copies(arms),
+            *copies(arms),
             *_flaky(arms),
         ),
         doubts=_doubts(arms),
@@ -471,17 +480,6 @@ def _uneven_base_warnings(arms: Sequence[ArmEvidence[M]]) -> list[str]:
                 f" {above.arm.label} has no valid count"
             )
     return found
-
-
-def _copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
-    """Say which kernels were not booted, and why that is no loss."""
-    return [
-        f"{arm.arm.label} was not booted: {why}"
-        for arm in arms
-        for why in dict.fromkeys(
-            t.result.copied.sentence for t in arm.used if t.result and t.result.copied
-        )
-    ]
 
 
 def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:

@@ -67,6 +67,8 @@ def opening(explanation: Explanation) -> list[Line]:
     if comparison.differences:
         told = builds_apart(explanation.old, explanation.new, comparison)
         lines += paragraph(told, Tone.WARN)
+    for copy in explanation.copies:
+        lines += paragraph(copy, Tone.FAINT)
     if comparison.verdict is Verdict.INVALID and not explanation.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
     return lines

@@ -50,12 +50,14 @@ class Twins:
         if leader is None or not isinstance(own, Kernel):
             return None
         other = self._kernels[leader]
-        known = _of_round(trial, [each for each in finished if each.arm == leader])
-        if known is None or not isinstance(other, Kernel):
+        measured = _of_round(trial, [each for each in finished if each.arm == leader])
+        if measured is None or measured.result is None or not isinstance(other, Kernel):
             return None
+        known = measured.result
         why = _same(own, other, known)
         if why is None:
             return None
+        why = replace(why, trial=measured.index)
         kernel = own.identity()
         if own.image_sha256 == other.image_sha256 and known.kernel:
             # What the guest read back of itself lies in the image.
@@ -80,11 +82,11 @@ def _leader(
     return None
 
 
-def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
-    """The leader's good result, of the same round when there is one."""
+def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The leader's good trial, of the same round when there is one."""
     good = [each for each in finished if each.result and each.result.outcome is Outcome.OK]
     good.sort(key=lambda each: (each.round != trial.round, each.index))
-    return good[0].result if good else None
+    return good[0] if good else None
 
 
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
