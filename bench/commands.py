@@ -20,7 +20,7 @@ from kdelta.sample import Outcome
 
 HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
-_DOWNLOADED = ("apt", "images", "packages", "qemu")
+DOWNLOADED = ("apt", "images", "packages", "qemu")
 _LAST_LINES = 15
 
 
@@ -46,7 +46,7 @@ def cold_cache() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=real.parent) as scratch:
         home = Path(scratch)
         (home / "kdelta").mkdir()
-        for name in _DOWNLOADED:
+        for name in DOWNLOADED:
             (real / name).mkdir(exist_ok=True)
             (home / "kdelta" / name).symlink_to(real / name)
         yield home
