@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache as remember
 from pathlib import Path
 
 from kdelta import cache, process
-from kdelta.errors import BuildError, InfraError
+from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
 
@@ -47,6 +49,39 @@ def compiled(
             ) from error
 
     return cache.entry("build", key, make) / name
+
+
+def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -> Path:
+    """A folder with `program` and what the compiler warned of (`warnings.txt`), of somebody's C
+    file, which may include files beside it.
+
+    It is known by its text after the preprocessor.  Raises SpecError with the first error of one
+    that does not compile, BuildError when there is no compiler.
+    """
+    version = _compiler_version(compiler, package)
+    argv = [compiler, *flags, str(source)]
+    seen = process.run([*argv, "-E", "-P"], timeout=_TIMEOUT_S, check=False)
+    if seen.returncode:
+        raise _not_c(source, seen.stderr)
+    key = cache.digest("theirs", version, compiler, *flags, seen.stdout)
+
+    def make(folder: Path) -> None:
+        made = process.run([*argv, "-o", str(folder / "program")], timeout=_TIMEOUT_S, check=False)
+        if made.returncode:
+            raise _not_c(source, made.stderr)
+        (folder / "warnings.txt").write_text(made.stderr)
+
+    return cache.entry("build", key, make)
+
+
+def _not_c(source: Path, said: str) -> SpecError:
+    lines = [line.strip() for line in said.splitlines()]
+    found = [line for line in lines if re.search(r"\b(?:error|undefined reference)\b", line)]
+    first = printable((found or [line for line in lines if line] or ["no reason given"])[0], 300)
+    where, _, cause = first.partition(" error: ")
+    if not cause:
+        return SpecError(f"does not compile: {first}", place=str(source))
+    return SpecError(f"does not compile: {cause}", place=where.rstrip(": ").removesuffix(" fatal"))
 
 
 @remember

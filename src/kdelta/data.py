@@ -12,7 +12,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def directory(name: str) -> Path:
-    """Directory `name` (guest, plugin, workloads, studies): in a checkout, else in the wheel.
+    """Directory `name` (guest, plugin, workloads, ...): in a checkout, else in the wheel.
 
     Raises InfraError when the installation lacks it.
     """

@@ -6,21 +6,42 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from kdelta import arch, build, cache, data
+from kdelta import arch, build, cache, data, workload
 
+_THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
 _CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
 
 
-def program(source: Path, architecture: arch.Arch) -> Path:
+def program(source: Path, architecture: arch.Arch, *, theirs: bool = False) -> Path:
     """The static guest program made from one C file that may include kdelta.h.
 
-    Raises BuildError when it cannot be compiled here.
+    theirs: it is no file of kdelta's.  Raises BuildError when it cannot be compiled here,
+    SpecError when it is the user's file that does not compile.
     """
+    if theirs:
+        return _theirs(source, architecture) / "program"
     return build.compiled(
         source.stem,
         sources(source),
         compiler=arch.compiler(architecture),
         flags=_CFLAGS,
+        package=arch.compiler_package(architecture),
+    )
+
+
+def warnings(source: Path, architecture: arch.Arch) -> str:
+    """What the compiler said of a user's file that it compiled."""
+    return (_theirs(source, architecture) / "warnings.txt").read_text()
+
+
+def _theirs(source: Path, architecture: arch.Arch) -> Path:
+    """A file outside this tree; one that does not call kd_start() is made to speak (lone.h)."""
+    headers = ["-isystem", str(data.directory("guest"))]
+    lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
+    return build.theirs(
+        source,
+        compiler=arch.compiler(architecture),
+        flags=(*_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
         package=arch.compiler_package(architecture),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from kdelta.errors import GuestError
@@ -23,6 +24,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _REAL = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,20})?(?:e[+-][0-9]{1,3})?")
 _FACT = re.compile(r"[A-Za-z0-9_]{1,64}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HEADER = re.compile(r"kdelta-workload 1 [!-~]{1,64} [!-~]{1,64}")
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[A-Za-z0-9_]{1,64})?")
 
 
@@ -93,6 +95,7 @@ class _Parser:
         self._during = {fact.name: fact.want for fact in scenario.during}
         self._declared = {metric.name: metric for metric in scenario.metrics}
         self._layouts = scenario.layouts
+        self._told_alone = scenario.declared
         self._begun = False
         self._exit_code: int | None = None
         self._phases: dict[str, Window] = {}
@@ -110,7 +113,7 @@ class _Parser:
         if self._exit_code is not None:
             raise _BadLineError("line after the end record")
         if not self._begun:
-            if line != self._header:
+            if line != self._header and not (self._told_alone and _HEADER.fullmatch(line)):
                 raise _BadLineError(f"not the header {self._header!r}")
             self._begun = True
         elif line.startswith("note "):
@@ -130,7 +133,7 @@ class _Parser:
                 self._metric(name, unit, None, " ".join(why))
             case ["metric", name, unit, value]:
                 self._metric(name, unit, _real(value), "")
-            case ["layouts", number]:
+            case ["layouts", number] if _number(number):
                 self._told_layouts = _number(number)
             case ["end", code]:
                 self._end(code)
@@ -143,7 +146,9 @@ class _Parser:
         )
         if name in self._phases:
             raise _BadLineError("phase declared twice")
-        if self._windows.get(name) != phase:
+        if self._told_alone and _METRIC.fullmatch(name) and _FACT.fullmatch(operation):
+            self._windows[name] = phase
+        if self._windows.get(name) != phase or not phase.operations:
             raise _BadLineError("not a phase of the scenario's TOML")
         self._phases[name] = phase
 
@@ -154,7 +159,9 @@ class _Parser:
             raise _BadLineError("fact stated twice")
         if len(self._state) >= _MAX_FACTS:
             raise _BadLineError(f"more than {_MAX_FACTS} facts")
-        if self._wanted(when).get(name, FREE) != want:
+        if self._wanted(when).get(name, FREE) != want and not (
+            self._told_alone and _VALUE.fullmatch(want)
+        ):
             raise _BadLineError("not as the scenario's TOML wants it")
         self._state[when, name] = StateField(when=when, name=name, value=value, want=want)
 
@@ -218,7 +225,7 @@ class _Parser:
         return reading
 
     def _demand_all(self) -> None:
-        if self._told_layouts != self._layouts:
+        if self._told_layouts != self._layouts and not self._told_alone:
             raise self._incomplete(f"{self._told_layouts} layouts, not {self._layouts}")
         for name in self._windows.keys() - self._phases.keys():
             raise self._incomplete(f"no phase {name}")
@@ -226,15 +233,18 @@ class _Parser:
             for name in self._wanted(when):
                 if (when, name) not in self._state:
                     raise self._incomplete(f"no fact {name} {when} the windows")
-        told = {name.partition(".")[0] for name in self._metrics}
+        figures = {name.partition(".")[0] for name in self._metrics}
         for name, metric in self._declared.items():
-            if name not in told and not metric.family:
+            if name not in figures and not metric.family:
                 raise self._incomplete(f"no metric {name}")
-        iterations = len(self._samples) // len(self._windows)
-        expected = {(name, i) for name in self._windows for i in range(iterations)}
+        told = Counter(phase for phase, _ in self._samples)
+        iterations = max(told.values(), default=0)
+        # An ordinary main() may enter one phase more often than another.
+        often = {name: told[name] if self._told_alone else iterations for name in self._windows}
+        expected = {(name, i) for name, count in often.items() for i in range(count)}
         if not expected or self._samples.keys() != expected:
             raise self._incomplete("not one sample of each phase in each iteration")
-        if iterations % self._layouts:
+        if any(count % self._told_layouts for count in often.values()):
             raise self._incomplete("not as many iterations in each layout")
 
     def _incomplete(self, cause: str) -> GuestError:

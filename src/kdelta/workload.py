@@ -11,7 +11,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -105,7 +105,8 @@ class Scenario:
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
     what has to hold of the kernel's counters over all windows; instruments: that can run it;
     survey: a part of `kdelta survey`; layouts: of the kernel's trees and lists, that the windows of
-    a phase go through in turn.
+    a phase go through in turn.  declared: there is no TOML, so windows and facts are what the
+    program says of itself.  speaks: it calls kd_start(), which takes options.
     """
 
     workload: str
@@ -122,6 +123,13 @@ class Scenario:
     instruments: tuple[Instrument, ...] = INSTRUMENTS
     survey: bool = False
     layouts: int = 1
+    declared: bool = False
+    speaks: bool = True
+
+    @property
+    def outside(self) -> bool:
+        """True when its program is a user's file."""
+        return is_file(self.workload)
 
     @property
     def whole_batches(self) -> bool:
@@ -139,6 +147,8 @@ class Scenario:
 
         A program of several layouts has at least `iterations`, as many in each layout.
         """
+        if not self.speaks:
+            return [*self.args, self.name]  # of an ordinary main()
         counts = ["--iterations", str(iterations), "--warmup", str(warmup)]
         return ["--protocol", *counts, *self.args, self.name]
 
@@ -150,6 +160,7 @@ class Workload:
     path: the kernel's functions it exercises; mail: title of the report it comes from;
     program: its C file; gates: scenarios that a change of this path must not make worse.
     every_task: what is measured is done by a task of the kernel, so every task counts.
+    declared: a C file without a TOML, which has each scenario that it is asked for.
     """
 
     name: str
@@ -162,9 +173,12 @@ class Workload:
     program: Path
     gates: tuple[str, ...] = ()
     every_task: bool = False
+    declared: bool = False
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
+        if self.declared:
+            return _declared(self, name)
         for scenario in self.scenarios:
             if scenario.name == name:
                 return scenario
@@ -213,11 +227,14 @@ def names(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def load(name: str, directory: Path | None = None) -> Workload:
-    """Read one workload's TOML, strictly.
+    """Read one workload's TOML, strictly, or take a C file outside this tree.
 
+    name: as a scenario names it: "mprotect", or the C file's path.
     directory: where workloads lie (the shipped ones).  Raises SpecError that names the file and
     the key, or lists the known workloads.
     """
+    if is_file(name):
+        return _of_file(Path(name))
     folder = directory or data.directory("workloads")
     if not _NAME.fullmatch(name) or not (folder / f"{name}.toml").is_file():
         known = ", ".join(names(folder)) or "none"
@@ -233,7 +250,7 @@ def load(name: str, directory: Path | None = None) -> Workload:
 
 def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload, Scenario]:
     """Resolve "mprotect:single_protect".  Raises SpecError that lists what is known."""
-    workload, colon, scenario = text.partition(":")
+    workload, colon, scenario = text.rpartition(":")
     if not colon:
         raise SpecError(
             f"{quoted(text)} names no scenario",
@@ -241,6 +258,93 @@ def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload,
         )
     loaded = load(workload, directory)
     return loaded, loaded.scenario(scenario)
+
+
+# ---- C files outside this tree --------------------------------------------------------------
+
+
+def is_file(name: str) -> bool:
+    """True for a C file's path where the name of a shipped workload could be."""
+    return name.endswith(".c")
+
+
+def is_reference(word: str) -> bool:
+    """True for "mprotect:name", "./loop.c:name" and "./loop.c"; not for a study's name or file."""
+    return (":" in word and not word.endswith(".toml")) or is_file(word)
+
+
+def absolute(word: str, beside: Path) -> str:
+    """A scenario with its C file's whole path: "./loop.c:name".  Others stay.
+
+    beside: the folder that a relative path is of.  A file alone is all that its TOML names, or,
+    without one, `main`.
+    """
+    path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
+    if not is_file(path):
+        return word
+    file = (beside / path).resolve()
+    if ":" in str(file):
+        raise SpecError("a path with a colon cannot be named", place=str(file))
+    return f"{file}:{scenario or ('*' if file.with_suffix('.toml').exists() else 'main')}"
+
+
+def speaks(program: Path) -> bool:
+    """True for a C file that calls kd_start(), and so prints what it measured by itself."""
+    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", _text(program), flags=re.DOTALL)
+    return re.search(r"\bkd_start\s*\(", bare) is not None
+
+
+def _of_file(file: Path) -> Workload:
+    if not file.is_file():
+        raise SpecError("no such C file", place=str(file))
+    if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
+        raise SpecError(
+            "a program's name is letters, digits, _, + and -", place=str(file), action="rename it"
+        )
+    toml = file.with_suffix(".toml")
+    if toml.is_file():
+        found = load(file.stem, file.parent)
+        own = tuple(replace(each, workload=str(file)) for each in found.scenarios)
+        return replace(found, scenarios=own)
+    return Workload(
+        name=file.stem,
+        title=file.name,
+        description="A C file without a contract: its page state is told, and none is wanted.",
+        path="what its windows execute",
+        mail=str(file),
+        phases=(),
+        scenarios=(),
+        program=file,
+        declared=True,
+    )
+
+
+def _declared(load: Workload, name: str) -> Scenario:
+    if not _VALUE.fullmatch(name):
+        raise SpecError(f"{quoted(name)} cannot name a scenario", place=load.program.name)
+    return Scenario(
+        workload=str(load.program),
+        name=name,
+        summary=f"{name} of {load.program.name}",
+        pages=1,
+        windows=(),
+        args=(),
+        features=(),
+        contract=(),
+        instruments=(Instrument.EXACT,),
+        declared=True,
+        speaks=speaks(load.program),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+
+
+# ---- TOML, read ----------------------------------------------------------------------------
 
 
 def _parse_toml(file: Path) -> dict[str, object]:
@@ -339,6 +443,8 @@ def _facts(
 def exported_source(workload: Workload) -> str:
     """The program with kdelta.h in place of its #include: one C file that builds alone."""
     header = _source(data.directory("guest") / "kdelta.h")
+    if workload.declared:
+        return _text(workload.program).replace(_INCLUDE, header)
     program = _source(workload.program).removeprefix(_SPDX)
     if program.count(_INCLUDE) != 1:
         raise InfraError(f"lacks its line {_INCLUDE.strip()}", place=workload.program.name)

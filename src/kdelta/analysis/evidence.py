@@ -40,6 +40,7 @@ class State(StrEnum):
     """What the audit of the page state says of an arm."""
 
     OK = "ok"
+    TOLD = "told"  # nothing is wanted of it
     FAILED = "FAILED"
     UNKNOWN = "unknown"
     ABSENT = "absent"  # no trial came as far as the audit
@@ -324,7 +325,8 @@ def _state(results: Sequence[TrialResult]) -> tuple[State, list[str]]:
         return State.UNKNOWN, ["page state was not audited"]
     broken = {field: None for result in results for field in result.state if not field.holds}
     if not broken:
-        return State.OK, []
+        wanted = any(field.binding for result in results for field in result.state)
+        return (State.OK if wanted else State.TOLD), []
     known = [field for field in broken if field.value != UNKNOWN]
     faults = [f"page state does not hold: {_fact(field)}" for field in known]
     faults += [f"page state is unknown: {_fact(f)}" for f in broken if f.value == UNKNOWN]

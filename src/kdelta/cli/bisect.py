@@ -155,14 +155,17 @@ def one_scenario(
 ) -> Study:
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
     from kdelta import workload
-    from kdelta.cli.studies import is_scenario, study_file
+    from kdelta.cli.studies import loaded
     from kdelta.study import spec
 
-    if is_scenario(what):
-        study = spec.from_arguments([what], list(kernels), **_table_keys(settings))
+    if workload.is_reference(what):
+        here = workload.absolute(what, Path.cwd())
+        study = spec.from_arguments([here], list(kernels), **_table_keys(settings))
     else:
-        study = spec.load(study_file(what))
-        names = [name for name in study.scenarios if scenario in (None, name, name.split(":")[1])]
+        study = loaded(what)
+        names = [
+            name for name in study.scenarios if scenario in (None, name, name.rpartition(":")[2])
+        ]
         if len(names) != 1:
             raise SpecError(
                 f"the study has {len(study.scenarios)} scenarios"

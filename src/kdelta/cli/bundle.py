@@ -102,7 +102,7 @@ def _reproducers(record: RunRecord) -> dict[str, str]:
     found = {}
     for name in sorted({trial.workload for trial in record.trials}):
         with contextlib.suppress(SpecError):
-            found[f"{name}.c"] = exported_source(load(name))
+            found[f"{load(name).name}.c"] = exported_source(load(name))
     return found
 
 

@@ -62,11 +62,19 @@ def means_options(command: _Command) -> _Command:
 
 
 def check_scenarios(study: Study) -> None:
-    """Raise SpecError for a scenario that does not exist."""
-    from kdelta import workload
+    """Raise SpecError for a scenario that does not exist; tell what a user's C file lacks."""
+    from kdelta import guest, workload
 
+    told: set[str] = set()
     for name in study.scenarios:
-        workload.parse_reference(name)
+        load, _ = workload.parse_reference(name)
+        place = str(load.program)
+        if not workload.is_file(name.rpartition(":")[0]) or place in told:
+            continue
+        told.add(place)
+        click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
+        if load.declared:
+            click.echo(f"{place} has no TOML: its page state is told, none is wanted", err=True)
 
 
 def start(

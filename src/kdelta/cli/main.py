@@ -47,6 +47,7 @@ COMMANDS = {
     "export": ("kdelta.cli.workloads:export_command", "Write a workload as one C file."),
     "codegen": ("kdelta.cli.codegen:codegen", "Compare what compilers made of a function."),
     "toolchain": ("kdelta.cli.toolchain:toolchain", "List and fetch compilers."),
+    "new": ("kdelta.cli.new:new", "Write a workload of your own to start from."),
     "qemu": ("kdelta.cli.qemu:qemu", "List and fetch QEMU versions."),
     "cache": ("kdelta.cli.cache:cache", "Show and bound what kdelta keeps on disk."),
     "doctor": ("kdelta.cli.doctor:doctor", "Show what this machine can do, and what is missing."),

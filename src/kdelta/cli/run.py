@@ -61,7 +61,8 @@ def run(
     """Measure a study, or scenarios over kernels.
 
     The study is a TOML file or the name of one that kdelta ships; or give one or more
-    WORKLOAD:SCENARIO ('mprotect:*' is all that fit) together with --kernels.  A series means its
+    WORKLOAD:SCENARIO ('mprotect:*' is all that fit) together with --kernels; ./loop.c:name is a C
+    file of yours, with its TOML or without (kdelta new writes both).  A series means its
     newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
     two.  An unfinished run of the same study is resumed.
     """
@@ -153,15 +154,17 @@ def _gated(study: Study) -> Study:
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
+    from kdelta import workload
     from kdelta.study import spec
 
     refs = [word.strip() for word in kernels.split(",")] if kernels is not None else None
-    named = [word for word in what if studies.is_scenario(word)]
+    named = [word for word in what if workload.is_reference(word)]
     if not named and len(what) == 1:
-        study = spec.load(studies.study_file(what[0]))
+        study = studies.loaded(what[0])
         return spec.with_settings(study, kernels=refs, **settings)
     if len(named) != len(what):
         raise SpecError("give one study file, or scenarios only", action="see: kdelta run --help")
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
-    return spec.from_arguments(named, refs, **settings)
+    here = [workload.absolute(word, Path.cwd()) for word in named]
+    return spec.from_arguments(here, refs, **settings)

@@ -29,9 +29,15 @@ def study_file(name: str) -> Path:
     raise SpecError("no such study", place=name, action=f"give a TOML file, or one of: {known}")
 
 
-def is_scenario(word: str) -> bool:
-    """True for WORKLOAD:SCENARIO, False for the name or file of a study."""
-    return ":" in word and not word.endswith(".toml")
+def loaded(name: str) -> Study:
+    """The study of a file or name; a C file that it names lies beside it.  Raises SpecError."""
+    from kdelta import workload
+    from kdelta.study import spec
+
+    path = study_file(name)
+    study = spec.load(path)
+    there = [workload.absolute(word, path.absolute().parent) for word in study.scenarios]
+    return study if there == list(study.scenarios) else spec.with_settings(study, scenarios=there)
 
 
 def expanded(study: Study) -> Study:
@@ -71,7 +77,9 @@ def scenarios(named: Sequence[str]) -> list[str]:
     for name in named:
         fitting = [name]
         if spec.is_pattern(name):
-            every = (one for load in workload.names() for one in workload.load(load).scenarios)
+            place, _, _ = name.rpartition(":")
+            loads = [place] if workload.is_file(place) else workload.names()
+            every = (one for load in loads for one in workload.load(load).scenarios)
             fitting = [one.reference for one in every if fnmatchcase(one.reference, name)]
         if not fitting:
             raise SpecError(f"no scenario fits {name}", action=spec.LIST_SCENARIOS)

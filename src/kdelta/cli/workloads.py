@@ -9,11 +9,13 @@ from pathlib import Path
 
 import click
 
+from kdelta import data
 from kdelta.cli.printing import WIDTH, print_table, write_output
 from kdelta.machine.axes import words
-from kdelta.workload import Scenario, Workload, exported_source, load, names
+from kdelta.workload import Scenario, Workload, exported_source, is_file, load, names
 
 _LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
+HEADER = "kdelta.h"
 _BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill the lists of reclaim"
 
 
@@ -26,9 +28,13 @@ def workloads(*, reference: str | None) -> None:
             click.echo("\n" * bool(at), nl=False)
             _print_list(load(name))
         return
-    name, colon, scenario = reference.partition(":")
-    workload = load(name)
-    if colon:
+    name, colon, scenario = reference.rpartition(":")
+    if not colon:
+        name, scenario = reference, ""
+    workload = load(str(Path(name).resolve()) if is_file(name) else name)
+    if workload.declared:
+        click.echo(f"{workload.name}: {workload.description}")
+    elif colon:
         _print_scenario(workload, workload.scenario(scenario))
     else:
         _print_workload(workload)
@@ -43,8 +49,14 @@ def workloads(*, reference: str | None) -> None:
     help="File to write, instead of standard output.",
 )
 def export_command(*, workload: str, output: Path | None) -> None:
-    """Write a workload as one C file that builds and runs without kdelta."""
-    source = exported_source(load(workload))
+    """Write a workload as one C file that builds and runs without kdelta.
+
+    `kdelta export kdelta.h` writes the header alone, which has the marks.
+    """
+    if workload == HEADER:
+        source = (data.directory("guest") / HEADER).read_text()
+    else:
+        source = exported_source(load(workload))
     if output is None:
         click.echo(source, nl=False)
     else:

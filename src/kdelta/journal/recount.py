@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import tempfile
 import zlib
@@ -42,7 +43,7 @@ def recounted(
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
             continue
-        for what in _apart(trial.workload, result, counts, ids):
+        for what in _apart(_ids(trial, path.parent, ids), result, counts):
             yield Difference(file=name, what=what)
 
 
@@ -60,11 +61,25 @@ def _read(path: Path) -> insns.Counts:
         return insns.read(Path(raw.name))
 
 
-def _apart(
-    workload: str, result: TrialResult, counts: insns.Counts, ids: Mapping[tuple[str, str], int]
-) -> Iterator[str]:
+def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """The numbers of a trial's phases by their names.
+
+    Those of a C file without a TOML are in what it printed.
+    """
+    name = Path(trial.workload).stem
+    known = {phase: number for (load, phase), number in ids.items() if load == name}
+    if known:
+        return known
+    with contextlib.suppress(OSError):
+        words = [line.split() for line in (folder / "workload.txt").read_text().splitlines()]
+        found = [each for each in words if len(each) == 5 and each[0] == "phase"]
+        return {name: int(number) for _, number, name, _, _ in found if number.isdecimal()}
+    return {}
+
+
+def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:
     for phase in result.exact.phases:
-        number = ids.get((workload, phase.phase))
+        number = ids.get(phase.phase)
         own = [window for window in counts.windows if window.phase == number]
         user, kernel = tuple(w.user for w in own), tuple(w.kernel for w in own)
         if (user, kernel) != (phase.user, phase.kernel):

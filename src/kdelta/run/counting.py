@@ -69,8 +69,8 @@ def depends_on(
     return (
         checkpoint.key(bench.emulator, bench.settings, kernel.image),
         digest_of(qemu.plugin()),
-        digest_of(guest.program(program, target)),
-        program.with_suffix(".toml").read_bytes(),
+        digest_of(guest.program(program, target, theirs=scenario.outside)),
+        b"" if scenario.declared else program.with_suffix(".toml").read_bytes(),
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
@@ -124,7 +124,7 @@ class _GuestTrial:
         self._kernel = kernel
         self._scenario = scenario
         self._workload = workload.load(scenario.workload)
-        self._binary = guest.program(program, bench.settings.target)
+        self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
         self._folder = folder
         self._functions: calls.Functions | None = None
         self._tested = ""

@@ -65,6 +65,8 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
             absent.append(f"the workload {name}: this kdelta does not have it")
             continue
         for path in (program, program.with_suffix(".toml")):
+            if not path.is_file():
+                continue
             yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
     digests = {
         trial.result.environment.plugin_sha256

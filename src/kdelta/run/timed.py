@@ -142,7 +142,7 @@ def time_here(
     reference: str = "host",
 ) -> TrialResult:
     """Time a workload's program on this host, pinned to leased CPUs; artifacts into folder."""
-    binary = guest.program(load.program, arch.native())
+    binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
     arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
     before = facts.read(cpus=leased)
 
@@ -213,7 +213,7 @@ class KvmTrials(Trials):
         folder: Path,
     ) -> TrialResult:
         timing = self._timing
-        binary = guest.program(load.program, settings.target)
+        binary = guest.program(load.program, settings.target, theirs=scenario.outside)
         before = facts.read(cpus=leased)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         with (

@@ -57,8 +57,9 @@ Text = Annotated[
 ScenarioName = Annotated[
     str,
     Meta(
-        pattern=r"\A[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,63}:[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,63}\Z",
-        description='"workload:scenario"',
+        pattern=rf"\A(?:[A-Za-z0-9*?][A-Za-z0-9_.*?-]{{0,63}}|[^{_HIDDEN}:*?]{{1,400}}\.c)"
+        r":[A-Za-z0-9*?][A-Za-z0-9_.*?-]{0,63}\Z",
+        description='"workload:scenario" or "./FILE.c:scenario"',
         extra={"action": LIST_SCENARIOS},
     ),
 ]
@@ -254,9 +255,10 @@ def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings:
 
     settings: keys of any table of a study (rounds=3, cpus=2, title="..."); None means not given.
     """
-    first = scenarios[0] if scenarios else ""
+    first = scenarios[0].rpartition("/")[2] if scenarios else ""
+    named = [name.rpartition("/")[2] for name in scenarios]
     slug = "".join(char if char.isalnum() and char.isascii() else "-" for char in first.lower())
-    title = f"{', '.join(scenarios)} over {', '.join(kernels)}"
+    title = f"{', '.join(named)} over {', '.join(kernels)}"
     base: dict[str, Any] = {
         "name": slug.strip("-")[:64] or "study",
         "title": "".join(filter(str.isprintable, title))[:200].strip(),

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""C files outside the tree: an ordinary main() with two marks, kd_start(), a TOML beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta import arch, guest, process
+from kdelta.cli.main import cli
+from kdelta.errors import GuestError, SpecError
+from kdelta.output import Reading, parse_output
+from kdelta.workload import absolute, is_reference, load, speaks
+
+MARKED = """\
+#include "kdelta.h"
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 10; i++) {
+		KD_BEGIN(0);
+		getppid();
+		KD_END(0);
+	}
+	for (int i = 0; i < 3; i++) {
+		KD_BEGIN(2);
+		getppid();
+		KD_END(2);
+	}
+	printf("%s of %d\\n", argv[argc - 1], argc);
+	return 0;
+}
+"""
+
+
+def written(folder: Path, text: str, name: str = "loop.c") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def ran(file: Path, scenario: str = "name") -> tuple[process.Completed, Reading]:
+    workload = load(str(file))
+    chosen = workload.scenario(scenario)
+    done = process.run(
+        [
+            str(guest.program(file, arch.native(), theirs=True)),
+            *chosen.arguments(iterations=3, warmup=1),
+        ],
+        timeout=60,
+        check=False,
+    )
+    return done, parse_output(done.stdout, workload, chosen)
+
+
+@pytest.mark.program
+def test_a_plain_main_with_two_marks_is_a_workload(tmp_path: Path) -> None:
+    """Its windows are all that it marked; what it prints itself is in nobody's way."""
+    done, reading = ran(written(tmp_path, MARKED))
+    assert done.returncode == 0
+    assert [(w.name, w.id, w.operation, w.operations) for w in reading.phases] == [
+        ("work0", 0, "window", 1),
+        ("work2", 2, "window", 1),
+    ]
+    assert [s.phase for s in reading.samples].count("work0") == 10
+    assert [s.phase for s in reading.samples].count("work2") == 3
+    assert {field.want for field in reading.state} == {"free"}
+    rss = [f for f in reading.state if (f.when, f.name) == ("before", "process_rss_kb")]
+    assert int(rss[0].value) > 0
+
+
+@pytest.mark.program
+def test_a_plain_main_names_its_operations(tmp_path: Path) -> None:
+    text = MARKED.replace("{\n\tfor", '{\n\tkd_phase(0, "ask", "call", 1);\n\tfor', 1)
+    _, reading = ran(written(tmp_path, text))
+    assert [(w.name, w.operation) for w in reading.phases] == [("ask", "call"), ("work2", "window")]
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('int main(void) { puts("why"); return 3; }', "ended with status 3: why"),
+        ("int main(void) { return 0; }", "no window: write KD_BEGIN(0)"),
+        ('int main(void) { kd_die("open"); }', "ended with status 1: open: "),
+        ("int main(void) { KD_BEGIN(8); }", "status 2: phases are 0 to 7"),
+    ],
+)
+def test_a_plain_main_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> None:
+    done, reading = ran(written(tmp_path, f'#include "kdelta.h"\n{text}\n'))
+    assert (done.returncode, reading.exit_code, reading.samples) == (1, 1, ())
+    assert reason in reading.notes[-1]
+
+
+@pytest.mark.program
+def test_a_file_that_calls_kd_start_needs_no_toml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Phases and facts are what the program says; a fact that it wants itself is wanted."""
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli, ["new", "mine"]).exit_code == 0
+    Path("mine.toml").unlink()
+    done, reading = ran(tmp_path / "mine.c", "base_4m")
+    assert done.returncode == 0
+    assert [(w.name, w.operations) for w in reading.phases] == [("work", 1024)]
+    wanted = {f.name: f.want for f in reading.state if f.when == "before"}
+    assert wanted["present_pages"] == "1024"
+
+
+@pytest.mark.program
+def test_the_new_pair_agrees_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli, ["new", "mine"]).exit_code == 0
+    again = CliRunner().invoke(cli, ["new", "mine"])
+    assert isinstance(again.exception, SpecError)
+    assert "is there already" in again.exception.sentence()
+    done, reading = ran(tmp_path / "mine.c", "base_4m")
+    assert done.returncode == 0
+    assert len(reading.samples) == 3
+
+
+@pytest.mark.program
+def test_warnings_are_shown_and_an_error_is_one_sentence(tmp_path: Path) -> None:
+    file = written(tmp_path, '#include "kdelta.h"\nint main(void)\n{\n\tint x;\n\treturn 0;\n}\n')
+    assert f"{file}:4:13: warning: unused variable" in guest.warnings(file, arch.native())
+    file.write_text("int main(void)\n{\n\treturn nothing;\n}\n")
+    with pytest.raises(SpecError, match=r"loop\.c:3:16: does not compile: .nothing. undeclared"):
+        guest.program(file, arch.native(), theirs=True)
+
+
+@pytest.mark.program
+def test_a_file_beside_it_that_changed_is_seen(tmp_path: Path) -> None:
+    """A program is known by its text after the preprocessor, not by its own file alone."""
+    (tmp_path / "size.h").write_text("#define TIMES 2\n")
+    text = MARKED.replace("i < 10", "i < TIMES").replace("\n", '\n#include "size.h"\n', 1)
+    _, before = ran(written(tmp_path, text))
+    (tmp_path / "size.h").write_text("#define TIMES 4\n")
+    _, after = ran(tmp_path / "loop.c")
+    told = [[s.phase for s in each.samples].count("work0") for each in (before, after)]
+    assert told == [2, 4]
+
+
+def test_names_of_files_become_whole_paths(tmp_path: Path) -> None:
+    assert absolute("./loop.c:name", tmp_path) == f"{tmp_path}/loop.c:name"
+    assert absolute("./loop.c", tmp_path) == f"{tmp_path}/loop.c:main"
+    (tmp_path / "loop.toml").touch()
+    assert absolute("loop.c", tmp_path) == f"{tmp_path}/loop.c:*"
+    assert absolute("mprotect:single", tmp_path) == "mprotect:single"
+    words = ["./loop.c", "loop.c:x", "mprotect:x", "study.toml", "mprotect-fixes", "a:b.toml"]
+    assert [is_reference(word) for word in words] == [True, True, True, False, False, False]
+
+
+def test_a_call_in_a_comment_is_no_call(tmp_path: Path) -> None:
+    assert not speaks(written(tmp_path, "/* kd_start(\n) */ // kd_start()\nint main(void) {}\n"))
+    assert speaks(written(tmp_path, "int main(void) { kd_start (0, 0, 0, 0, 0); }\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("none.c", "no such C file"), ("a b.c", "a program's name is letters")],
+)
+def test_what_is_no_program_is_told(tmp_path: Path, name: str, sentence: str) -> None:
+    written(tmp_path, "", "a b.c")
+    with pytest.raises(SpecError, match=sentence):
+        load(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "phase 0 work window 0",
+        "phase 0 work win\x1bdow 1",
+        "phase 0 ../work window 1",
+        "state before rss 1 a;b",
+        "layouts 0",
+    ],
+)
+def test_what_a_program_declares_is_read_strictly(tmp_path: Path, line: str) -> None:
+    workload = load(str(written(tmp_path, MARKED)))
+    scenario = workload.scenario("main")
+    good = "kdelta-workload 1 loop main\nphase 1 x call 1\nsample x 0 5 1\nend 0\n"
+    assert parse_output(good, workload, scenario).exit_code == 0
+    with pytest.raises(GuestError):
+        parse_output(good.replace("phase 1", f"{line}\nphase 1", 1), workload, scenario)
