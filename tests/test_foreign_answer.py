@@ -130,6 +130,20 @@ def test_a_figure_without_a_direction_is_never_a_step(tmp_path: Path) -> None:
     assert "mmtests" not in text(found)
 
 
+def test_what_must_not_be_compared_has_no_change(tmp_path: Path) -> None:
+    sound = measured(tmp_path / "a.csv", {"6.12": 25, "6.14": 37})
+    path = measured(tmp_path / "b.csv", {"6.16": 25, "6.17": 37}, anon_huge_kb="0")
+    lines = path.read_text().replace("t_us", "u_us").splitlines()
+    lines = [line[:-1] + "16384" if ",6.17," in line else line for line in lines]
+    path.write_text("\n".join(lines) + "\n")
+    found = judged(sound, path)
+    assert sorted(verdicts(found)) == [Verdict.INVALID, Verdict.REGRESSION]
+    rows = [
+        line.split() for line in text(found).splitlines() if line.startswith(("t_us ", "u_us "))
+    ]
+    assert {row[-1]: row[-2] == "-" for row in rows} == {"REGRESSION": False, "INVALID": True}
+
+
 def test_arms_that_nothing_orders_are_said_to_be_so(tmp_path: Path) -> None:
     path = measured(tmp_path / "a.csv", {"zeta": 25, "alpha": 37})
     found = judged(path)

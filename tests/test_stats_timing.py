@@ -50,6 +50,15 @@ def test_higher_can_be_better() -> None:
     assert compare(old, new, grade=GUEST).verdict is Verdict.IMPROVEMENT
 
 
+def test_no_direction_is_no_step_and_may_be_the_same() -> None:
+    plain = Metric(name="reading", unit="1", better=Better.NONE, assume=Assume.NOTHING)
+    for change, verdict in ((0.10, Verdict.UNDECIDED), (0.0, Verdict.SAME)):
+        found = compare(*(replace(each, metric=plain) for each in pair(change)), grade=GUEST)
+        assert found.verdict is verdict
+        assert found.ratio == pytest.approx(1 + change, abs=0.02)
+        assert ("which direction is better" in found.reasons[0]) == (change > 0)
+
+
 def test_swapping_the_arms_inverts_the_ratio() -> None:
     old, new = pair(0.07)
     there, back = compare(old, new, grade=GUEST), compare(new, old, grade=GUEST)

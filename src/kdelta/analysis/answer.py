@@ -112,16 +112,11 @@ def place(finding: Finding) -> str:
     return f"{finding.metric.name} ({where})" if where else finding.metric.name
 
 
-def change(finding: Finding, pair: JudgedPair) -> str:
-    """The change with its interval, in percent; of levels alone where nothing was estimated.
-
-    "" when an arm has no level.
-    """
+def change(pair: JudgedPair) -> str:
+    """The change with its interval, in percent; "" where none may be told, as of INVALID pairs."""
     found = pair.comparison
     if found.ratio is None:
-        levels = dict(_of_arms(finding))
-        old, new = levels.get(pair.old), levels.get(pair.new)
-        return f"{100 * (new / old - 1):+.2f} %" if old and new is not None else ""
+        return ""
     text = f"{100 * (found.ratio - 1):+.2f} %"
     if found.interval is None:
         return text
@@ -135,7 +130,7 @@ def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
     for finding, pair in pairs:
         verdict = pair.comparison.verdict
         if verdict.is_step or verdict is Verdict.SAME:
-            text = f"{place(finding)} {change(finding, pair)}".strip()
+            text = f"{place(finding)} {change(pair)}".strip()
             found.setdefault((pair.old, pair.new, verdict), []).append(text)
     for (old, new, verdict), places in found.items():
         yield f"{old} -> {new}: {verdict} in {_some(places)}"

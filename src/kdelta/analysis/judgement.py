@@ -172,7 +172,7 @@ def _standing(case: Case, pair: JudgedPair, audited: Sequence[GroupAudit]) -> Ju
     old, new = case.arm(pair.old), case.arm(pair.new)
     if old is None or new is None:
         return pair
-    return replace(pair, comparison=limited(case, old, new, pair.comparison, audited))
+    return replace(pair, comparison=limited(old, new, pair.comparison, audited))
 
 
 def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:

@@ -2,7 +2,7 @@
 """What keeps a verdict on others' data from standing, though the statistics found no fault.
 
 These are facts of the whole import, which no comparison of two series knows: nothing says which
-direction is better or which arm is older, and page state that was audited in another place.
+arm is older, and page state that was audited in another place.
 """
 
 from __future__ import annotations
@@ -19,18 +19,12 @@ from kdelta.stats.verdict import Comparison, Verdict
 
 
 def limited(
-    case: Case, old: Series, new: Series, comparison: Comparison, audits: Sequence[GroupAudit]
+    old: Series, new: Series, comparison: Comparison, audits: Sequence[GroupAudit]
 ) -> Comparison:
     """The comparison, UNDECIDED where the import as a whole does not let its verdict stand."""
     if comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
         return comparison
-    reasons = []
-    if case.metric.better is Better.NONE and comparison.verdict.is_step:
-        reasons.append(
-            "nothing says which direction is better: give unit and better in a mapping, or a name"
-            " of the column that has the unit"
-        )
-    reasons += _elsewhere(old, new, audits)
+    reasons = tuple(_elsewhere(old, new, audits))
     if not reasons:
         return comparison
     told = (*reasons, *comparison.reasons)
@@ -65,7 +59,10 @@ def _where(group: Pairs) -> str:
 def untold(case: Case, *, asked: bool) -> Iterator[Caution]:
     """Sentences that nothing says which direction is better, or which arm is the old one."""
     if case.metric.better is Better.NONE:
-        text = f"{case.metric.name}: nothing says which direction is better, so none is judged"
+        text = (
+            f"{case.metric.name}: nothing says which direction is better, so none is judged: give"
+            " unit and better in a mapping, or a name of the column that has the unit"
+        )
         yield Caution(trap=Trap.FACTS, sentence=text)
     if len(case.series) > 1 and not case.ordered and not asked and not case.roles:
         names = ", ".join(series.arm for series in case.series[:4])

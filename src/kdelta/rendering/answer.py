@@ -84,7 +84,7 @@ def _columns(
         Column("old", (short(pair.old, longest) for _, pair in rows)),
         Column("new", (short(pair.new, longest) for _, pair in rows)),
         Column("n", (_counts(pair) for _, pair in rows), right=True),
-        Column("change %", (_change(finding, pair, longest) for finding, pair in rows), right=True),
+        Column("change %", (_change(pair, longest) for _, pair in rows), right=True),
         Column("verdict", verdicts),
     ]
 
@@ -110,9 +110,9 @@ def _where(finding: Finding, varying: Sequence[str]) -> str:
     )
 
 
-def _change(finding: Finding, pair: JudgedPair, longest: int) -> str:
+def _change(pair: JudgedPair, longest: int) -> str:
     """The change; its interval only where there is room."""
-    text = change(finding, pair).replace(" %", "")
+    text = change(pair).replace(" %", "")
     return (text if longest >= _ROOMY else text.partition(" (")[0]) or ABSENT
 
 

@@ -344,6 +344,8 @@ def _decide(
             return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine", None
     if same:
         return Verdict.SAME, f"{shown}, within {100 * case.tolerance:g} %", None
+    if arms[0].metric.better is Better.NONE:
+        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better", None
     worse = (effect.ratio > 1) == (arms[0].metric.better is Better.LOWER)
     return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown, None
 
