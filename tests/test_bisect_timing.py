@@ -18,7 +18,7 @@ from bisect_bench import BOOT_FAILURE, journal, kernel, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.judging import record
 from kdelta.bisect.ladder import LadderSearch
-from kdelta.bisect.measuring import TrialMeasure, timed_measure
+from kdelta.bisect.measuring import TrialMeasure, measure_of
 from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
@@ -235,4 +235,4 @@ def test_the_wrong_neighbours_are_rare(tmp_path: Path) -> None:
 def test_a_study_that_times_the_host_is_refused() -> None:
     study = spec.from_arguments(["mincore:no_thp_pte_scan_4m"], ["host"], instrument="time")
     with pytest.raises(SpecError, match="cannot boot this machine itself"):
-        timed_measure(study, "", threading.Event())
+        measure_of(study, "", threading.Event())

@@ -7,10 +7,11 @@ are and which page state has to hold; `output` refuses what disagrees.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -229,9 +230,8 @@ def names(directory: Path | None = None) -> tuple[str, ...]:
 def load(name: str, directory: Path | None = None) -> Workload:
     """Read one workload's TOML, strictly, or take a C file outside this tree.
 
-    name: as a scenario names it: "mprotect", or the C file's path.
-    directory: where workloads lie (the shipped ones).  Raises SpecError that names the file and
-    the key, or lists the known workloads.
+    name: as a scenario names it: "mprotect", or the C file's path.  directory: where workloads lie
+    (the shipped ones).  Raises SpecError that names file and key, or lists the known workloads.
     """
     if is_file(name):
         return _of_file(Path(name))
@@ -246,6 +246,15 @@ def load(name: str, directory: Path | None = None) -> Workload:
     if not (folder / f"{name}.c").is_file():
         raise SpecError(f"its program {name}.c is missing", place=file.name)
     return _workload(toml, file)
+
+
+def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
+    """Of these workloads those that can be loaded here, by name; a run may name others."""
+    found = {}
+    for name in sorted(set(wanted)):
+        with contextlib.suppress(SpecError):
+            found[name] = load(name)
+    return found
 
 
 def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload, Scenario]:

@@ -63,7 +63,7 @@ class TrialMeasure:
             return tried(self._trials, record, place, self._attempts, lambda _failed: None)
 
 
-def exact_measure(
+def measure_of(
     study: Study,
     wanted_qemu: str,
     cancelled: threading.Event,
@@ -71,19 +71,20 @@ def exact_measure(
     *,
     again: bool = False,
 ) -> TrialMeasure:
-    """Counts instructions.  Raises SpecError or InfraError before anything is measured."""
+    """What measures the study's instrument: counts, or times in KVM guests, which boot each time.
+
+    Raises before anything is measured: SpecError, also for a study that times on the host, where
+    every kernel needs a boot of the machine itself; InfraError, also when KVM boots no kernel here.
+    """
+    if study.instrument is Instrument.TIME:
+        return _timed(study, wanted_qemu, cancelled)
     bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
     kernels: list[Kernel] = []
     environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
     return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
 
 
-def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
-    """Times in KVM guests; every trial boots.
-
-    Raises SpecError for a study that times on the host, where every kernel needs a boot of the
-    machine itself, and InfraError when KVM boots no kernel here.
-    """
+def _timed(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
     if study.time.machine is not TimeMachine.KVM:
         raise SpecError(
             "a bisection cannot boot this machine itself into kernel after kernel",
@@ -95,17 +96,3 @@ def timed_measure(study: Study, wanted_qemu: str, cancelled: threading.Event) ->
     emulator = qemu.choose(study.machine.target, wanted_qemu)
     trials = timed.KvmTrials(timing, study.machine, wanted_qemu, kernels)
     return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
-
-
-def measure_of(
-    study: Study,
-    wanted_qemu: str,
-    cancelled: threading.Event,
-    progress: Progress | None = None,
-    *,
-    again: bool = False,
-) -> TrialMeasure:
-    """What measures the study's instrument; raises as the two above."""
-    if study.instrument is Instrument.TIME:
-        return timed_measure(study, wanted_qemu, cancelled)
-    return exact_measure(study, wanted_qemu, cancelled, progress, again=again)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli import execution
-from kdelta.cli.options import need, runs_directory
+from kdelta.cli.options import need, output_option, runs_directory
 from kdelta.cli.printing import print_lines
 from kdelta.errors import SpecError, StoreError
 
@@ -52,12 +52,7 @@ bundle.json             what the run depended on and is not in here, and why
 
 @click.command()
 @click.argument("run")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write.  [default: RUN.tar here]",
-)
+@output_option("File to write.  [default: RUN.tar here]")
 @runs_directory
 def bundle(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
@@ -97,13 +92,10 @@ def _readme(record: RunRecord) -> str:
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-    from kdelta.workload import exported_source, load
+    from kdelta.workload import exported_source, loadable
 
-    found = {}
-    for name in sorted({trial.workload for trial in record.trials}):
-        with contextlib.suppress(SpecError):
-            found[f"{load(name).name}.c"] = exported_source(load(name))
-    return found
+    own = loadable(trial.workload for trial in record.trials)
+    return {f"{each.name}.c": exported_source(each) for each in own.values()}
 
 
 @click.command()

@@ -67,6 +67,12 @@ runs_directory = click.option(
 )
 
 
+def output_option(told: str) -> Callable[[_Command], _Command]:
+    """The option -o, whose file a command writes."""
+    path = click.Path(path_type=Path, dir_okay=False)
+    return click.option("-o", "--output", type=path, help=told)
+
+
 def formats(command: _Command) -> _Command:
     """An option for each of rendering's formats; the command gets the one chosen, "" for text."""
     return _choice_of(FORMATS, command)

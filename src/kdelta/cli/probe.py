@@ -153,7 +153,7 @@ def _probed(
     study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
 ) -> Probed:
     from kdelta.bisect import probe as probing
-    from kdelta.bisect.measuring import exact_measure
+    from kdelta.bisect.measuring import measure_of
     from kdelta.cli.download import reporting
     from kdelta.source.make import SourceError
 
@@ -163,7 +163,7 @@ def _probed(
     except SourceError as error:
         return probing.unbuildable(reference, error)
     with reporting() as progress:
-        measure = exact_measure(study, wanted_qemu, threading.Event(), progress, again=again)
+        measure = measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
     return probing.answer(result, kernel.identity(), scenario, phase, rule)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
@@ -55,12 +55,7 @@ _NAMED = 4  # functions that recipients and earlier mails are looked for by
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Check this mail, written by kdelta and edited since, instead of writing one.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, instead of standard output.",
-)
+@output_option("File to write, instead of standard output.")
 @runs_directory
 def report(
     run: str,
@@ -82,6 +77,7 @@ def report(
     checks of a mail found is printed on standard error; the exit code is 1 when one says WRONG.
     """
     from kdelta.analysis.claims import claim
+    from kdelta.workload import loadable
 
     if (mail, html, edited is not None).count(True) != 1:
         raise click.UsageError("say what to write: --mail, --html, or --check FILE")
@@ -92,7 +88,7 @@ def report(
 
         _emit(page.written(found), output)
         return
-    workloads = known_workloads(found)
+    workloads = loadable(ladder.workload for ladder in found.report.ladders)
     letter, known = _letter(found, workloads, introduced, tree, lore)
     if edited is not None:
         text = _text_of(edited)
@@ -109,19 +105,6 @@ def _emit(text: str, output: Path | None) -> None:
         write_output(text, output)
     else:
         print_raw(text)
-
-
-def known_workloads(found: Claim) -> dict[str, Workload]:
-    """The workloads of a report that are shipped with this kdelta."""
-    from kdelta.workload import load
-
-    workloads = {}
-    for name in dict.fromkeys(ladder.workload for ladder in found.report.ladders):
-        try:
-            workloads[name] = load(name)
-        except SpecError:
-            continue
-    return workloads
 
 
 def _letter(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli.options import formats, need, runs_directory
+from kdelta.cli.options import formats, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
 
 if TYPE_CHECKING:
@@ -187,12 +187,7 @@ def print_report(
     type=click.Choice(PICTURES),
     help="The call paths as a page of flame graphs, or for another tool; with -o.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File that --as writes.",
-)
+@output_option("File that --as writes.")
 @_run_options
 def explain(
     run: str,

@@ -58,12 +58,10 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     for folder in ("guest", "plugin"):
         for path in sorted(data.directory(folder).glob("*.[ch]")):
             yield f"{_SOURCES}/{folder}/{path.name}", path.read_bytes()
-    for name in sorted({trial.workload for trial in record.trials}):
-        try:
-            program = workload.load(name).program
-        except SpecError:
-            absent.append(f"the workload {name}: this kdelta does not have it")
-            continue
+    names = {trial.workload for trial in record.trials}
+    own = workload.loadable(names)
+    absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
+    for program in (each.program for each in own.values()):
         for path in (program, program.with_suffix(".toml")):
             if not path.is_file():
                 continue
