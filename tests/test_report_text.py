@@ -470,6 +470,14 @@ def test_explain_reads_a_stored_run(stored: Path) -> None:
     assert b"\r\n" in done.stdout_bytes
 
 
+def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> None:
+    pairs = (("6.16", "6.17"), (), ("6.16",))
+    runs = ["--runs", str(stored)]
+    named, alone, half = (CliRunner().invoke(cli.explain, [RUN_ID, *p, *runs]) for p in pairs)
+    assert named.output.startswith(alone.output or "-")
+    assert "6.16 is one kernel" in str(half.exception)
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "101", "x"])
 def test_thresholds_that_are_no_percentage_are_usage_errors(stored: Path, value: str) -> None:
     arguments = [RUN_ID, "--runs", str(stored), "--step-percent", value]

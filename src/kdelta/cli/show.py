@@ -12,6 +12,7 @@ import click
 
 from kdelta.cli.options import formats, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
+from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
@@ -168,8 +169,8 @@ def print_report(
 
 @click.command()
 @click.argument("run")
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", required=False)
+@click.argument("new", required=False)
 @click.option("--scenario", metavar="NAME", help="Of which scenario, when RUN has several.")
 @click.option("--point", metavar="AXES", help="Of which point of the study's matrix: 'cpus=2'.")
 @click.option("--phase", metavar="NAME", help="Of one phase only, instead of all.")
@@ -202,7 +203,8 @@ def explain(
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
-    unique beginnings of a release: 6.17. Exits with 1 when the comparison is INVALID.
+    unique beginnings of a release: 6.17. Without them it is the step that a report begins with:
+    the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
     from kdelta.analysis import explanation
     from kdelta.journal.run import RUNS
@@ -213,7 +215,7 @@ def explain(
     if choice["top"] is None and not form:
         choice["top"] = TOP
     record = one_record(runs, run)
-    found = explanation.explain(record, choice.pop("old"), choice.pop("new"), **choice)
+    found = explanation.explain(record, *_kernels(record, choice), **choice)
     if calls or picture:
         trees = _trees(RUNS.find(runs, run), record, found, choice["point"])
         _print_calls(form, found, *trees)
@@ -223,6 +225,34 @@ def explain(
         print_found(form, page, found)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
+
+
+def _kernels(record: RunRecord, choice: dict[str, Any]) -> tuple[str, str]:
+    """The two kernels of choice, which are taken out of it.
+
+    Where none is named those of the step that a report begins with, and choice gets its scenario
+    and point; of a run of two kernels they are those two.  Raises SpecError without a step, and
+    where one kernel was named.
+    """
+    from kdelta.analysis.claims import claim
+
+    old, new = choice.pop("old"), choice.pop("new")
+    if new is not None:
+        return old, new
+    if old is not None:
+        raise SpecError(f"{old} is one kernel, a difference has two", action="name the other, too")
+    if len(record.arms) == 2:
+        return record.arms[0].label, record.arms[1].label
+    headline = claim(record, scenario=choice["scenario"] or "").headline
+    if headline is None:
+        raise SpecError(
+            "no step in this run",
+            place=f"run {record.run_id}",
+            action="name two of its kernels: kdelta explain RUN OLD NEW",
+        )
+    choice["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
+    choice["point"] = choice["point"] or headline.ladder.point or None
+    return headline.step.old, headline.step.new
 
 
 def _trees(folder: Path, record: RunRecord, found: Explanation, point: str | None) -> list[Trees]:
