@@ -123,7 +123,7 @@ static uint32_t block_slots(const struct cut *cut)
 		return 0;
 	for (size_t i = 0; i < cut->insns; i++)
 		if (!cut->mark[i] && !cut->string[i])
-			slot_report(slot + group_of(cut, i), cut->code[i].vaddr);
+			slot_report(slot + group_of(cut, i), &cut->code[i]);
 	block = allocate(sizeof(*block));
 	*block = (struct block){ hash, slot, *bucket };
 	*bucket = block;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Included by insns.c alone, behind its windows: call paths, when functions= names a file.
+ * Included by insns.c alone, behind its windows: the functions of the file functions=, and call
+ * paths, with calls=on.
  *
  * The file has, as little-endian 64-bit words and by address, rows of first address, first one
  * behind, function << 1 | whether the first is where the function is entered.  0 is the function of
@@ -96,11 +97,10 @@ static bool calls_read(const char *path)
 		    calls.range[i].function >> 1 >= UINT32_MAX >> 2 ||
 		    (i && calls.range[i].start < calls.range[i - 1].end))
 			return false;
-	calls.wanted = calls.ranges;
 	calls.context = grown(NULL, MAX_CONTEXTS, sizeof(*calls.context));
 	calls.total = qemu_plugin_scoreboard_new(sizeof(uint64_t));
 	calls.running = qemu_plugin_scoreboard_new(sizeof(uint64_t));
-	return calls.wanted;
+	return calls.ranges;
 }
 
 /* The function of an address and, with `come`, whether it is entered there. */

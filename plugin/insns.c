@@ -64,6 +64,10 @@ enum record {
 	RECORD_CODE = 7,
 	RECORD_CONTEXTS = 8,
 	RECORD_CALLS = 9,
+	RECORD_BYTES = 10,
+	RECORD_PAGES = 11,
+	RECORD_LINES = 12,
+	RECORD_ARGUMENTS = 13,
 };
 
 enum mark_error {
@@ -75,6 +79,8 @@ enum mark_error {
 	ERROR_TOO_MANY_WINDOWS = 6,
 	ERROR_LOST_STRING = 7, /* a string instruction was left where no entry is known */
 	ERROR_TOO_MANY_PATHS = 8,
+	ERROR_TOO_MUCH_MEMORY = 9,
+	ERROR_TOO_MANY_VALUES = 10,
 };
 
 /* What the address of an instruction means beside its count; bits, in the file events= too. */
@@ -87,24 +93,27 @@ enum event {
 	EVENT_NEW_TASK = 32, /* the task in its first argument is woken for the first time */
 };
 
-/* Registers that are read. */
-enum { REGISTER_FIRST, REGISTER_SECOND, REGISTER_COUNT, REGISTER_STACK, REGISTERS };
+/* Registers that are read: arguments, rounds of a string instruction, the stack's, the result. */
+enum register_index {
+	REGISTER_FIRST,
+	REGISTER_SECOND,
+	REGISTER_COUNT = 6,
+	REGISTER_STACK,
+	REGISTER_RESULT,
+	REGISTERS,
+};
 
-static const struct {
-	const char *qemu; /* its name of the target */
-	enum target target;
-	const char *registers[REGISTERS];
-} targets[] = {
-	{ "x86_64", TARGET_X86_64, { "rdi", "rsi", "rcx", "rsp" } },
-	{ "aarch64", TARGET_AARCH64, { "x0", "x1", NULL, "sp" } },
-	{ "riscv64", TARGET_RISCV64, { "a0", "a1", NULL, "sp" } },
+/* An instruction that is counted: its address, its bytes and, in the last one, their number. */
+struct place {
+	uint64_t vaddr;
+	uint8_t bytes[MAX_INSN_BYTES];
 };
 
 /* Counters, and the addresses of what retires as often as each says. */
 struct chunk {
 	struct qemu_plugin_scoreboard *score; /* CHUNK_SLOTS counters a vCPU */
 	uint32_t used;
-	uint32_t first[CHUNK_SLOTS]; /* of its addresses in state.vaddr */
+	uint32_t first[CHUNK_SLOTS]; /* of its instructions in state.place */
 	uint16_t insns[CHUNK_SLOTS];
 	bool told[CHUNK_SLOTS]; /* its CODE record is written */
 	uint32_t how[CHUNK_SLOTS]; /* of an instruction with a meaning, see calls_come() */
@@ -170,8 +179,8 @@ static struct {
 	uint64_t windows;
 	struct chunk *chunks[MAX_CHUNKS];
 	uint32_t chunk_count;
-	uint64_t *vaddr; /* of all groups */
-	size_t vaddr_count, vaddr_room;
+	struct place *place; /* of all groups */
+	size_t place_count, place_room;
 	struct block *blocks[BLOCK_BUCKETS];
 	uint8_t seen[SEEN_BITS / 8]; /* hashed addresses of translated instructions */
 	struct cut cut; /* the block being translated */
@@ -241,18 +250,7 @@ static uint64_t *counter(uint32_t slot, unsigned int vcpu)
 	return counters(state.chunks[slot / CHUNK_SLOTS], vcpu) + slot % CHUNK_SLOTS;
 }
 
-/* What a register of the executing vCPU holds; only in callbacks that read registers. */
-static uint64_t register_value(unsigned int vcpu, unsigned int which)
-{
-	uint64_t value = 0;
-
-	g_byte_array_set_size(state.value, 0);
-	if (!state.vcpu[vcpu].registers[which] ||
-	    qemu_plugin_read_register(state.vcpu[vcpu].registers[which], state.value) <= 0)
-		die("a register cannot be read");
-	memcpy(&value, state.value->data, state.value->len < 8 ? state.value->len : 8);
-	return value;
-}
+#include "registers.h"
 
 static struct chunk *chunk_new(void)
 {
@@ -284,18 +282,22 @@ static uint32_t slots_reserve(size_t count)
 	return slot;
 }
 
-/* The instruction at an address retires as often as the slot counts; all of a slot in a row. */
-static void slot_report(uint32_t slot, uint64_t vaddr)
+/* An instruction retires as often as the slot counts; all of a slot in a row. */
+static void slot_report(uint32_t slot, const struct code *code)
 {
 	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
+	struct place *place;
 
-	if (state.vaddr_count == state.vaddr_room) {
-		state.vaddr_room = state.vaddr_room * 2 + 4096;
-		state.vaddr = grown(state.vaddr, state.vaddr_room, sizeof(*state.vaddr));
+	if (state.place_count == state.place_room) {
+		state.place_room = state.place_room * 2 + 4096;
+		state.place = grown(state.place, state.place_room, sizeof(*state.place));
 	}
 	if (!chunk->insns[slot % CHUNK_SLOTS]++)
-		chunk->first[slot % CHUNK_SLOTS] = state.vaddr_count;
-	state.vaddr[state.vaddr_count++] = vaddr;
+		chunk->first[slot % CHUNK_SLOTS] = state.place_count;
+	place = &state.place[state.place_count++];
+	place->vaddr = code->vaddr;
+	memcpy(place->bytes, code->bytes, MAX_INSN_BYTES);
+	place->bytes[MAX_INSN_BYTES - 1] = code->size;
 }
 
 static uint32_t seen_bit(uint64_t vaddr)
@@ -314,6 +316,8 @@ static void count_once(uint32_t slot, unsigned int vcpu);
 
 #include "tasks.h"
 #include "calls.h"
+#include "memory.h"
+#include "arguments.h"
 #include "rep_strings.h"
 
 static void count_once(uint32_t slot, unsigned int vcpu)
@@ -357,18 +361,33 @@ static void window_open(unsigned int index, unsigned int phase)
 	vcpu->interrupts = 0;
 	vcpu->phase = phase;
 	calls_open(index);
+	memory_open();
+	arguments_open();
 }
 
-/* CODE, before the first window that counts it: slot, addresses that retire as often as it says */
+/*
+ * Before the first window that counts it, CODE: slot, addresses of what retires as often as it says;
+ * BYTES: slot, then of each of these two words of bytes, of which the last one is their number.
+ */
 static void emit_code(uint32_t slot)
 {
 	struct chunk *chunk = state.chunks[slot / CHUNK_SLOTS];
 	uint32_t at = slot % CHUNK_SLOTS;
-	const uint64_t head[] = { RECORD_CODE, 1 + chunk->insns[at], slot };
+	const struct place *place = state.place + chunk->first[at];
+	const uint64_t code[] = { RECORD_CODE, 1 + chunk->insns[at], slot };
+	const uint64_t bytes[] = { RECORD_BYTES, 1 + 2ul * chunk->insns[at], slot };
 
 	chunk->told[at] = true;
-	emit_words(head, 3);
-	emit_words(state.vaddr + chunk->first[at], chunk->insns[at]);
+	emit_words(code, 3);
+	for (unsigned int i = 0; i < chunk->insns[at]; i++)
+		emit_words(&place[i].vaddr, 1);
+	emit_words(bytes, 3);
+	for (unsigned int i = 0; i < chunk->insns[at]; i++) {
+		uint64_t words[2];
+
+		memcpy(words, place[i].bytes, sizeof(words));
+		emit_words(words, 2);
+	}
 }
 
 /*
@@ -394,7 +413,7 @@ static void emit_window(unsigned int index)
 				continue;
 			if (!chunk->told[at])
 				emit_code(i * CHUNK_SLOTS + at);
-			words[is_kernel(state.vaddr[chunk->first[at]]) ? KERNEL : USER] +=
+			words[is_kernel(state.place[chunk->first[at]].vaddr) ? KERNEL : USER] +=
 				(now[at] - base[at]) * chunk->insns[at];
 			words[count++] = i * CHUNK_SLOTS + at;
 			words[count++] = now[at] - base[at];
@@ -402,6 +421,8 @@ static void emit_window(unsigned int index)
 	}
 	emit_strings(index);
 	emit_calls();
+	emit_memory();
+	emit_arguments();
 	emit(RECORD_WINDOW, words, count);
 	flush();
 	free(words);
@@ -427,6 +448,11 @@ static void window_close(unsigned int index, unsigned int phase)
 	}
 	if (calls.overflow) {
 		emit_error(ERROR_TOO_MANY_PATHS, index, phase);
+		return;
+	}
+	if (memory.overflow || arguments.overflow) {
+		emit_error(memory.overflow ? ERROR_TOO_MUCH_MEMORY : ERROR_TOO_MANY_VALUES, index,
+			   phase);
 		return;
 	}
 	if (state.windows++ >= MAX_WINDOWS) {
@@ -579,8 +605,15 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 	if (state.armed && cut->insns)
 		slot = block_slots(cut);
-	for (i = 0; i < cut->insns; i++)
-		watch_insn(qemu_plugin_tb_get_insn(tb, i), cut, i, slot);
+	for (i = 0; i < cut->insns; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		if (state.armed)
+			memory_watch(insn, &cut->code[i]);
+		if (state.armed)
+			arguments_watch(insn, &cut->code[i]);
+		watch_insn(insn, cut, i, slot);
+	}
 	again = strings.translate_again;
 	strings.translate_again = false;
 	pthread_mutex_unlock(&state.lock);
@@ -599,20 +632,6 @@ static void on_exit_qemu(qemu_plugin_id_t id, void *userdata)
 	flush();
 }
 
-/* The registers that we read, of a vCPU that has just begun. */
-static void on_vcpu(qemu_plugin_id_t id, unsigned int index)
-{
-	GArray *all = qemu_plugin_get_registers();
-
-	(void)id;
-	if (!all || index >= state.vcpus)
-		return;
-	for (unsigned int i = 0; i < all->len; i++)
-		for (unsigned int k = 0; k < REGISTERS; k++)
-			if (state.register_names[k] && !strcmp(state.register_names[k], all->data[i].name))
-				state.vcpu[index].registers[k] = all->data[i].handle;
-}
-
 /* HEADER: magic, interface version built for, interface version of this QEMU, vCPUs */
 static void emit_header(const qemu_info_t *info)
 {
@@ -622,49 +641,13 @@ static void emit_header(const qemu_info_t *info)
 	flush();
 }
 
-/* 0, or -1 and a reason on stderr. */
-static int find_target(const qemu_info_t *info)
-{
-	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++)
-		if (!strcmp(info->target_name, targets[i].qemu)) {
-			state.target = targets[i].target;
-			state.register_names = targets[i].registers;
-		}
-	if (state.register_names && info->system_emulation &&
-	    info->system.max_vcpus <= (int)MAX_VCPUS)
-		return 0;
-	fprintf(stderr, "kdelta plugin: needs system emulation of a known CPU, with at most %u of them\n",
-		MAX_VCPUS);
-	return -1;
-}
+#include "options.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 					   int argc, char **argv)
 {
-	const char *path = NULL, *events = NULL, *functions = NULL;
-
-	for (int i = 0; i < argc; i++)
-		if (!strncmp(argv[i], "out=", 4))
-			path = argv[i] + 4;
-		else if (!strncmp(argv[i], "events=", 7))
-			events = argv[i] + 7;
-		else if (!strncmp(argv[i], "functions=", 10))
-			functions = argv[i] + 10;
-	if (!path || !events || !read_events(events)) {
-		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
+	if (find_target(info) || read_options(argc, argv))
 		return -1;
-	}
-	if (functions && !calls_read(functions)) {
-		fprintf(stderr, "kdelta plugin: functions= names no list of functions\n");
-		return -1;
-	}
-	if (find_target(info))
-		return -1;
-	state.out = fopen(path, "we");
-	if (!state.out) {
-		fprintf(stderr, "kdelta plugin: %s: %s\n", path, strerror(errno));
-		return -1;
-	}
 	state.id = id;
 	state.vcpus = info->system.max_vcpus;
 	state.value = g_byte_array_new();

@@ -192,7 +192,7 @@ static struct string_insn *string_add(const struct code *code, unsigned int kind
 	string->kind = kind;
 	string->ends = slot;
 	string->bytes = slot + 1;
-	slot_report(slot, code->vaddr);
+	slot_report(slot, code);
 	strings.translate_again |= seen_find(string->next);
 	return string;
 }

@@ -33,6 +33,13 @@ def code(slot: int, *addresses: int) -> list[int]:
     return [7, 1 + len(addresses), slot, *addresses]
 
 
+def encodings(slot: int, *instructions: bytes) -> list[int]:
+    """The bytes of the instructions of a slot that was told."""
+    padded = [code.ljust(15, b"\0") + bytes([len(code)]) for code in instructions]
+    words = [int.from_bytes(part, "little") for code in padded for part in (code[:8], code[8:])]
+    return [10, 1 + len(words), slot, *words]
+
+
 def bare(
     rows: Sequence[tuple[int, int]],
     user: int,

@@ -25,7 +25,7 @@ from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.show import explain
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import calls as kept
-from kdelta.journal import results
+from kdelta.journal import packed, results
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.sample import Copied, CopyKind
@@ -225,7 +225,7 @@ def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(packed, "_MAX_BYTES", 1 << 16)
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)
     (place / kept.NAME).write_bytes(gzip.compress(b" " * (1 << 20)))

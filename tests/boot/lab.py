@@ -204,12 +204,14 @@ class Machine:
         with Guest(self.emulator, self.settings, wanted) as booted:
             return booted.finish(TIMEOUT_S)
 
-    def followed(self, source: Path, *arguments: object) -> tuple[Counted, Functions]:
-        """Run a program as `count` does, with its call paths; and the functions on them."""
+    def followed(
+        self, source: Path, *arguments: object, probes: dict[str, Any] | None = None
+    ) -> tuple[Counted, Functions]:
+        """Run a program as `count` does, with its call paths or other probes; and its functions."""
         point = self.checkpoint()
         binary = guest.program(source, ARCH).read_bytes()
         functions = followed_functions(self._functions(point), binary)
-        return self._count(point, source, arguments, functions), functions
+        return self._count(point, source, arguments, functions, probes), functions
 
     def _count(
         self,
@@ -217,6 +219,7 @@ class Machine:
         source: Path,
         arguments: tuple[object, ...],
         functions: Functions | None = None,
+        probes: dict[str, Any] | None = None,
     ) -> Counted:
         table = self._functions(point)
         with tempfile.TemporaryDirectory(prefix="kdelta-boot-") as name:
@@ -225,6 +228,7 @@ class Machine:
                 output=Path(name, "counts"),
                 events=Path(name, "events"),
                 functions=listed if functions else None,
+                **(probes or {"calls": functions is not None}),
             )
             counting.events.write_text(insns.events(table, ARCH))
             if functions:

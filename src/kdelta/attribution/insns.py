@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -28,6 +28,7 @@ from kdelta.stats.layouts import choose
 
 _MAGIC = 0x3230544C45444B00
 _HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS, _CODE, _CONTEXTS, _CALLS = range(1, 10)
+_BYTES, _PAGES, _LINES, _ARGUMENTS = range(10, 14)
 # Words of a record behind its kind and their number: at least so many, and then rows of so many.
 _FIELDS = {
     _HEADER: (4, 0),
@@ -39,9 +40,14 @@ _FIELDS = {
     _CODE: (2, 1),
     _CONTEXTS: (0, 3),
     _CALLS: (0, 3),
+    _BYTES: (1, 2),
+    _PAGES: (0, 4),
+    _LINES: (0, 2),
+    _ARGUMENTS: (0, 3),
 }
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
+_LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
 # enum event in plugin/insns.c
@@ -65,6 +71,8 @@ _ERRORS = {
     6: "more windows were opened than the plugin can count",
     7: "a string instruction was interrupted where no entry of the kernel is known",
     8: "there were more call paths than the plugin can tell apart",
+    9: "a window touched more memory than the plugin can tell apart",
+    10: "arguments had more values than the plugin can tell apart",
 }
 
 
@@ -98,11 +106,25 @@ class CountedContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """Memory that one window touched, as words of the plugin (plugin/memory.h).
+
+    pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
+    address | 1 read | 2 written).
+    """
+
+    pages: array[int]
+    lines: array[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountedWindow:
     """One window.  user, kernel: instructions.
 
     rows: slot, count, slot, count ...; code: the addresses of each slot, all of which retired as
-    often as it counts.  interrupts: how many interrupts were left out of the counts.  switched:
+    often as it counts; encodings: of each instruction of a slot two words, see instruction().
+    touched, values: memory, and rows of (probe, value, how often) of arguments, when they were
+    asked for.  interrupts: how many interrupts were left out of the counts.  switched:
     the vCPU went to another task inside the window and the plugin could not tell whose it was, so
     that the counts are not the workload's alone.  strings: the REP string instructions.  contexts:
     call paths, callers before those they call; none unless the plugin was asked for them.  Those of
@@ -119,6 +141,9 @@ class CountedWindow:
     code: Mapping[int, array[int]]
     strings: tuple[StringCount, ...] = ()
     contexts: tuple[CountedContext, ...] = ()
+    encodings: Mapping[int, array[int]] = field(default_factory=dict)
+    touched: tuple[Touched, ...] = ()
+    values: array[int] = field(default_factory=lambda: array("Q"))
 
     @property
     def total(self) -> int:
@@ -129,6 +154,13 @@ class CountedWindow:
         """(addresses, how often each of them retired)."""
         for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
             yield self.code[slot], count
+
+    def instructions(self) -> Iterator[tuple[int, bytes, int]]:
+        """(address, its bytes, count); as addresses(), and the REP string ones among them."""
+        for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
+            words = self.encodings[slot]
+            for at, address in enumerate(self.code[slot]):
+                yield address, instruction(words[2 * at], words[2 * at + 1]), count
 
     def addresses(self) -> Iterator[tuple[int, int]]:
         """(address, count); an address that lies in several translated blocks comes as often."""
@@ -145,6 +177,12 @@ class Counts:
     armed: bool
     windows: tuple[CountedWindow, ...]
     errors: tuple[str, ...]
+
+
+def instruction(first: int, second: int) -> bytes:
+    """The bytes of an instruction out of two words, of which the last byte is their number."""
+    content = first.to_bytes(8, "little") + second.to_bytes(8, "little")
+    return content[: min(content[-1], _LONGEST)]
 
 
 def read(path: Path) -> Counts:
@@ -180,7 +218,8 @@ class _Reader:
         self._sizes: dict[int, int] = {}  # instructions of each slot
         self._strings: tuple[StringCount, ...] = ()  # told before the window that they belong to
         self._callers: list[tuple[int, int]] = []  # parent and function of each context
-        self._calls: array[int] | None = None  # as the strings
+        self._encodings: dict[int, array[int]] = {}  # of each slot, see instruction()
+        self._beside: dict[int, array[int]] = {}  # by kind, as the strings
 
     def take(self, kind: int, words: array[int]) -> None:
         """One record.  Raises InfraError for one that does not fit those before it."""
@@ -193,16 +232,22 @@ class _Reader:
             self._strings = tuple(self._string(words[i : i + 4]) for i in range(0, len(words), 4))
         elif kind == _CONTEXTS:
             self._learn(words)
-        elif kind == _CALLS:
-            self._calls = words
+        elif kind == _BYTES:
+            self._encodings[words[0]] = self._encoded(words)
+        elif kind in (_CALLS, _PAGES, _LINES, _ARGUMENTS):
+            self._beside[kind] = words
         elif kind == _WINDOW:
             self.windows.append(self._window(words))
             self._strings = ()
-            self._calls = None
+            self._beside = {}
         elif kind == _ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
-        elif kind == _ARMED:
-            self.armed = True
+        self.armed |= kind == _ARMED
+
+    def _encoded(self, words: array[int]) -> array[int]:
+        if len(words) - 1 != 2 * self._sizes.get(words[0], -1):
+            raise self._damaged("bytes of other code")
+        return words[1:]
 
     def _string(self, words: Sequence[int]) -> StringCount:
         address, kind, ends, size = words
@@ -213,6 +258,8 @@ class _Reader:
 
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
+        calls, lines = self._beside.get(_CALLS), self._beside.get(_LINES)
+        pages = self._beside.get(_PAGES, array("Q"))
         window = CountedWindow(
             vcpu=vcpu,
             phase=phase,
@@ -223,7 +270,10 @@ class _Reader:
             rows=words[6:],
             code=self._code,
             strings=self._strings,
-            contexts=() if self._calls is None else self._contexts(self._calls, user + kernel),
+            contexts=() if calls is None else self._contexts(calls, user + kernel),
+            encodings=self._encodings,
+            touched=() if lines is None else (Touched(pages=pages, lines=lines),),
+            values=self._beside.get(_ARGUMENTS, array("Q")),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -314,6 +364,8 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         switched=any(window.switched for window in windows),
         rows=array("Q", chain.from_iterable(counts.items())),
         strings=tuple(string for window in windows for string in window.strings),
+        touched=tuple(touched for window in windows for touched in window.touched),
+        values=array("Q", chain.from_iterable(window.values for window in windows)),
         contexts=tuple(
             sorted(
                 chain.from_iterable(window.contexts for window in windows),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal
     from kdelta.study.spec import Study
 
-PROBES = ("calls",)
-
 
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
@@ -42,8 +40,9 @@ PROBES = ("calls",)
     "probes",
     multiple=True,
     callback=lambda _context, _option, given: given or None,
-    type=click.Choice(PROBES),
-    help="Record call paths beside the counts.",
+    metavar="PROBE",
+    help="Record beside the counts: calls (call paths), memory (what is touched), or a value:"
+    " 'FUNCTION(NAME=arg4)', 'FUNCTION(NAME=ret:i32)'.",
 )
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
 @execution.means_options

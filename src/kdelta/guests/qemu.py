@@ -70,11 +70,29 @@ class Accelerator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingFiles:
-    """Files of our plugin.  output: the counts; events: kernel entries (attribution.insns)."""
+    """What our plugin writes and reads.
+
+    output: the counts; events: kernel entries (attribution.insns); functions: of which code is
+    (attribution.calls).  calls: follow them; memory: where the kernel has it, to tell what is
+    touched (attribution.memory); both need functions.  arguments: which are told
+    (attribution.arguments).
+    """
 
     output: Path
     events: Path
     functions: Path | None = None
+    calls: bool = False
+    memory: str = ""
+    arguments: Path | None = None
+
+    def options(self) -> str:
+        """As QEMU's option -plugin has them."""
+        files = {"out": self.output, "events": self.events, "functions": self.functions}
+        files["arguments"] = self.arguments
+        given = {name: _escaped(path) for name, path in files.items() if path}
+        words = {"calls": "on" if self.calls else "", "memory": self.memory}
+        given |= {name: word for name, word in words.items() if word}
+        return ",".join(f"{name}={text}" for name, text in given.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,12 +287,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         drive = f"if=none,id=disk,format=raw,cache=unsafe,file={_escaped(launch.disk)}"
         argv += ["-drive", drive, "-device", "nvme,drive=disk,serial=kdelta"]
     if launch.counting:
-        options = (
-            f"out={_escaped(launch.counting.output)},events={_escaped(launch.counting.events)}"
-        )
-        if launch.counting.functions:
-            options += f",functions={_escaped(launch.counting.functions)}"
-        argv += ["-plugin", f"{_escaped(plugin())},{options}"]
+        argv += ["-plugin", f"{_escaped(plugin())},{launch.counting.options()}"]
     if launch.save:
         argv += ["-action", "watchdog=pause"]
     if launch.restore:

@@ -14,18 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import guest, output, workload
-from kdelta.attribution import calls, insns, symbols
+from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest, RestoreError
-from kdelta.journal import calls as kept_calls
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run import selftest
+from kdelta.run import probing, selftest
 from kdelta.run.trial import Ran, framed, judged, read_back, run_in, told_to
 from kdelta.sample import (
     Environment,
@@ -35,7 +34,6 @@ from kdelta.sample import (
     PhaseCounts,
     TrialResult,
 )
-from kdelta.study.spec import Probe
 
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
 WINDOWS = 8
@@ -58,7 +56,7 @@ class Bench:
     cancelled: threading.Event
     seed: int = 1
     again: bool = False
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[str, ...] = ()
 
 
 def depends_on(
@@ -94,12 +92,12 @@ def run_trial(
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
     finally:
         (folder / "counts.bin").unlink(missing_ok=True)
-        (folder / _FUNCTIONS).unlink(missing_ok=True)
+        for name in (probing.FUNCTIONS, probing.ARGUMENTS):
+            (folder / name).unlink(missing_ok=True)
 
 
 _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
 _KALLSYMS = Order("kallsyms")
-_FUNCTIONS = "functions.bin"
 
 
 class _Bounds(TypedDict):
@@ -126,7 +124,7 @@ class _GuestTrial:
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
         self._folder = folder
-        self._functions: calls.Functions | None = None
+        self._probing: probing.Probing | None = None
         self._tested = ""
 
     def result(self) -> TrialResult:
@@ -226,29 +224,28 @@ class _GuestTrial:
             modules=given.modules,
             disk=given.disk,
             counting=qemu.CountingFiles(
-                output=self._folder / "counts.bin", events=events, functions=self._followed(point)
+                output=self._folder / "counts.bin",
+                events=events,
+                **self._prepared(point).files(self._folder),
             ),
             restore=None if given.disk else point.folder,
         )
 
-    def _followed(self, point: checkpoint.Checkpoint) -> Path | None:
-        """The plugin's list of functions, where call paths are asked for."""
-        if Probe.CALLS not in self._bench.probes:
-            return None
-        path = self._folder / _FUNCTIONS
-        self._functions = calls.functions(self._symbols(point), self._binary.read_bytes())
-        self._functions.write(path)
-        return path
+    def _prepared(self, point: checkpoint.Checkpoint) -> probing.Probing:
+        """What is recorded beside counts."""
+        target = self._bench.settings.target
+        table = self._symbols(point)
+        self._probing = probing.prepared(self._bench.probes, table, self._binary, target)
+        return self._probing
 
     def _counted(
         self, counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
-        """The counts; the call paths, where asked for, go into the trial's folder."""
+        """The counts; what is recorded beside them goes into the trial's folder."""
         standing, data = _counted(counts, table, reading)
-        if self._functions:
-            names = self._functions.names
-            trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
-            kept_calls.keep(self._folder, trees)
+        if self._probing:
+            target = self._bench.settings.target
+            self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
 
     def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:

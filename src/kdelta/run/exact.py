@@ -16,7 +16,7 @@ from kdelta.guests import qemu
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import store
+from kdelta.run import probing, store
 from kdelta.run.counting import Bench, depends_on, run_trial
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.run.trials import AS_PLANNED, How, Trials
@@ -126,6 +126,7 @@ def bench_of(
 ) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
+    probing.check(study.plan.probes, settings.target)
     return Bench(
         emulator=qemu.for_counting(settings.target, wanted_qemu, progress),
         settings=settings,

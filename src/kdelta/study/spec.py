@@ -24,7 +24,7 @@ from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.sample import Instrument
-from kdelta.study import strict
+from kdelta.study import probes, strict
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
@@ -54,6 +54,7 @@ Text = Annotated[
         description="printable text of at most 4000 characters",
     ),
 ]
+ProbeName = Annotated[str, Meta(pattern=probes.PATTERN, description=probes.DESCRIPTION)]
 ScenarioName = Annotated[
     str,
     Meta(
@@ -129,12 +130,6 @@ class Figure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     of: Annotated[str, Meta(pattern=r"\A[a-z0-9_]{0,64}\Z", description="a metric")] = ""
 
 
-class Probe(StrEnum):
-    """What a trial of the exact instrument can record beside its counts."""
-
-    CALLS = "calls"  # the call paths
-
-
 class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How often and how patiently.
 
@@ -153,7 +148,7 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     single_kernel: bool = False
     reuse: bool = True
     gates: bool = True
-    probes: Annotated[tuple[Probe, ...], Meta(max_length=len(Probe))] = ()
+    probes: Annotated[tuple[ProbeName, ...], Meta(max_length=32)] = ()
 
 
 class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

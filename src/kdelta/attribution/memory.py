@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What memory a window touched: lines of 64 bytes and pages, by function and by what they are.
+
+Nothing here is a model of a cache: it says which memory was asked for, not where it was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from kdelta.attribution.insns import Touched
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+
+_READ, _WRITTEN = 1, 2
+_VIA_STACK, _VIA_PER_CPU = 1, 2
+_LOW = 0xFFF
+_LINE = ~63 & ((1 << 64) - 1)
+_PAGE = ~_LOW & ((1 << 64) - 1)
+EVERYWHERE = ""
+
+
+class What(StrEnum):
+    """What a page of memory is."""
+
+    USER = "user memory"  # by the program's own addresses
+    STRUCT_PAGE = "struct page"
+    PAGE_TABLE = "page tables"
+    STACK = "kernel stack"
+    PER_CPU = "per-CPU data"
+    SLAB = "slab objects"
+    ANON = "anonymous pages"  # by the kernel's addresses, as the following
+    FILE = "file pages"
+    RESERVED = "boot-time memory"
+    PAGES = "other pages"
+    VMALLOC = "vmalloc memory"
+    TEXT = "kernel text"
+    DATA = "kernel data"
+    MODULE = "modules"
+    OTHER = "other"
+
+
+class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Distinct lines and pages per window that a function touched; EVERYWHERE: all functions.
+
+    A line that is read and written is in both.  Of EVERYWHERE what several touch is one.
+    """
+
+    function: str
+    what: What
+    lines: int
+    read: int
+    written: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst."""
+
+    direct: int
+    direct_end: int
+    vmalloc: int
+    vmalloc_end: int
+    pages: int
+    pages_end: int
+
+    def find(self, address: int) -> What | None:
+        """What lies at an address; None elsewhere."""
+        for start, end, what in (
+            (self.direct, self.direct_end, What.PAGES),
+            (self.vmalloc, self.vmalloc_end, What.VMALLOC),
+            (self.pages, self.pages_end, What.STRUCT_PAGE),
+        ):
+            if start <= address < end:
+                return what
+        return None
+
+
+# Page tables of four levels, and of five; no address belongs to both.
+_LAYOUTS = (
+    Layout(
+        direct=0xFFFF_8880_0000_0000,
+        direct_end=0xFFFF_C880_0000_0000,
+        vmalloc=0xFFFF_C900_0000_0000,
+        vmalloc_end=0xFFFF_E900_0000_0000,
+        pages=0xFFFF_EA00_0000_0000,
+        pages_end=0xFFFF_EB00_0000_0000,
+    ),
+    Layout(
+        direct=0xFF11_0000_0000_0000,
+        direct_end=0xFF91_0000_0000_0000,
+        vmalloc=0xFFA0_0000_0000_0000,
+        vmalloc_end=0xFFD2_0000_0000_0000,
+        pages=0xFFD4_0000_0000_0000,
+        pages_end=0xFFD6_0000_0000_0000,
+    ),
+)
+_IMAGE, _MODULES, _MODULES_END = 0xFFFF_FFFF_8000_0000, 0xFFFF_FFFF_C000_0000, 0xFFFF_FFFF_FF00_0000
+
+
+def option() -> str:
+    """The plugin's option memory=."""
+    return "+".join(f"{one.direct:x}:{one.direct_end:x}:{one.pages:x}" for one in _LAYOUTS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coding:
+    """How a kernel writes into a struct page what a page is.
+
+    Bits of its flags; types are the upper byte, or bits that are taken from a word of ones.
+    """
+
+    reserved: int
+    slab_flag: int
+    table: int
+    slab: int
+    by_byte: bool
+
+    def has(self, word: int, kind: int) -> bool:
+        """Is that the type of a page?"""
+        if self.by_byte:
+            return word >> 24 == kind
+        return bool(kind) and word >> 28 == 0xF and not word & kind
+
+
+_OLD = _Coding(reserved=1 << 12, slab_flag=1 << 9, table=0x200, slab=0, by_byte=False)
+_NEW = _Coding(reserved=1 << 13, slab_flag=0, table=0xF2, slab=0xF5, by_byte=True)
+_CODINGS = (((6, 1), (6, 1), _OLD), ((6, 12), (9, 99), _NEW))  # first and last that has it
+
+
+def coding(release: str) -> _Coding | None:
+    """How the kernel of a release tells its pages; None where that is not known."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    return next((one for first, last, one in _CODINGS if first <= version <= last), None)
+
+
+def memory(
+    touched: Sequence[Touched], names: Sequence[str], symbols: Symbols, release: str
+) -> tuple[MemoryRow, ...]:
+    """What windows touched, most first; of several windows the sum.
+
+    names: of functions by their number in the list that the plugin was given.
+    """
+    found: Counter[tuple[str, What, str]] = Counter()
+    code = coding(release)
+    for window in touched:
+        kinds = {
+            word & _PAGE: _kind(word, flags, mapping, form, code)
+            for word, flags, mapping, form in _rows(window.pages, 4)
+        }
+        everywhere: Counter[int] = Counter()
+        pages: defaultdict[tuple[str, What], set[int]] = defaultdict(set)
+
+        def add(name: str, word: int) -> None:
+            address = word & _LINE
+            what = kinds.get(address & _PAGE, What.USER)  # noqa: B023  it is called here alone
+            if what is What.DATA and symbols.find(address)[0] != UNKNOWN:
+                what = What.TEXT
+            pages[name, what].add(address & _PAGE)  # noqa: B023
+            found[name, what, "lines"] += 1
+            found[name, what, "read"] += bool(word & _READ)
+            found[name, what, "written"] += bool(word & _WRITTEN)
+
+        for function, word in _rows(window.lines, 2):
+            everywhere[word & _LINE] |= word & 3
+            add(names[function] if function < len(names) else UNKNOWN, word)
+        for address, how in everywhere.items():
+            add(EVERYWHERE, address | how)
+        for (name, what), distinct in pages.items():
+            found[name, what, "pages"] += len(distinct)
+    rows = {(name, what) for name, what, _ in found}
+    return tuple(
+        sorted(
+            (
+                MemoryRow(
+                    name,
+                    what,
+                    *(found[name, what, part] for part in ("lines", "read", "written", "pages")),
+                )
+                for name, what in rows
+            ),
+            key=lambda row: (-row.lines, row.function, row.what),
+        )
+    )
+
+
+def _rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
+    return zip(*(words[at::width] for at in range(width)), strict=True)
+
+
+def _kind(word: int, flags: int, mapping: int, form: int, code: _Coding | None) -> What:
+    """What a page of the kernel's is: by how it was found, where it lies, and its struct page."""
+    address, via = word & _PAGE, word & _LOW
+    if via & _VIA_PER_CPU:
+        return What.PER_CPU
+    if via & _VIA_STACK:
+        return What.STACK
+    if address >= _IMAGE:
+        return (
+            What.DATA
+            if address < _MODULES
+            else What.MODULE
+            if address < _MODULES_END
+            else What.OTHER
+        )
+    what = next(filter(None, (one.find(address) for one in _LAYOUTS)), What.OTHER)
+    return _direct(flags, mapping, form & 0xFFFF_FFFF, code) if what is What.PAGES else what
+
+
+def _direct(flags: int, mapping: int, form: int, code: _Coding | None) -> What:
+    if code is None:
+        return What.PAGES
+    if code.has(form, code.table):
+        return What.PAGE_TABLE
+    if code.has(form, code.slab) or flags & code.slab_flag:
+        return What.SLAB
+    if mapping & 1:
+        return What.ANON
+    if mapping:
+        return What.FILE
+    return What.RESERVED if flags & code.reserved else What.PAGES

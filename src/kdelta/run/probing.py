@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a counting trial records beside its counts: prepared for the plugin, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdelta.arch import Arch
+from kdelta.attribution import calls, memory, values
+from kdelta.attribution.insns import CountedWindow
+from kdelta.attribution.symbols import Symbols
+from kdelta.attribution.work import work
+from kdelta.errors import SpecError
+from kdelta.journal import beside
+from kdelta.journal import calls as kept_calls
+from kdelta.study import probes
+
+FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """The probes of one trial.  wanted: as the study words them."""
+
+    wanted: Sequence[str]
+    functions: calls.Functions | None
+    asked: tuple[probes.Value, ...]
+    places: values.Reads | None
+
+    def files(self, folder: Path) -> dict[str, Any]:
+        """Write what the plugin reads; fields of its CountingFiles."""
+        given: dict[str, Any] = {"calls": probes.CALLS in self.wanted}
+        if self.functions:
+            given["functions"] = folder / FUNCTIONS
+            self.functions.write(given["functions"])
+        if probes.MEMORY in self.wanted:
+            given["memory"] = memory.option()
+        if self.places and self.places.of:
+            given["arguments"] = folder / ARGUMENTS
+            self.places.write(given["arguments"])
+        return given
+
+    def keep(
+        self,
+        folder: Path,
+        standing: Mapping[str, CountedWindow],
+        table: Symbols,
+        architecture: Arch,
+        release: str,
+    ) -> None:
+        """Put what was recorded in the windows that stand for phases into the trial's folder."""
+        names = self.functions.names if self.functions else ()
+        if probes.CALLS in self.wanted:
+            trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
+            kept_calls.keep(folder, trees)
+        told = None
+        if probes.MEMORY in self.wanted:
+            told = {
+                phase: memory.memory(window.touched, names, table, release)
+                for phase, window in standing.items()
+            }
+        kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
+        histograms = {phase: self._histograms(window) for phase, window in standing.items()}
+        found = beside.Beside(work=kinds, memory=told, values=histograms if self.asked else {})
+        beside.keep(folder, found)
+
+    def _histograms(self, window: CountedWindow) -> dict[str, beside.Histogram]:
+        if self.places is None:
+            return {}
+        read = values.counted(window, self.places.of)
+        found: dict[str, beside.Histogram] = {}
+        for number, value in enumerate(self.asked):
+            if number in self.places.missing:
+                found[value.text] = beside.Histogram(
+                    missing=f"this kernel has no function {value.function} of its own"
+                )
+                continue
+            counts: dict[int, int] = {}
+            for register, count in read[number].items():
+                counts[value.read(register)] = counts.get(value.read(register), 0) + count
+            ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+            rest = ranked[beside.MOST :]
+            found[value.text] = beside.Histogram(
+                values={str(key): count for key, count in ranked[: beside.MOST]},
+                others=len(rest),
+                others_count=sum(count for _, count in rest),
+            )
+        return found
+
+
+def prepared(wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch) -> Probing:
+    """The probes of a trial of a static program.
+
+    Raises SpecError for one that this architecture has not.
+    """
+    check(wanted, architecture)
+    asked = tuple(filter(None, map(probes.value, wanted)))
+    followed = {probes.CALLS, probes.MEMORY} & {*wanted}
+    places = [values.ReadAt(function=one.function, argument=one.argument) for one in asked]
+    return Probing(
+        wanted=wanted,
+        functions=calls.functions(table, program.read_bytes()) if followed else None,
+        asked=asked,
+        places=values.places(places, table) if asked else None,
+    )
+
+
+def check(wanted: Sequence[str], architecture: Arch) -> None:
+    """Raises SpecError for a probe that this architecture has not."""
+    if probes.MEMORY in wanted and architecture.debian != "amd64":
+        raise SpecError(
+            f"memory is told apart in kernels of amd64, not of {architecture.debian}",
+            place="probes",
+            action="leave --probe memory out",
+        )
