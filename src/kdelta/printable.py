@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LONGEST = 2000
 
 
@@ -25,3 +27,17 @@ def quoted(text: str, longest: int = 80) -> str:
     if len(text) > longest:
         text = text[: longest - 3] + "..."
     return '"' + text.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
+
+
+def meant(text: str, names: Iterable[str]) -> str:
+    """How an action begins, for a mistyped name: "did you mean NAME? "; "" where none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(text[:LONGEST], [*names], n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def known(text: str, names: Iterable[str]) -> str:
+    """What to do about a name that is none of these: the nearest, and all."""
+    listed = [*names]
+    return f"{meant(text, listed)}known: {', '.join(listed) or 'none'}"

@@ -24,7 +24,7 @@ from kdelta import data
 from kdelta.errors import InfraError, SpecError
 from kdelta.machine.axes import NO_NEEDS, Needs
 from kdelta.metric import Better
-from kdelta.printable import quoted
+from kdelta.printable import known, quoted
 from kdelta.sample import Instrument
 
 INSTRUMENTS = tuple(Instrument)
@@ -183,8 +183,8 @@ class Workload:
         for scenario in self.scenarios:
             if scenario.name == name:
                 return scenario
-        known = ", ".join(scenario.name for scenario in self.scenarios)
-        raise SpecError(f"{self.name} has no scenario {quoted(name)}", action=f"known: {known}")
+        others = known(name, (scenario.name for scenario in self.scenarios))
+        raise SpecError(f"{self.name} has no scenario {quoted(name)}", action=others)
 
 
 # ---- TOML ----------------------------------------------------------------------------------
@@ -237,8 +237,7 @@ def load(name: str, directory: Path | None = None) -> Workload:
         return _of_file(Path(name))
     folder = directory or data.directory("workloads")
     if not _NAME.fullmatch(name) or not (folder / f"{name}.toml").is_file():
-        known = ", ".join(names(folder)) or "none"
-        raise SpecError(f"unknown workload {quoted(name)}", action=f"known: {known}")
+        raise SpecError(f"unknown workload {quoted(name)}", action=known(name, names(folder)))
     file = folder / f"{name}.toml"
     toml = _convert(_parse_toml(file), _WorkloadToml, file)
     if toml.name != name:

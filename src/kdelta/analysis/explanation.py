@@ -12,7 +12,7 @@ from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
 from kdelta.analysis.evidence import compare_arms, copies, points, scenarios
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.printable import printable
+from kdelta.printable import meant, printable
 from kdelta.sample import TOTAL, FunctionCount
 from kdelta.stats.verdict import Comparison, Verdict
 
@@ -345,13 +345,15 @@ def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
     if len(wanted) == 1:
         return wanted[0]
     names = ", ".join(":".join(pair) for pair in known)
+    spellings = (name for pair in known for name in (pair[1], ":".join(pair)))
+    near = meant(text, spellings) if text and not wanted else ""
     if not known:
         raise SpecError("the run has no trials", place=f"run {record.run_id}")
     cause = f"the run has {len(known)} scenarios" if text is None else f"no one scenario {text}"
     raise SpecError(
         printable(cause),
         place=f"run {record.run_id}",
-        action=f"name one with --scenario: {printable(names)}",
+        action=printable(f"{near}name one with --scenario: {names}"),
     )
 
 
@@ -364,8 +366,9 @@ def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
         if found:
             break
     cause = f"{text} matches several kernels" if found else f"no kernel of this run matches {text}"
-    labels = ", ".join(arm.arm.label for arm in (found or arms))
-    raise SpecError(printable(cause), action=f"name one of: {printable(labels)}")
+    labels = [arm.arm.label for arm in (found or arms)]
+    near = "" if found else meant(text, labels)
+    raise SpecError(printable(cause), action=printable(f"{near}name one of: {', '.join(labels)}"))
 
 
 def _names(arm: CountEvidence) -> tuple[str, ...]:

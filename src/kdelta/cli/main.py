@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from kdelta.errors import InfraError, KdeltaError
+from kdelta.printable import meant, printable
 
 log = logging.getLogger("kdelta")
 
@@ -79,6 +80,16 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one subcommand; raises InfraError when this installation lacks it."""
         return _load(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click; a mistyped name is told what it is near to."""
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS:
+            near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands without importing one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdelta.errors import SpecError
+from kdelta.printable import meant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +26,9 @@ def study_file(name: str) -> Path:
     shipped = data.directory("studies") / f"{name.removesuffix('.toml')}.toml"
     if shipped.is_file():
         return shipped
-    known = ", ".join(sorted(file.stem for file in shipped.parent.glob("*.toml")))
-    raise SpecError("no such study", place=name, action=f"give a TOML file, or one of: {known}")
+    known = sorted(file.stem for file in shipped.parent.glob("*.toml"))
+    action = f"{meant(name, known)}give a TOML file, or one of: {', '.join(known)}"
+    raise SpecError("no such study", place=name, action=action)
 
 
 def loaded(name: str) -> Study:

@@ -15,6 +15,7 @@ import msgspec
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal.files import disk_errors, read
+from kdelta.printable import meant
 
 _SHOWN = 10
 
@@ -81,7 +82,8 @@ class FolderKind:
             cause, action = f"there are no {self.word}s yet", self.first
         else:
             cause = f'no {self.word} is called "{text}"'
-            action = f"there are {_listed(matches or known)}"
+            near = "" if matches else meant(text, ["latest", *(folder.name for folder in known)])
+            action = f"{near}there are {_listed(matches or known)}"
         if matches:
             cause = f'"{text}" is the beginning of {len(matches)} {self.word}s'
         raise SpecError(cause, place=str(root), action=action)

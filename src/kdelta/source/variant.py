@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kdelta import cache, data
 from kdelta.errors import SpecError
+from kdelta.printable import meant
 from kdelta.source import git, patches
 from kdelta.source.tree import SourceTree
 
@@ -54,9 +55,10 @@ def of_word(word: str) -> Variant:
     if not path.is_file():
         brought = data.directory(FOLDER) / f"{word.removesuffix('.patch')}.patch"
         if "/" in word or not brought.is_file():
+            known = brought_along()
             raise SpecError(
                 f"there is no variant {word}",
-                action=f"name a patch file, or one of: {', '.join(brought_along())}",
+                action=f"{meant(word, known)}name a patch file, or one of: {', '.join(known)}",
             )
         path = brought
     return Variant(kind=VariantKind.PATCH, name=path.stem, path=path)
