@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from kdelta.rendering.columns import Column, Span, plain, shortened, tables_that_fit
+from kdelta.rendering.columns import (
+    Column,
+    Span,
+    first_that_fits,
+    paragraph,
+    plain,
+    shortened,
+    tables_that_fit,
+)
 
 VARIANT = "6.17.8+mprotect-single-pte-fast-path,xenpv"
 
@@ -40,3 +48,21 @@ def test_columns_that_do_not_fit_come_in_further_tables() -> None:
     text = plain(tables_that_fit([names], wide))
     assert [line.split()[0] for line in text.splitlines() if line] == ["kernel", "6.16", "6.17"] * 3
     assert plain(tables_that_fit([names], [])).split() == ["kernel", "6.16", "6.17"]
+
+
+def test_a_page_is_laid_out_for_the_terminal_that_shows_it() -> None:
+    names = Column("kernel", ("6.16", "6.17"))
+    columns = [Column(f"phase-{at}", ("1", "2")) for at in range(8)]
+    words = "instructions retired by the guest, user and kernel; path length, never a time " * 3
+    page = [
+        *paragraph(words),
+        *first_that_fits([[names, *columns]], *tables_that_fit([names], columns)),
+        *first_that_fits([[names, *columns], [names, *columns[:3]]]),
+    ]
+    for width, tables in ((100, 2), (70, 3), (50, 3)):
+        text = plain(page, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert " ".join(text.split()).startswith(words.strip())
+        assert {f"phase-{at}" for at in range(8)} <= {*text.split()}
+        assert text.count("kernel  ") == tables
+    assert plain(page) == plain(page, 100)

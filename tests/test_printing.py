@@ -12,7 +12,7 @@ import pytest
 
 from kdelta.cli.printing import print_json, print_lines, print_table
 from kdelta.printable import quoted
-from kdelta.rendering.columns import Span
+from kdelta.rendering.columns import Span, paragraph
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
 
@@ -73,3 +73,21 @@ def test_a_page_longer_than_the_terminal_goes_through_the_pager(
         print_lines([(Span("x"),)] * lines, paged=True)
         assert len(paged) == wanted
         assert capsys.readouterr().out.count("x") == (0 if wanted else lines)
+
+
+def test_a_page_is_as_wide_as_the_terminal_and_no_wider_than_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    words = "a path length is never a time " * 20
+    for at_a_terminal, columns, wanted in (
+        (True, 80, 80),
+        (True, 200, 100),
+        (True, 10, 40),
+        (False, 80, 100),
+    ):
+        size = os.terminal_size((columns, 50))
+        monkeypatch.setattr("shutil.get_terminal_size", lambda known=size: known)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda known=at_a_terminal: known)
+        print_lines([*paragraph(words)])
+        assert wanted - 8 < max(map(len, capsys.readouterr().out.splitlines())) <= wanted

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
 from kdelta.rendering import explain as explain_view
+from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, TrialResult
 from ladder_records import PAGES, Trial, result, run
@@ -34,7 +35,7 @@ def test_bytes_by_string_instructions_are_told_beside_the_sum() -> None:
     assert (found.strings.old, found.strings.new) == (4096 * PAGES, 2 * PAGES)
     assert found.strings.delta == -4094 * PAGES
     assert found.delta == sum(row.delta for row in found.functions) == 300 * PAGES
-    lines = ["".join(span.text for span in line) for line in explain_view.show(found)]
+    lines = plain(explain_view.show(found)).splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("sum "))
     assert lines[at + 1].split() == [
         *("bytes", "by", "string", "instructions"),

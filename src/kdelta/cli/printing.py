@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _GAP = 2
+_NARROWEST_PAGE = 40
 _NARROWEST = 20  # of the column that is wrapped
 
 
@@ -39,14 +40,21 @@ def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
     """
     from kdelta.rendering.columns import coloured, plain
 
-    colour = wants_colour(sys.stdout, os.environ)
-    content = coloured(lines) if colour else plain(lines)
+    colour, width = wants_colour(sys.stdout, os.environ), page_width()
+    content = coloured(lines, width) if colour else plain(lines, width)
     encoding = sys.stdout.encoding or "ascii"
     content = content.encode(encoding, "replace").decode(encoding)
     if paged and sys.stdout.isatty() and content.count("\n") > shutil.get_terminal_size().lines:
         click.echo_via_pager(content, color=colour)
         return
     click.echo(content, nl=False, color=colour)
+
+
+def page_width() -> int:
+    """Columns that a page may take: the terminal's, and everywhere else at most WIDTH."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return max(_NARROWEST_PAGE, min(shutil.get_terminal_size().columns, WIDTH))
 
 
 def print_found(form: str, view: Any, found: object, **choice: Any) -> None:

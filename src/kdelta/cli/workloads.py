@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kdelta import data
-from kdelta.cli.printing import WIDTH, print_table, write_output
+from kdelta.cli.printing import page_width, print_table, write_output
 from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, is_file, load, names
 
@@ -70,7 +70,7 @@ def _print_list(workload: Workload) -> None:
 
 def _print_workload(workload: Workload) -> None:
     click.echo(f"{workload.name}: {workload.title}\n")
-    click.echo(textwrap.fill(workload.description, WIDTH) + "\n")
+    click.echo(textwrap.fill(workload.description, page_width()) + "\n")
     print_table(("", ""), [("path", workload.path), ("source", workload.mail)])
     click.echo("\nphases")
     _print_rows((phase.name, phase.what) for phase in workload.phases)

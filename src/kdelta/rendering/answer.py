@@ -12,15 +12,13 @@ from kdelta.foreign.sets import SET
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
-    WIDTH,
     Column,
     Line,
     Span,
     Tone,
+    first_that_fits,
     paragraph,
     short,
-    table_lines,
-    table_width,
 )
 from kdelta.stats.verdict import Verdict
 
@@ -61,11 +59,8 @@ def _table(findings: Sequence[Finding]) -> Iterator[Line]:
     pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
     shown = sorted(pairs, key=lambda each: _FIRST.index(each[1].comparison.verdict))
     rows = pairs if len(pairs) <= _ROWS else shown[:_ROWS]
-    for longest in _LONGEST:
-        columns = _columns(rows, _varying(findings), longest)
-        if table_width(columns) <= WIDTH:
-            break
-    yield from table_lines(columns)
+    varying = _varying(findings)
+    yield from first_that_fits([_columns(rows, varying, longest) for longest in _LONGEST])
     if len(pairs) > len(rows):
         more = len(pairs) - len(rows)
         yield from paragraph(f"and {more} comparisons more: --csv and --json have all", Tone.FAINT)

@@ -2,6 +2,7 @@
 """Lines of a page for a terminal, a mail or a file: at most WIDTH columns, colour kept apart.
 
 rich lays tables out; a line is kept as spans, so that one page is printed with and without colour.
+What depends on the width is laid out last, when a page becomes text: a terminal may be narrower.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -59,17 +60,34 @@ class Span:
         object.__setattr__(self, "text", printable(self.text))
 
 
-Line = tuple[Span, ...]
+class Flowing(Protocol):
+    """Lines of a page that depend on how wide it is."""
+
+    def laid(self, width: int) -> Iterator[Spans]:
+        """The lines at a width in characters; wider only where nothing can be done about it."""
 
 
-def plain(lines: Iterable[Line]) -> str:
+Spans = tuple[Span, ...]
+Line = Spans | Flowing
+
+
+def plain(lines: Iterable[Line], width: int = WIDTH) -> str:
     """The lines without colour, trailing blanks removed, each ended by a newline."""
-    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines)
+    spans = _laid(lines, width)
+    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in spans)
 
 
-def coloured(lines: Iterable[Line]) -> str:
+def coloured(lines: Iterable[Line], width: int = WIDTH) -> str:
     """The lines with SGR colours."""
-    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in lines)
+    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in _laid(lines, width))
+
+
+def _laid(lines: Iterable[Line], width: int) -> Iterator[Spans]:
+    for line in lines:
+        if isinstance(line, tuple):
+            yield line
+        else:
+            yield from line.laid(width)
 
 
 def _paint(span: Span) -> str:
@@ -100,7 +118,7 @@ class Column:
         return max(cell_len(self.head), *(cell_len(cell.text) for cell in self.cells), 0)
 
 
-def table_lines(columns: Sequence[Column]) -> Iterator[Line]:
+def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:
     """The table of `columns`, its heads first; all columns have the same number of cells."""
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="")
     for column in columns:
@@ -122,19 +140,46 @@ def _tone(style: Style | None) -> Tone:
 
 
 def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Iterator[Line]:
-    """As many tables below each other as WIDTH asks for, `names` repeated in each.
+    """As many tables below each other as the width asks for, `names` repeated in each.
 
     Without further columns there is one table, of the names.
     """
-    left = list(columns)
-    while True:
-        part = list(names)
-        while left and (len(part) == len(names) or table_width([*part, left[0]]) <= WIDTH):
-            part.append(left.pop(0))
-        yield from table_lines(part)
-        if not left:
-            return
-        yield ()
+    yield _Tables((*names,), (*columns,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    names: tuple[Column, ...]
+    columns: tuple[Column, ...]
+
+    def laid(self, width: int) -> Iterator[Spans]:
+        """See Flowing."""
+        left, least = list(self.columns), len(self.names)
+        while True:
+            part = list(self.names)
+            while left and (len(part) == least or table_width([*part, left[0]]) <= width):
+                part.append(left.pop(0))
+            yield from table_lines(part)
+            if not left:
+                return
+            yield ()
+
+
+def first_that_fits(tables: Sequence[Sequence[Column]], *others: Line) -> Iterator[Line]:
+    """The first of several tables that the width allows; else the other lines, or the last."""
+    yield _Choice((*map(tuple, tables),), others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    tables: tuple[tuple[Column, ...], ...]
+    others: tuple[Line, ...]
+
+    def laid(self, width: int) -> Iterator[Spans]:
+        """See Flowing."""
+        fitting = (table for table in self.tables if table_width(table) <= width)
+        chosen = next(fitting, None if self.others else self.tables[-1])
+        yield from table_lines(chosen) if chosen is not None else _laid(self.others, width)
 
 
 def table_width(columns: Sequence[Column]) -> int:
@@ -166,12 +211,23 @@ def builds_apart(old: str, new: str, found: Comparison) -> str:
 
 def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
     """Text wrapped to the page, following lines indented, over-long words cut."""
-    wrapped = textwrap.wrap(
-        printable(text),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )
-    for line in wrapped:
-        yield (Span(line, tone),)
+    yield _Prose(printable(text), tone, indent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prose:
+    text: str
+    tone: Tone
+    indent: str
+
+    def laid(self, width: int) -> Iterator[Spans]:
+        """See Flowing."""
+        wrapped = textwrap.wrap(
+            self.text,
+            width,
+            initial_indent=self.indent,
+            subsequent_indent=self.indent + "  ",
+            break_on_hyphens=False,
+        )
+        for line in wrapped:
+            yield (Span(line, self.tone),)

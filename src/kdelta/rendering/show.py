@@ -12,17 +12,16 @@ from kdelta.rendering import counts, figures, metrics, times
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
-    WIDTH,
     Column,
     Line,
     Span,
     Tone,
     builds_apart,
+    first_that_fits,
     paragraph,
     short,
     shortened,
     table_lines,
-    table_width,
     tables_that_fit,
 )
 from kdelta.rendering.formats import Cell
@@ -196,7 +195,7 @@ def _machines(machines: Sequence[Machine]) -> Iterator[Line]:
 
 
 def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
-    """One table, or two when the phases do not fit beside the rest."""
+    """One table, or more when the phases do not fit beside the rest."""
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
     names = _bold("kernel", shortened([rung.arm for rung in rungs], 24))
@@ -207,13 +206,10 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     rest = [*view.columns(ladder), Column("verdict", (_verdict(rung) for rung in rungs))]
     values = [total, *phases] if view.TOTAL_FIRST else [*phases, total]
     whole = [names, *values, *rest]
-    if table_width(whole) <= WIDTH:
-        yield from table_lines(whole)
-        return
-    yield from table_lines([names, total, *rest])
+    apart = [*tables_that_fit([names], [total, *rest])]
     if phases:
-        yield ()
-        yield from tables_that_fit([names], phases)
+        apart += [(), *tables_that_fit([names], phases)]
+    yield from first_that_fits([whole], *apart)
 
 
 def _bold(head: str, texts: Sequence[str]) -> Column:

@@ -91,7 +91,7 @@ def show(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
 def show_again(found: Reproduction) -> list[Line]:
     """What `kdelta reproduce` prints."""
     rows = found.rows
-    lines = list(
+    lines: list[Line] = list(
         table_lines(
             [
                 Column("scenario", shortened([row.scenario for row in rows], 36)),
