@@ -32,8 +32,8 @@ CLANG = "Debian clang version 19.1.7 (3+b1)"
 
 
 def built_by(banners: Mapping[str, str], *, now: float = 669.8, **identity: object) -> RunRecord:
-    """Two kernels, the second of which takes more, each built by the compiler of that banner."""
-    values = dict(zip(banners, (301.7, now), strict=True))
+    """Kernels of which all but the first take more, each built by the compiler of that banner."""
+    values = {label: now if at else 301.7 for at, label in enumerate(banners)}
     trials = {
         label: [result(Trial(per_page=value, functions=named_functions(label)))]
         for label, value in values.items()
@@ -127,6 +127,28 @@ def test_show_explain_survey_and_json_say_the_same() -> None:
     text = plain(survey.show(table))
     assert "6.17.13*" in text
     assert "6.17.13 (gcc 14 -> gcc 16)" in " ".join(text.split())
+
+
+def test_a_kernel_is_compared_with_the_nearest_of_its_compiler() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16, "6.18.15": GCC_14})
+    ladder = report(record).ladders[0]
+    assert [rung.previous for rung in ladder.rungs] == [None, "6.16.12", "6.16.12"]
+    verdicts = [rung.comparison.verdict for rung in ladder.rungs if rung.comparison]
+    assert verdicts == [Verdict.UNDECIDED, Verdict.REGRESSION]
+    why = (
+        "6.18.15 is compared with 6.16.12: gcc 16 built 6.17.13, and these two are of one compiler"
+    )
+    assert why in ladder.warnings
+    text = " ".join(plain(survey.show(surveyed(record))).split())
+    assert "but 6.18.15 from 6.16.12: they are of one compiler" in text
+    assert "6.18.15*" not in text
+
+
+def test_without_another_of_its_compiler_it_is_the_one_above() -> None:
+    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16, "6.18.15": CLANG})
+    ladder = report(record).ladders[0]
+    assert [rung.previous for rung in ladder.rungs] == [None, "6.16.12", "6.17.13"]
+    assert not [text for text in ladder.warnings if "is compared with" in text]
 
 
 def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> None:

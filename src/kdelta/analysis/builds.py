@@ -46,6 +46,14 @@ def crossing(old: KernelIdentity, new: KernelIdentity) -> str:
     return f"{was} -> {now}" if was and now and was != now else ""
 
 
+def nearest(kernel: KernelIdentity, above: Sequence[KernelIdentity]) -> int:
+    """Which of the kernels above one it is compared with: the last of the same compiler, since no
+    other can tell what the commits between them did; else the last, -1.
+    """
+    alike = (at for at in reversed(range(len(above))) if not crossing(above[at], kernel))
+    return next(alike, -1)
+
+
 def differences(old: KernelIdentity, new: KernelIdentity) -> tuple[str, ...]:
     """What else differs in how the two were built, as far as it is known of both."""
     was, now = (compiler_short(kernel.compiler) for kernel in (old, new))

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, Generic
 
 from kdelta.analysis import figures, metrics, variants
+from kdelta.analysis.builds import nearest
 from kdelta.analysis.compat import kernbench
 from kdelta.analysis.evidence import (
     ArmEvidence,
@@ -32,6 +32,7 @@ from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import MetricTable
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Grade
+from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, Environment, Instrument, Outcome
 from kdelta.stats.decomposition import Share
 from kdelta.stats.multiplicity import correct
@@ -64,7 +65,8 @@ class Rung(Generic[M]):
 
     control: it is the first one, measured again.  total and phases are absent (None, empty) when no
     trial yielded a value.  first and previous name the kernels that it is compared with; previous
-    is the ladder's baseline or, without one, the nearest above with valid values.  skipped: why all
+    is the ladder's baseline or, without one, the nearest above with valid values, of the same
+    compiler where one is.  passed: why that is not the row above, "" where it is.  skipped: why all
     trials that ended found the scenario not supported, else "".  comparison is None for the first
     kernel, while no trial has ended, and where one of the two was skipped.  share: what it closes
     of the study's gap.
@@ -81,6 +83,7 @@ class Rung(Generic[M]):
     phases: tuple[M, ...]
     first: str | None
     previous: str | None
+    passed: str
     ratios: tuple[Ratios, ...]
     state: State
     ok: int
@@ -267,7 +270,7 @@ def _ladder(
         steps=_steps(arms, rungs, good),
         warnings=(
             *method.warnings(arms, verdicts),
-            *(() if base else _uneven_base_warnings(arms)),
+            *(f"{r.arm} is compared with {r.previous}: {r.passed}" for r in rungs if r.passed),
             *copies(arms),
             *_flaky(arms),
         ),
@@ -287,13 +290,28 @@ def _rungs(
     base = variants.baseline(record, method)
     if base:
         return tuple(_against(base, arms, method))
-    first = previous = None
+    above: list[ArmEvidence[M]] = []
     rungs = []
     for arm in arms:
-        rungs.append(_rung(arm, first, previous, None, method))
-        if arm.sound:
-            first, previous = first or arm, arm
+        sound = [other for other in above if other.sound]
+        at = nearest(arm.kernel, [other.kernel for other in sound])
+        first, previous = (sound[0], sound[at]) if sound else (None, None)
+        rung = _rung(arm, first, previous, None, method)
+        rungs.append(replace(rung, passed=_passed(rung, above[-1])) if sound else rung)
+        above.append(arm)
     return tuple(rungs)
+
+
+def _passed(rung: Rung[M], above: ArmEvidence[M]) -> str:
+    """Why a kernel is compared with another one than that of the row above, "" where it is not."""
+    name = above.arm.label
+    if rung.previous == name or rung.total is None:
+        return ""
+    if not above.sound:
+        return f"{name} has no valid count"
+    return (
+        f"{compiler_family(above.kernel.compiler)} built {name}, and these two are of one compiler"
+    )
 
 
 def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> list[Rung[M]]:
@@ -335,6 +353,7 @@ def _rung(
         phases=arm.phases,
         first=first.arm.label if first else None,
         previous=previous.arm.label if previous else None,
+        passed="",
         ratios=_ratios(arm, first, previous, method) if method.explains else (),
         state=arm.state,
         ok=arm.ok,
@@ -466,20 +485,6 @@ def _doubts(arms: Sequence[ArmEvidence[M]]) -> tuple[str, ...]:
     results = [trial.result for arm in arms for trial in arm.trials if trial.result]
     found = [text for result in results if result.facts for text in result.facts.doubts]
     return tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values())
-
-
-def _uneven_base_warnings(arms: Sequence[ArmEvidence[M]]) -> list[str]:
-    """Say it when a kernel is compared with another one than that of the row above."""
-    found = []
-    base: ArmEvidence[M] | None = None
-    for above, arm in pairwise(arms):
-        base = above if above.sound else base
-        if base and base is not above and arm.used:
-            found.append(
-                f"{arm.arm.label} is compared with {base.arm.label}:"
-                f" {above.arm.label} has no valid count"
-            )
-    return found
 
 
 def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:

@@ -106,6 +106,8 @@ def _legend(found: Survey) -> Iterator[Line]:
         text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
     if any(row.phases for row in found.rows):
         text += "; below a scenario: its phases that changed where the sum over them did not"
+    if apart := _apart(found):
+        text += f"; but {', '.join(apart)}: they are of one compiler, what is between is not"
     crossings = dict.fromkeys(
         f"{kernel} ({cell.crossing})"
         for row in found.rows
@@ -126,6 +128,13 @@ def _legend(found: Survey) -> Iterator[Line]:
     )
     for line in dict.fromkeys(told):
         yield from paragraph(line, Tone.WARN)
+
+
+def _apart(found: Survey) -> list[str]:
+    """Kernels that are compared with another than the one before, for its compiler's sake."""
+    rungs = (rung for ladder in found.report.ladders for rung in ladder.rungs)
+    pairs = (f"{rung.arm} from {rung.previous}" for rung in rungs if rung.passed and rung.total)
+    return list(dict.fromkeys(pairs))
 
 
 def _changes(found: Survey) -> Iterator[Line]:
