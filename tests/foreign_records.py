@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kdelta.analysis import judgement
 from kdelta.analysis.judgement import Finding, Judgement, JudgementChoice
-from kdelta.foreign import reader
+from kdelta.foreign import loading, reader
 from kdelta.foreign.record import Foreign, ImportFormat
 
 EVIDENCE = Path(__file__).resolve().parent / "data" / "evidence"
@@ -24,7 +24,7 @@ def evidence(*names: str) -> list[Path]:
 
 
 def imported(*paths: Path, kind: ImportFormat | None = None) -> Foreign:
-    sources, contents, found = reader.read(paths, reader.Wish(kind=kind))
+    sources, contents, found = reader.read(paths, loading.Wish(kind=kind))
     return Foreign(
         name="test", created="2026-11-20T12:00:00Z", kind=found, sources=sources, contents=contents
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kdelta.errors import SpecError
-from kdelta.foreign import mapping, reader
+from kdelta.foreign import loading, mapping, reader
 from kdelta.foreign.record import Contents
 
 # (arm, settings, direction) -> sorted values, or one figure where only means are shown.
@@ -321,7 +321,7 @@ def _nearest(path: Path, proposal: str, truth: Truth) -> Truth:
     for text in (proposal, *_edits(proposal)):
         try:
             _, contents, _ = reader.read(
-                [path], reader.Wish(mappings=(mapping.parse(text, "proposal"),))
+                [path], loading.Wish(mappings=(mapping.parse(text, "proposal"),))
             )
         except SpecError:
             continue

@@ -9,7 +9,7 @@ import pytest
 
 import foreign_twins
 from kdelta.errors import SpecError
-from kdelta.foreign import mapping, reader
+from kdelta.foreign import loading, mapping, reader
 from kdelta.foreign.record import Contents
 from kdelta.foreign.series import Case, cases
 from kdelta.metric import Better
@@ -38,7 +38,7 @@ def table(path: Path, head: str, *rows: str) -> Path:
 
 
 def contents(*paths: Path, **wish: object) -> Contents:
-    return reader.read(paths, reader.Wish(**wish))[1]  # type: ignore[arg-type]
+    return reader.read(paths, loading.Wish(**wish))[1]  # type: ignore[arg-type]
 
 
 def only(*paths: Path) -> Case:

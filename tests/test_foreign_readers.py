@@ -10,7 +10,7 @@ import pytest
 
 from foreign_records import EVIDENCE, imported
 from kdelta.errors import SpecError
-from kdelta.foreign import mapping, reader, tables
+from kdelta.foreign import loading, mapping, reader, tables
 from kdelta.foreign.arms import version_key
 from kdelta.foreign.record import Foreign, ImportFormat
 from kdelta.foreign.series import Case, cases
@@ -28,7 +28,7 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def mapped(path: Path, toml: str) -> Foreign:
     found = mapping.parse(toml, "map.toml")
-    sources, contents, kind = reader.read([path], reader.Wish(mappings=(found,)))
+    sources, contents, kind = reader.read([path], loading.Wish(mappings=(found,)))
     return Foreign(name="t", created="", kind=kind, sources=sources, contents=contents)
 
 
@@ -77,7 +77,7 @@ def test_very_long_cell_and_file_are_refused(
 
 
 def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_FILES", 3)
+    monkeypatch.setattr(loading, "MAX_FILES", 3)
     for number in range(5):
         write(tmp_path / "set" / f"{number}.csv", "kernel,x_ns\n6.1,5\n")
     with pytest.raises(SpecError, match="more than 3 files"):
@@ -389,7 +389,7 @@ def test_direction_of_an_lkp_statistic_may_be_given(tmp_path: Path) -> None:
     toml = '[metrics."x.odd"]\nunit = "s"\nbetter = "lower"\n'
     known = mapping.parse(toml, "map.toml")
     _, contents, _ = reader.read(
-        [tmp_path / "lkp"], reader.Wish(kind=ImportFormat.LKP, mappings=(known,))
+        [tmp_path / "lkp"], loading.Wish(kind=ImportFormat.LKP, mappings=(known,))
     )
     assert [metric.unit for metric in contents.metrics] == ["s"]
 

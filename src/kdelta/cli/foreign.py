@@ -66,12 +66,12 @@ def import_command(
     """
     from datetime import UTC, datetime
 
-    from kdelta.foreign import folder, reader
+    from kdelta.foreign import folder, loading, reader
     from kdelta.foreign.record import Foreign, ImportFormat
 
     chosen = _name(name, paths[0])
     kind = None if form == "auto" else ImportFormat(form)
-    wish = reader.Wish(
+    wish = loading.Wish(
         kind=kind, mappings=tuple(_mapping(path) for path in mappings), encoding=encoding
     )
     try:
@@ -101,6 +101,8 @@ def _name(name: str | None, path: Path) -> str:
 
     if name is None:
         stem = (path.name or path.resolve().name).partition(".")[0]
+        if not re.search(r"\w", stem) and path.parent.name:  # of several files, as FOLDER/*.json
+            stem = path.parent.name
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import"
     if not re.fullmatch(_NAME, name):
         raise click.BadParameter(

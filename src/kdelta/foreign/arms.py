@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from kdelta.foreign.words import vocabulary
 
 _VERSION = re.compile(
-    r"(?:linux|kernel|vmlinuz|v|k|mainline|stable)?[-_ ]?v?(\d+(?:\.\d+)+)(?:[-_~.]?(rc\d+))?", re.I
+    r"(?:linux|kernel|vmlinuz|v|k|mainline|stable)?[-_ ]?v?(\d+(?:\.\d+)+)(?:[-_~.]?(rc\d+))?"
+    r"(?![a-z%]|\d)",  # 99.0th and 1.5x are no versions
+    re.IGNORECASE,
 )
 _OLD = vocabulary(
     "base baseline parent before old vanilla stock unpatched orig original control"

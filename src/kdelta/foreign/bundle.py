@@ -15,6 +15,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import tidy
+from kdelta.foreign.json_text import json_object
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import (
     ArmFacts,
@@ -24,7 +25,7 @@ from kdelta.foreign.record import (
     SourceFile,
     merged,
 )
-from kdelta.foreign.tables import json_object, rows
+from kdelta.foreign.tables import rows
 from kdelta.stats.series import ReplicateUnit
 
 ORDER = "execution_order.json"

@@ -29,16 +29,20 @@ _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 
 
-def guess(source: SourceFile, base: Mapping, *, arms_wanted: bool = False) -> Guess:
+def guess(
+    source: SourceFile, base: Mapping, *, arms_wanted: bool = False, asked: tuple[str, ...] = ()
+) -> Guess:
     """What the columns of a loaded table would be.  base: encoding and delimiter of the file.
 
     arms_wanted: no other file has the other arm, so something in this one must name it.
+    asked: doubts about how the table was written.
     """
     table = columns_of(source, frozenset(MISSING))
     stem = source.name.rpartition("/")[2].partition(".")[0]
     work = Work(table, stem, {name: words.said(name) for name in source.columns})
     names = {word for name in source.columns for word in words.words(name)}
     work.profile = bool(names & _FUNCTIONS and names & _CALLS)
+    work.doubts += asked
     if table.doubtful:
         work.doubts.append(table.doubtful)
     for name in source.columns:
@@ -66,7 +70,10 @@ def _by_content(work: Work, name: str) -> None:
     if cells.holds is Holds.NOTHING:
         work.take(name, "not read", "it is empty")
     elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
-        work.left[name] = Said(part=Part.POSITION)
+        if cells.constant and work.table.rows > 1:
+            work.leave(name, "one moment for all rows")
+        else:
+            work.left[name] = Said(part=Part.POSITION)
     elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
         work.left[name] = Said(part=Part.DERIVED)
     elif said.part in (Part.TIME, Part.STATISTIC):
@@ -136,10 +143,22 @@ def _long(work: Work) -> None:
     ]
     if not named and texts and (figures or work.arms):
         work.left[texts[0]] = Said(part=Part.METRIC)
+    if not named and not texts:
+        _unit_owner(work)
     for name in named:
         direct = [one for one in work.of(Part.TIME) if work.left[one].unit]
         if direct and not figures:
             work.left[name] = Said(part=Part.DIMENSION)
+
+
+def _unit_owner(work: Work) -> None:
+    """Where each row has a unit of its own, what the unit belongs to is the metric."""
+    units = [name for name in work.of(Part.UNIT) if not work.cells(name).constant]
+    for name in work.of(Part.UNKNOWN, Part.NOTE, Part.DIMENSION):
+        text = work.cells(name).holds is Holds.TEXT
+        if units and text and work.table.determined((name,), units[0]):
+            work.left[name] = Said(part=Part.METRIC)
+            return
 
 
 def _own_metric(said: Said) -> bool:

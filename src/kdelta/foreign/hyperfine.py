@@ -13,8 +13,8 @@ from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.foreign import words
+from kdelta.foreign.json_text import json_object
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, Published, SourceFile
-from kdelta.foreign.tables import json_object
 from kdelta.foreign.words import Part
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable

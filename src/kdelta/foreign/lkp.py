@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.foreign.json_text import json_object
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, SourceFile
-from kdelta.foreign.tables import json_object
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit

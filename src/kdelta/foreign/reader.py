@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,25 @@ from kdelta.errors import SpecError
 from kdelta.foreign import (
     benchfmt,
     bundle,
-    dimensions,
     hyperfine,
+    json_text,
     kernbench,
     lkp,
     perf_stat,
     proposal,
     sets,
-    tables,
     tidy,
 )
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.guess import guess
+from kdelta.foreign.loading import LoadedFile, Wish, found_in, labels_of, loaded, recorded
 from kdelta.foreign.mapping import Mapping, audit_only
 from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, SourceFile, merged
-from kdelta.foreign.work import Guess
+from kdelta.foreign.records import is_lines
 from kdelta.metric import Metric
 from kdelta.printable import printable
 
-MAX_FILES = 1000
 MAX_TOTAL = 256 * 2**20
-_MAX_DEPTH = 8
-_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md")
-_TEXTS = {
-    ImportFormat.KERNBENCH: kernbench.looks_like,
-    ImportFormat.BENCHFMT: benchfmt.looks_like,
-    ImportFormat.PERF_STAT: perf_stat.looks_like,
-}
 
 
 class UndescribedError(SpecError):
@@ -49,35 +40,6 @@ class UndescribedError(SpecError):
     def __init__(self, cause: str, *, place: str, proposal: str) -> None:
         super().__init__(cause, place=place, action="describe it with --mapping FILE")
         self.proposal = proposal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How files shall be read; None and empty: as they look."""
-
-    kind: ImportFormat | None = None
-    mappings: tuple[Mapping, ...] = ()
-    encoding: str = "utf-8"
-
-    def mapping_of(self, name: str) -> Mapping | None:
-        """The mapping that takes the file of that name."""
-        return next((one for one in self.mappings if one.takes(name)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """A loaded file: text is "" for a table, mapping and guess None for all else.
-
-    label: what tells it from the others of the import; it names the arm of a table without one.
-    """
-
-    number: int
-    label: str
-    source: SourceFile
-    kind: ImportFormat | None
-    text: str = ""
-    mapping: Mapping | None = None
-    guess: Guess | None = None
 
 
 def read(
@@ -89,16 +51,19 @@ def read(
     UndescribedError for a table that may mean more than one thing.
     """
     wanted = wish or Wish()
-    found = _found(paths)
-    labels = _labels([name for _, name in found])
+    found = found_in(paths)
+    labels = labels_of([name for _, name in found])
     files = [
-        _loaded(number, path, name, labels[number], wanted)
+        loaded(number, path, name, labels[number], wanted)
         for number, (path, name) in enumerate(found)
     ]
     if sum(file.source.size for file in files) > MAX_TOTAL:
         raise SpecError(
             f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
         )
+    sources = tuple(file.source for file in files)
+    if wanted.kind is None and not any(file.kind for file in files):
+        files = recorded(files, wanted)
     chosen = wanted.kind or _kind(paths, files)
     contents = _contents(files, chosen, wanted)
     if not (contents.readings or contents.published or contents.audited):
@@ -108,10 +73,10 @@ def read(
         known = {item.arm for item in contents.readings} | {one.arm for one in contents.published}
         if known == set(given) and not all(map(is_version, given)):
             contents = replace(contents, order=given)
-    return tuple(file.source for file in files), contents, chosen
+    return sources, contents, chosen
 
 
-def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
+def _kind(paths: Sequence[Path], files: Sequence[LoadedFile]) -> ImportFormat:
     kinds = {file.kind for file in files if file.kind}
     # Tables beside a raw.csv are read as far as they have something to say.
     first: tuple[ImportFormat, ...] = (ImportFormat.BUNDLE, *ImportFormat)
@@ -132,7 +97,7 @@ def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
     return chosen
 
 
-def _unknown(paths: Sequence[Path], files: Sequence[_File]) -> SpecError:
+def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
     names = ", ".join(printable(file.source.name, 60) for file in files[:5]) or "no file"
     return SpecError(
         f"nothing in it can be judged: {names}",
@@ -141,138 +106,7 @@ def _unknown(paths: Sequence[Path], files: Sequence[_File]) -> SpecError:
     )
 
 
-def _found(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """(file, name to call it) of all files, in the order of the names within each path.
-
-    Files that were given one by one and have one name are called with the folders that differ.
-    """
-    found: list[tuple[Path, str]] = []
-    alone = [path for path in paths if not path.is_dir()]
-    for path in paths:
-        label = path.name or path.resolve().name
-        if path.is_dir():
-            inside = sorted(_walk(path, 0))
-            found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
-        else:
-            found.append((path, _told_apart(path, alone)))
-        if len(found) > MAX_FILES:
-            raise SpecError(
-                f"more than {MAX_FILES} files", place=str(path), action="import a part of them"
-            )
-    return found
-
-
-def _told_apart(path: Path, others: Sequence[Path]) -> str:
-    parts = path.absolute().parts
-    alike = [other.absolute().parts for other in others if other.name == path.name]
-    alike = [other for other in alike if other != parts]
-    for count in range(1, len(parts)):
-        if all(other[-count:] != parts[-count:] for other in alike):
-            return "/".join(parts[-count:])
-    return path.name
-
-
-def _labels(names: Sequence[str]) -> list[str]:
-    """What tells files apart: their stems, else the folders in which they differ."""
-    stems = [name.rpartition("/")[2].partition(".")[0] for name in names]
-    dotted = [name.rpartition("/")[2].rpartition(".")[0] for name in names]
-    for each in (stems, dotted):
-        if len(set(each)) == len(each):
-            return each
-    folders = [name.split("/")[:-1] for name in names]
-    for at in range(max(map(len, folders), default=0)):
-        parts = [folder[at] if at < len(folder) else "" for folder in folders]
-        if len(set(parts)) == len(parts):
-            return parts
-    return list(names)
-
-
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    """Plain files below a folder; links are not followed."""
-    if depth > _MAX_DEPTH:
-        raise SpecError(
-            f"more than {_MAX_DEPTH} folders deep", place=str(folder), action="import a part of it"
-        )
-    try:
-        entries = list(os.scandir(folder))
-    except OSError as error:
-        raise SpecError(
-            f"it cannot be read: {error.strerror}", place=str(folder), action="check the path"
-        ) from error
-    for entry in entries[: MAX_FILES + 1]:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), depth + 1)
-        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
-            yield Path(entry.path)
-
-
-def _loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> _File:
-    data, source = tables.load(path, name)
-    mapped = wish.mapping_of(name)
-    encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
-    text = tables.decoded(data, name, encoding)
-    plain = replace(source, text=text)
-    suffix = path.suffix.lower()
-    kind = wish.kind
-    if suffix == ".json":
-        return _json(number, label, plain, path.name, wish.kind)
-    if kind is None and not mapped and suffix not in (".csv", ".tsv"):
-        kind = next((one for one, like in _TEXTS.items() if like(text)), None)
-        if kind is None and suffix not in _TABULAR:
-            return _File(number=number, label=label, source=plain, kind=None, text=text)
-    if kind is None and suffix == ".csv" and perf_stat.looks_like(text):
-        kind = ImportFormat.PERF_STAT
-    if kind in _TEXTS:
-        return _File(number=number, label=label, source=plain, kind=kind, text=text)
-    return _table(number, label, source, text, suffix, mapped, encoding)
-
-
-def _json(
-    number: int, label: str, plain: SourceFile, base: str, kind: ImportFormat | None
-) -> _File:
-    found = tables.json_object(plain.text, plain.name)
-    if base == lkp.FILE or kind is ImportFormat.LKP:
-        kind = ImportFormat.LKP
-    elif hyperfine.looks_like(found):
-        kind = ImportFormat.HYPERFINE
-    else:
-        kind = None
-    return _File(number=number, label=label, source=plain, kind=kind, text=plain.text)
-
-
-def _table(
-    number: int,
-    label: str,
-    source: SourceFile,
-    text: str,
-    suffix: str,
-    mapped: Mapping | None,
-    encoding: str,
-) -> _File:
-    delimiter = mapped.delimiter if mapped else None
-    delimiter = delimiter or tables.delimiter_of(text, suffix)
-    if suffix in (".txt", ".md", ".dat") and not mapped and delimiter == tables.BLANKS:
-        first = next((line for line in text.splitlines() if line.strip()), "")
-        if len(first.split()) < 2 or "," in first:
-            return _File(number=number, label=label, source=replace(source, text=text), kind=None)
-    names, lines = tables.table(text, source.name, delimiter)
-    found = replace(source, columns=names, lines=lines)
-    base = Mapping(delimiter=delimiter, encoding=encoding)
-    if mapped:
-        dimensions.check(found, mapped)
-    made = None if mapped else guess(found, base)
-    kind = ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.TABLE
-    return _File(
-        number=number,
-        label=label,
-        source=found,
-        kind=kind,
-        mapping=mapped or (made.mapping if made else None),
-        guess=made,
-    )
-
-
-def _contents(files: Sequence[_File], kind: ImportFormat, wish: Wish) -> Contents:
+def _contents(files: Sequence[LoadedFile], kind: ImportFormat, wish: Wish) -> Contents:
     mine = [file for file in files if file.kind is kind]
     sources = [(file.number, file.source) for file in mine]
     texts = [file.text for file in mine]
@@ -306,11 +140,11 @@ def _given(mapped: Sequence[Mapping]) -> Dict[str, Metric]:
     }
 
 
-def _tables(files: Sequence[_File]) -> Contents:
+def _tables(files: Sequence[LoadedFile]) -> Contents:
     """Bundles and tables, each set of files by itself; several sets are kept apart by name."""
     readable, notes = _readable(files)
     homes = _homes(readable)
-    by_set: dict[str, list[_File]] = {}
+    by_set: dict[str, list[LoadedFile]] = {}
     for file in files:
         home = homes.get(file.number, sets.set_of(file.source.name))
         by_set.setdefault(home, []).append(file)
@@ -322,7 +156,7 @@ def _tables(files: Sequence[_File]) -> Contents:
     return merged((*sets.labelled(found), Contents(notes=notes)))
 
 
-def _readable(files: Sequence[_File]) -> tuple[list[_File], tuple[str, ...]]:
+def _readable(files: Sequence[LoadedFile]) -> tuple[list[LoadedFile], tuple[str, ...]]:
     """The tables that are read, and a sentence on each that is not.  Raises UndescribedError."""
     made = [file for file in files if file.mapping]
     beside_raw = {
@@ -347,19 +181,19 @@ def _readable(files: Sequence[_File]) -> tuple[list[_File], tuple[str, ...]]:
     return read, tuple(notes)
 
 
-def _arms_by_file(made: Sequence[_File]) -> bool:
+def _arms_by_file(made: Sequence[LoadedFile]) -> bool:
     """True when every table is one arm: none has a column of arms, and all have one head line."""
     armless = [file for file in made if (file.guess and file.guess.armless) or _user_armless(file)]
     heads = {frozenset(file.source.columns) for file in made}
     return len(made) > 1 and len(armless) == len(made) and len(heads) == 1
 
 
-def _user_armless(file: _File) -> bool:
+def _user_armless(file: LoadedFile) -> bool:
     mapping = file.mapping
     return file.guess is None and mapping is not None and not (mapping.columns.arm or mapping.arms)
 
 
-def _left_out(file: _File, *, by_file: bool, alone: bool) -> str:
+def _left_out(file: LoadedFile, *, by_file: bool, alone: bool) -> str:
     """Why a table is not read; "" for one that is.  Raises UndescribedError."""
     made = file.guess
     if made is None:
@@ -388,9 +222,9 @@ def _left_out(file: _File, *, by_file: bool, alone: bool) -> str:
     return ""
 
 
-def _homes(readable: Sequence[_File]) -> dict[int, str]:
+def _homes(readable: Sequence[LoadedFile]) -> dict[int, str]:
     """The set of each table that is read."""
-    heads: dict[frozenset[str], list[_File]] = {}
+    heads: dict[frozenset[str], list[LoadedFile]] = {}
     for file in readable:
         heads.setdefault(frozenset(file.source.columns), []).append(file)
     found: dict[int, str] = {}
@@ -402,7 +236,7 @@ def _homes(readable: Sequence[_File]) -> dict[int, str]:
     return found
 
 
-def _arms_of(file: _File) -> frozenset[str]:
+def _arms_of(file: LoadedFile) -> frozenset[str]:
     mapping = file.mapping
     if mapping and mapping.columns.arm in file.source.columns:
         at = file.source.columns.index(str(mapping.columns.arm))
@@ -412,7 +246,7 @@ def _arms_of(file: _File) -> frozenset[str]:
     return frozenset([file.label])
 
 
-def _one_set(members: Sequence[_File], readable: Sequence[_File]) -> Contents:
+def _one_set(members: Sequence[LoadedFile], readable: Sequence[LoadedFile]) -> Contents:
     parts = []
     raws = [file for file in readable if file.kind is ImportFormat.BUNDLE]
     if raws:
@@ -420,18 +254,29 @@ def _one_set(members: Sequence[_File], readable: Sequence[_File]) -> Contents:
         triples = [(file.number, file.source, file.mapping) for file in raws if file.mapping]
         parts.append(bundle.read(sources, triples))
     parts += [
-        tidy.read(file.number, file.source, file.mapping, file.label)
+        _tidied(file, file.mapping)
         for file in readable
         if file.mapping and file.kind is not ImportFormat.BUNDLE
     ]
+    parts += [Contents(notes=file.notes) for file in readable]
     parts += [Contents(how=tuple(_how(readable)))]
     for file in members:
-        if file.text and file.source.name.endswith(".json"):
+        if file.text and file.source.name.endswith(".json") and not is_lines(file.text):
             parts.append(Contents(arms=tuple(_read_backs(file.source))))
-    return sets.each_once(merged(tuple(parts)))
+    found = sets.each_once(merged(tuple(parts)))
+    return next((file.stack.placed(found) for file in readable if file.stack), found)
 
 
-def _how(readable: Sequence[_File]) -> Iterator[str]:
+def _tidied(file: LoadedFile, mapping: Mapping) -> Contents:
+    if file.stack is None:
+        return tidy.read(file.number, file.source, mapping, file.label)
+    try:
+        return tidy.read(file.number, file.source, mapping, file.label)
+    except SpecError as error:
+        file.stack.blamed(error)
+
+
+def _how(readable: Sequence[LoadedFile]) -> Iterator[str]:
     for file in readable:
         if file.guess:
             yield f"{file.source.name}: {proposal.sentence(file.guess)}"
@@ -439,7 +284,9 @@ def _how(readable: Sequence[_File]) -> Iterator[str]:
 
 def _read_backs(source: SourceFile) -> Iterator[ArmFacts]:
     """What a JSON file says was read back from the guests' logs."""
-    found = tables.json_object(source.text, source.name)
+    found = json_text.loaded(source.text, source.name)
+    if not isinstance(found, dict):
+        return
     checks = found.get("runs")
     for check in checks.values() if isinstance(checks, dict) else ():
         if isinstance(check, dict) and isinstance(check.get("expected_guest_cpus"), int):

@@ -6,16 +6,15 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import math
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.foreign import layout
 from kdelta.foreign.record import Line, SourceFile
 from kdelta.printable import printable, quoted
 
@@ -23,6 +22,9 @@ MAX_BYTES = 64 * 2**20
 MAX_LINES = 2_000_000
 MAX_COLUMNS = 500
 MAX_CELL = 65536
+_LOOKED_AT = 65536  # characters that tell the delimiter
+_TITLES = 20  # lines that do
+_DELIMITERS = ("\t", ";", ",", "|")
 BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
@@ -165,29 +167,49 @@ def _encoding_that_reads(data: bytes) -> str:
 
 
 def delimiter_of(text: str, suffix: str) -> str:
-    """What separates the cells of a table: what cuts its head line into most cells."""
+    """What separates the cells of a table: what cuts its first lines alike, and its head most."""
     if marked := _SEPARATOR.match(text):
         return marked["mark"]
-    head = next((line for line in text.splitlines() if line.strip(" #\t")), "")
+    lines = [line for line in text[:_LOOKED_AT].splitlines() if line.strip(" #\t")]
+    # A title above the head may hold a comma; the lines below it do not lie.
+    head = next((line for line in lines if _cuts(lines, line)), lines[0] if lines else "")
     if suffix == ".tsv" and "\t" in head:
         return "\t"
-    counts = {each: head.count(each) for each in ("\t", ";", ",", "|")}
+    counts = {each: head.count(each) for each in _DELIMITERS}
     best = max(counts, key=lambda each: counts[each])
     if counts[best]:
         return best
     return BLANKS if suffix not in (".csv", ".tsv") and len(head.split()) > 1 else ","
 
 
-def table(text: str, name: str, delimiter: str) -> tuple[tuple[str, ...], tuple[Line, ...]]:
-    """Columns and lines of a table with a head line; lines that begin with # are left out.
+def _cuts(lines: Sequence[str], head: str) -> bool:
+    """True when another of the first lines is cut by one sign as often as this one."""
+    counts = [(each, head.count(each)) for each in _DELIMITERS if each in head]
+    return any(
+        line.count(each) == count
+        for each, count in counts
+        for line in lines[:_TITLES]
+        if line is not head
+    )
 
-    Raises SpecError with file, line and column.
+
+def table(text: str, name: str, delimiter: str) -> layout.Plain:
+    """Columns and lines of a table with a head line, as plain as they can be had.
+
+    Lines that begin with # are left out.  Raises SpecError with file, line and column.
     """
     # An empty line in its place keeps the numbers of the lines.
-    found = _rows(_SEPARATOR.sub("\n", text, count=1), name, delimiter)
-    head = next(found, (1, []))
-    columns = _columns(head[1], f"{name}: line {head[0]}")
-    return columns, tuple(_lines(found, columns, name))
+    bare = _SEPARATOR.sub("\n", text, count=1)
+    found = layout.trimmed(list(_rows(bare, name, delimiter)))
+    number, head = found[0] if found else (1, [])
+    columns = _columns(head, f"{name}: line {number}")
+    if layout.headless(columns) and len(found) > 1:
+        raise SpecError(
+            "there is no head line: its cells are figures",
+            place=f"{name}: line {number}",
+            action="name the columns in a line above, such as kernel,ns",
+        )
+    return layout.plain(columns, tuple(_lines(iter(found[1:]), columns, name)))
 
 
 def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -310,29 +332,3 @@ def rows(
 def plain_number(text: str) -> str:
     """A number written one way, so that 100.000000 and 100 are the same state; other text as is."""
     return f"{float(text):.12g}" if _NUMBER.fullmatch(text) else text
-
-
-def json_object(text: str, name: str) -> dict[str, Any]:
-    """The object that a JSON file holds; no NaN, no name twice.  Raises SpecError."""
-    # Not msgspec: of a name that stands twice it takes the last without a word.
-    try:
-        found = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        place = f"{name}: line {error.lineno}, column {error.colno}"
-        raise SpecError(f"not JSON: {error.msg}", place=place) from error
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"not JSON that can be used: {error}", place=name) from error
-    if not isinstance(found, dict):
-        raise SpecError("it holds no JSON object", place=f"{name}: line 1, column 1")
-    return found
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in an object")
-    return found

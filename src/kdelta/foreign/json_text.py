@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""JSON that strangers wrote: no NaN, no name twice, and errors with file, line and column."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kdelta.errors import SpecError
+
+
+def loaded(text: str, name: str, line: int = 1) -> Any:
+    """What a JSON text holds, which begins in that line; no NaN, no name twice.
+
+    Raises SpecError.
+    """
+    # Not msgspec: of a name that stands twice it takes the last without a word.
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
+    except json.JSONDecodeError as error:
+        place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"
+        raise SpecError(f"not JSON: {error.msg}", place=place) from error
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"not JSON that can be used: {error}", place=name) from error
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
+def json_object(text: str, name: str) -> dict[str, Any]:
+    """The object that a JSON file holds.  Raises SpecError."""
+    found = loaded(text, name)
+    if not isinstance(found, dict):
+        raise SpecError("it holds no JSON object", place=f"{name}: line 1, column 1")
+    return found

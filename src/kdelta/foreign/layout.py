@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From a table as people write it for the eye to plain rows: a head line, and a figure in a cell.
+
+Spreadsheets have titles above the head and notes below, mails have rules and frames, summaries
+have "10.2 +/- 0.3", "12 us" or a row called stddev below the runs.  What is done here depends on
+the text alone, so a mapping names the columns as they come out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from kdelta.foreign import arms, words
+from kdelta.foreign.record import Line
+from kdelta.foreign.words import Part, vocabulary
+from kdelta.printable import printable
+
+Row = tuple[int, list[str]]  # the number of a line, and its cells
+
+_RULE = set("-=+:|_ ")
+_TITLES = 20  # lines above a head, at most
+_LOOKED_AT = 200  # lines that tell how wide a table is
+_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
+_BESIDE = re.compile(
+    rf"(?P<value>{_NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
+    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{_NUMBER})\s*(?P<percent>%?)\s*(?P=unit)"
+    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{_NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
+    re.ASCII,
+)
+_WITH_UNIT = re.compile(rf"(?P<value>{_NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
+_SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
+_FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
+_TIMES = {"ns": 0, "us": 3, "\u00b5s": 3, "\u03bcs": 3, "ms": 6, "s": 9, "sec": 9, "secs": 9}
+_STATISTICS = vocabulary(
+    "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
+    " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
+)
+_COUNTS = vocabulary("n count runs")
+_REPEATED = 0.6  # of the rows: a setting stands in more than one, what was measured hardly ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """A table without what was there for the eye.
+
+    doubts: sentences on what cannot be known of how it was written; notes: on what was left out.
+    """
+
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def trimmed(rows: Sequence[Row]) -> list[Row]:
+    """The rows from the head line to the last one, without titles, rules and notes beside them."""
+    kept = [row for row in rows if any(cell.strip() for cell in row[1]) and not _is_rule(row[1])]
+    width = _width(kept)
+    if width < 2:
+        return kept
+    start = 0
+    while start < min(len(kept) - 1, _TITLES) and _is_title(kept[start][1], width):
+        start += 1
+    kept = kept[start:]
+    while len(kept) > 1 and _is_note(kept[-1][1], width):
+        kept.pop()
+    head = kept[0][1]
+    kept = [kept[0], *(row for row in kept[1:] if row[1] != head)]
+    return _named(kept)
+
+
+def framed(text: str) -> str:
+    """A text in which a table stands between other lines (| a | b |): only the table is left.
+
+    Lines keep their numbers.
+    """
+    lines = text.splitlines()
+    inside = [line.strip()[:1] in ("|", "+") for line in lines]
+    rows = [line.strip() for line in lines if line.strip().startswith("|")]
+    others = any(line.strip() and not one for line, one in zip(lines, inside, strict=True))
+    whole = sum(row.endswith("|") for row in rows)
+    if len(rows) < 2 or whole < len(rows) or not (others or lines[0].strip()[:1] == "+"):
+        return text
+    return "\n".join(line if one else "" for line, one in zip(lines, inside, strict=True))
+
+
+def plain(columns: tuple[str, ...], lines: tuple[Line, ...]) -> Plain:
+    """The table with one figure a cell, and without rows that sum up others."""
+    found = Plain(columns=columns, lines=lines)
+    for step in (_units_below, _grouped, _beside, _with_units, _statistics):
+        found = step(found)
+    return found
+
+
+def headless(columns: Sequence[str]) -> bool:
+    """True when what should be a head line holds figures like those below it."""
+    figures = [column for column in columns if _FIGURE.fullmatch(column)]
+    plain = [column for column in figures if not _MAY_BE_KERNEL.fullmatch(column)]
+    return bool(plain) and all(c in figures or arms.is_version(c) for c in columns)
+
+
+def _is_rule(cells: Sequence[str]) -> bool:
+    text = "".join(cells).strip()
+    return bool(text) and set(text) <= _RULE and ("--" in text or "==" in text or "__" in text)
+
+
+def _width(rows: Sequence[Row]) -> int:
+    counts = Counter(len(cells) for _, cells in rows[:_LOOKED_AT])
+    return max(counts, key=lambda width: (counts[width], width), default=0)
+
+
+def _filled(cells: Sequence[str]) -> int:
+    return sum(bool(cell.strip()) for cell in cells)
+
+
+def _is_title(cells: Sequence[str], width: int) -> bool:
+    return _filled(cells) == 1 or (len(cells) < 3 and width > 3)
+
+
+def _is_note(cells: Sequence[str], width: int) -> bool:
+    """Several words in a row of their own, as no cut-off row has."""
+    text = next((cell.strip() for cell in cells if cell.strip()), "")
+    return _filled(cells) == 1 and (len(text.split()) > 2 or text.startswith("(")) and width > 1
+
+
+def _named(rows: list[Row]) -> list[Row]:
+    """Without columns that have neither a name nor a cell, or only number the lines."""
+    head = rows[0][1]
+    if all(cell.strip() for cell in head):
+        return rows
+    wide = [cells for _, cells in rows[1:] if len(cells) == len(head)]
+    gone = {
+        at
+        for at, name in enumerate(head)
+        if not name.strip()
+        and wide
+        and (not any(cells[at].strip() for cells in wide) or _index(at, wide))
+    }
+    return [
+        (number, [cell for at, cell in enumerate(cells) if at not in gone])
+        if len(cells) == len(head)
+        else (number, cells)
+        for number, cells in rows
+    ]
+
+
+def _index(at: int, rows: Sequence[Sequence[str]]) -> bool:
+    """The number of the line, which data tools put before a table."""
+    return at == 0 and [cells[0].strip() for cells in rows] == [str(n) for n in range(len(rows))]
+
+
+def _cells(found: Plain, at: int) -> list[str]:
+    return [line.cells[at] for line in found.lines]
+
+
+def _with_column(
+    found: Plain, at: int, names: Sequence[str], made: Sequence[Sequence[str]]
+) -> Plain:
+    """The table with one column in the place of another, or two."""
+    columns = (*found.columns[:at], *names, *found.columns[at + 1 :])
+    if len(set(columns)) < len(columns):
+        return found
+    lines = tuple(
+        Line(number=line.number, cells=(*line.cells[:at], *cells, *line.cells[at + 1 :]))
+        for line, cells in zip(found.lines, made, strict=True)
+    )
+    return replace(found, columns=columns, lines=lines)
+
+
+def _each(found: Plain, change: Callable[[Plain, int], Plain]) -> Plain:
+    """Every column changed, the last one first, so that places stay."""
+    for at in reversed(range(len(found.columns))):
+        found = change(found, at)
+    return found
+
+
+def _units_below(found: Plain) -> Plain:
+    """A second head line with the units: it goes into the first."""
+    if len(found.lines) < 2:
+        return found
+    cells = [cell.strip("[]() ") for cell in found.lines[0].cells]
+    said = [words.said(cell) for cell in cells if cell]
+    units = [one for one in said if one.part is Part.TIME and one.unit]
+    if not units or len(units) < len(said):
+        return found
+    columns = tuple(
+        f"{name} ({unit})" if unit else name
+        for name, unit in zip(found.columns, cells, strict=True)
+    )
+    return replace(found, columns=columns, lines=found.lines[1:])
+
+
+def _grouped(found: Plain) -> Plain:
+    """1,234,567 is one number; that 1,234 is one is seen where others of the column are."""
+
+    def change(found: Plain, at: int) -> Plain:
+        cells = _cells(found, at)
+        if not any(_SURELY.fullmatch(cell) for cell in cells):
+            return found
+        if not all(_GROUPED.fullmatch(cell) for cell in cells if cell):
+            return found
+        return _with_column(found, at, [found.columns[at]], [[c.replace(",", "")] for c in cells])
+
+    return _each(found, change)
+
+
+def _beside(found: Plain) -> Plain:
+    """10.2 +/- 0.3, or 10.2 (0.3): a mean and what it scatters by, in two columns."""
+
+    def change(found: Plain, at: int) -> Plain:
+        name = found.columns[at]
+        cells = _cells(found, at)
+        cut = [_BESIDE.fullmatch(cell) for cell in cells if cell]
+        parts = [one for one in cut if one]
+        if not parts or len(parts) < len(cut):
+            return found
+        units = {one["unit"] for one in parts}
+        percents = {bool(one["percent"] or one["share"]) for one in parts}
+        if len(units) > 1 or len(percents) > 1:
+            return found
+        unit, percent = units.pop(), percents.pop()
+        base = f"{name} ({unit})" if unit else name
+        bracket = any(one["inner"] for one in parts)
+        second = f"{base} cv pct" if percent else f"{base} sd"
+        if percent and bracket:
+            second = f"{base} delta pct"  # 110.00 ( -10.00%): against another arm
+        pairs = [_pair(_BESIDE.fullmatch(cell)) for cell in cells]
+        what = "a coefficient of variation" if percent else "a standard deviation"
+        sign = "the figure in brackets" if bracket else "what follows the +/-"
+        doubt = f"is {sign} in {name} ({printable(cells[0], 30)}) {what}, of all runs?"
+        made = _with_column(found, at, [f"{base} mean", second], pairs)
+        doubts = () if percent and bracket else (doubt,)
+        return replace(made, doubts=(*doubts, *made.doubts))
+
+    return _each(found, change)
+
+
+def _pair(cut: re.Match[str] | None) -> list[str]:
+    if cut is None:
+        return ["", ""]
+    return [cut["value"].replace(",", ""), (cut["spread"] or cut["inner"]).replace(",", "")]
+
+
+def _with_units(found: Plain) -> Plain:
+    """12 us in every cell: the unit belongs to the head; 900 us beside 1.1 ms become one unit."""
+
+    def change(found: Plain, at: int) -> Plain:
+        name, cells = found.columns[at], _cells(found, at)
+        cut = [_WITH_UNIT.fullmatch(cell) for cell in cells if cell]
+        parts = [one for one in cut if one]
+        said = words.said(name)
+        if not parts or len(parts) < len(cut) or said.part is Part.DIMENSION:
+            return found
+        if len(set(cells)) < max(2, _REPEATED * len(cells)):
+            return found
+        units = {one["unit"] for one in parts}
+        if units <= _TIMES.keys():
+            unit = min(units, key=lambda each: _TIMES[each])
+        elif len(units) == 1 and words.said(next(iter(units))).better:
+            unit = next(iter(units))
+        else:
+            return found
+        made = [[_scaled(_WITH_UNIT.fullmatch(cell), unit)] for cell in cells]
+        return _with_column(found, at, [name if said.unit == unit else f"{name} ({unit})"], made)
+
+    return _each(found, change)
+
+
+def _scaled(cut: re.Match[str] | None, unit: str) -> str:
+    if cut is None:
+        return ""
+    power = _TIMES.get(cut["unit"], 0) - _TIMES.get(unit, 0)
+    return str(Decimal(cut["value"].replace(",", "")).scaleb(power)) if power else cut["value"]
+
+
+def _statistic(text: str) -> str:
+    word = "_".join(words.words(text))
+    return word if word in _STATISTICS else ""
+
+
+def _statistics(found: Plain) -> Plain:
+    """Rows called mean or stddev: of a table of such rows the columns, else no runs."""
+    for at in range(len(found.columns)):
+        cells = [cell for cell in _cells(found, at) if cell]
+        named = [cell for cell in cells if _statistic(cell)]
+        if len(set(named)) > 1 and len(named) == len(cells) == len(found.lines):
+            return _turned(found, at)
+        others = [cell for cell in cells if not _statistic(cell)]
+        counted = all(cell.isdecimal() or arms.is_version(cell) for cell in others)
+        if named and others and counted and len(named) < len(cells):
+            kept = tuple(line for line in found.lines if not _statistic(line.cells[at]))
+            listed = ", ".join(dict.fromkeys(named))
+            note = f"rows called {printable(listed, 80)} sum up others, and are no runs"
+            return replace(found, lines=kept, notes=(*found.notes, note))
+    return found
+
+
+def _turned(found: Plain, at: int) -> Plain:
+    """A row for each statistic as a column for each; rows that are equal else become one."""
+    rows = range(len(found.columns))
+    numbers = [n for n in rows if n != at and _numeric(_cells(found, n))]
+    keys = [n for n in rows if n != at and n not in numbers]
+    stats = list(dict.fromkeys(line.cells[at] for line in found.lines))
+    names: dict[tuple[int, str], str] = {}
+    for n in numbers:
+        for stat in stats:
+            word = "n" if _statistic(stat) in _COUNTS else stat
+            bare = found.columns[n].lower() in ("value", "val") or not found.columns[n]
+            base = found.columns[n].partition(" (")[0] if word == "n" else found.columns[n]
+            names[n, stat] = word if bare else f"{base} {word}"
+    made: dict[tuple[str, ...], dict[str, str]] = {}
+    first: dict[tuple[str, ...], int] = {}
+    for line in found.lines:
+        key = tuple(line.cells[n] for n in keys)
+        first.setdefault(key, line.number)
+        row = made.setdefault(key, {})
+        for n in numbers:
+            name = names[n, line.cells[at]]
+            if name in row:
+                return found  # two rows of one statistic: something else tells them apart
+            row[name] = line.cells[n]
+    columns = tuple(dict.fromkeys(names.values()))
+    lines = tuple(
+        Line(number=first[key], cells=(*key, *(row.get(name, "") for name in columns)))
+        for key, row in made.items()
+    )
+    return replace(found, columns=(*(found.columns[n] for n in keys), *columns), lines=lines)
+
+
+def _numeric(cells: Sequence[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    good = sum(bool(re.fullmatch(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?", cell)) for cell in filled)
+    return bool(filled) and 2 * good > len(filled) and not all(map(arms.is_version, filled))

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From paths to loaded files: which there are, what to call them, and what each one is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdelta.errors import SpecError
+from kdelta.foreign import (
+    benchfmt,
+    bundle,
+    dimensions,
+    hyperfine,
+    json_text,
+    kernbench,
+    layout,
+    lkp,
+    perf_stat,
+    records,
+    tables,
+)
+from kdelta.foreign.guess import guess
+from kdelta.foreign.mapping import Mapping
+from kdelta.foreign.record import ImportFormat, SourceFile
+from kdelta.foreign.stack import Stack, StackedFile, stacked
+from kdelta.foreign.work import Guess
+
+MAX_FILES = 1000
+_MAX_DEPTH = 8
+_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md")
+_TEXTS = {
+    ImportFormat.KERNBENCH: kernbench.looks_like,
+    ImportFormat.BENCHFMT: benchfmt.looks_like,
+    ImportFormat.PERF_STAT: perf_stat.looks_like,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How files shall be read; None and empty: as they look."""
+
+    kind: ImportFormat | None = None
+    mappings: tuple[Mapping, ...] = ()
+    encoding: str = "utf-8"
+
+    def mapping_of(self, name: str) -> Mapping | None:
+        """The mapping that takes the file of that name."""
+        return next((one for one in self.mappings if one.takes(name)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A loaded file: text is "" for a table, mapping and guess None for all else.
+
+    label: what tells it from the others of the import; it names the arm of a table without one.
+    stack: the files that it stands for, where it is several below each other.
+    notes: sentences on what of it is not read.
+    """
+
+    number: int
+    label: str
+    source: SourceFile
+    kind: ImportFormat | None
+    text: str = ""
+    mapping: Mapping | None = None
+    guess: Guess | None = None
+    stack: Stack | None = None
+    notes: tuple[str, ...] = ()
+
+
+def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
+    """(file, name to call it) of all files, in the order of the names within each path.
+
+    Files that were given one by one and have one name are called with the folders that differ.
+    """
+    found: list[tuple[Path, str]] = []
+    alone = [path for path in paths if not path.is_dir()]
+    for path in paths:
+        label = path.name or path.resolve().name
+        if path.is_dir():
+            inside = sorted(_walk(path, 0))
+            found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
+        else:
+            found.append((path, _told_apart(path, alone)))
+        if len(found) > MAX_FILES:
+            raise SpecError(
+                f"more than {MAX_FILES} files", place=str(path), action="import a part of them"
+            )
+    return found
+
+
+def _told_apart(path: Path, others: Sequence[Path]) -> str:
+    parts = path.absolute().parts
+    alike = [other.absolute().parts for other in others if other.name == path.name]
+    alike = [other for other in alike if other != parts]
+    for count in range(1, len(parts)):
+        if all(other[-count:] != parts[-count:] for other in alike):
+            return "/".join(parts[-count:])
+    return path.name
+
+
+def labels_of(names: Sequence[str]) -> list[str]:
+    """What tells files apart: their stems, else the folders in which they differ."""
+    stems = [name.rpartition("/")[2].partition(".")[0] for name in names]
+    dotted = [name.rpartition("/")[2].rpartition(".")[0] for name in names]
+    for each in (stems, dotted):
+        if len(set(each)) == len(each):
+            return each
+    folders = [name.split("/")[:-1] for name in names]
+    for at in range(max(map(len, folders), default=0)):
+        parts = [folder[at] if at < len(folder) else "" for folder in folders]
+        if len(set(parts)) == len(parts):
+            return parts
+    return list(names)
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    """Plain files below a folder; links are not followed."""
+    if depth > _MAX_DEPTH:
+        raise SpecError(
+            f"more than {_MAX_DEPTH} folders deep", place=str(folder), action="import a part of it"
+        )
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise SpecError(
+            f"it cannot be read: {error.strerror}", place=str(folder), action="check the path"
+        ) from error
+    for entry in entries[: MAX_FILES + 1]:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), depth + 1)
+        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
+            yield Path(entry.path)
+
+
+def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> LoadedFile:
+    """One file, with its format as far as it shows.  Raises SpecError."""
+    data, source = tables.load(path, name)
+    mapped = wish.mapping_of(name)
+    encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
+    text = tables.decoded(data, name, encoding)
+    plain = replace(source, text=text)
+    suffix = path.suffix.lower()
+    kind = wish.kind
+    if suffix == ".json":
+        return _json(number, label, plain, path.name, wish.kind)
+    if kind is None and not mapped and suffix not in (".csv", ".tsv"):
+        kind = next((one for one, like in _TEXTS.items() if like(text)), None)
+    if kind is None and suffix not in (".csv", ".tsv"):
+        log = suffix != ".md" and records.is_log(text)
+        if log or (suffix not in _TABULAR and not mapped):
+            return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
+    if kind is None and suffix == ".csv" and perf_stat.looks_like(text):
+        kind = ImportFormat.PERF_STAT
+    if kind in _TEXTS:
+        return LoadedFile(number=number, label=label, source=plain, kind=kind, text=text)
+    return _table(number, label, source, text, suffix, mapped, encoding)
+
+
+def _json(
+    number: int, label: str, plain: SourceFile, base: str, kind: ImportFormat | None
+) -> LoadedFile:
+    lines = records.is_lines(plain.text)
+    found = None if lines else json_text.loaded(plain.text, plain.name)
+    if base == lkp.FILE or kind is ImportFormat.LKP:
+        kind = ImportFormat.LKP
+    elif isinstance(found, dict) and hyperfine.looks_like(found):
+        kind = ImportFormat.HYPERFINE
+    else:
+        kind = None
+    return LoadedFile(number=number, label=label, source=plain, kind=kind, text=plain.text)
+
+
+def _table(
+    number: int,
+    label: str,
+    source: SourceFile,
+    text: str,
+    suffix: str,
+    mapped: Mapping | None,
+    encoding: str,
+) -> LoadedFile:
+    text = layout.framed(text)
+    delimiter = mapped.delimiter if mapped else None
+    delimiter = delimiter or tables.delimiter_of(text, suffix)
+    if suffix in (".txt", ".md", ".dat") and not mapped and delimiter == tables.BLANKS:
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        if len(first.split()) < 2 or "," in first:
+            return LoadedFile(
+                number=number, label=label, source=replace(source, text=text), kind=None
+            )
+    shown = tables.table(text, source.name, delimiter)
+    found = replace(source, columns=shown.columns, lines=shown.lines)
+    base = Mapping(delimiter=delimiter, encoding=encoding)
+    if mapped:
+        dimensions.check(found, mapped)
+    made = None if mapped else guess(found, base, asked=shown.doubts)
+    kind = ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.TABLE
+    return LoadedFile(
+        number=number,
+        label=label,
+        source=found,
+        kind=kind,
+        mapping=mapped or (made.mapping if made else None),
+        guess=made,
+        notes=tuple(f"{source.name}: {note}" for note in shown.notes),
+    )
+
+
+def recorded(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
+    """The same files, those that hold records below each other as one.
+
+    JSON, an object a line, YAML, and logs of "name: value".  Raises SpecError.
+    """
+    parts: list[StackedFile] = []
+    for file in files:
+        suffix = Path(file.source.name).suffix.lower()
+        listed = _records_of(file, suffix)
+        if listed:
+            shown = records.table_of(listed, file.source.name)
+            parts.append(StackedFile(file.number, file.source.name, shown))
+    if not parts:
+        return list(files)
+    made = stacked(parts)
+    mapped = wish.mapping_of(made.source.name)
+    if mapped:
+        dimensions.check(made.source, mapped)
+    base = Mapping(delimiter=",")
+    found = None if mapped else guess(made.source, base, asked=made.doubts)
+    label = next(file.label for file in files if file.number == parts[0].number)
+    one = LoadedFile(
+        number=parts[0].number,
+        label=label,
+        source=made.source,
+        kind=ImportFormat.TABLE,
+        mapping=mapped or (found.mapping if found else None),
+        guess=found,
+        stack=made,
+        notes=tuple(f"{part.name}: {note}" for part in parts for note in part.shown.notes),
+    )
+    held = {part.number for part in parts}
+    return [*(file for file in files if file.number not in held), one]
+
+
+def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]]]:
+    text = file.source.text
+    if suffix in (".json", ".jsonl", ".ndjson"):
+        return records.of_json(text, file.source.name)
+    return records.of_log(text) if records.is_log(text) else []

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From JSON, JSON lines, YAML as programs print it, and logs of "key: value" to rows of a table.
+
+A record is one run, or one row: names and cells.  What lies deeper is called by its path
+("result latency_us").  Nothing is chosen here but which list holds the records; what the columns
+are is for `guess` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kdelta.errors import SpecError
+from kdelta.foreign import arms, layout
+from kdelta.foreign.json_text import loaded
+from kdelta.foreign.record import Line
+from kdelta.foreign.tables import MAX_COLUMNS, MAX_LINES
+from kdelta.printable import printable
+
+Record = dict[str, str]
+Numbered = tuple[int, Record]  # the line it begins at, or its place among others, from 1
+
+_DEEP = 6
+_TOLD = 20  # lines that tell a file with an object in each
+_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
+_ENTRY = re.compile(
+    r"(?:- +)?[*>]*\s*(?P<key>[^\s:=][^:=]{0,79}?)(?:\s*:\s+|\s*=\s*)(?P<rest>.*)\Z"
+)
+_HEADING = re.compile(r"(?P<key>[^-:=][^:=]{0,79}?)\s*:\Z")
+_FIGURE = re.compile(
+    rf"(?P<value>{_NUMBER})\s*(?P<unit>\[?[a-zA-Z\u00b5\u03bc%][\w/\u00b5\u03bc%^.-]*\]?)?"
+    r"(?:\s*\([^)]*\))?\s*\Z"
+)
+_BARE = re.compile(rf"(?P<value>{_NUMBER})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
+_PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
+_LOOKED_AT = 65536  # characters that tell a log
+_Path = tuple[str, ...]
+
+
+def is_lines(text: str) -> bool:
+    """True for a file with a JSON object in each line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:_TOLD]
+    return len(lines) > 1 and all(line[0] == "{" and line[-1] == "}" for line in lines)
+
+
+def of_json(text: str, name: str) -> list[Numbered]:
+    """The records of a JSON file, or of one with an object a line.  Raises SpecError."""
+    if is_lines(text):
+        return [
+            (number, record)
+            for number, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+            for record in _rows(loaded(line, name, number), {})
+        ]
+    return list(enumerate(_rows(loaded(text, name), {}), start=1))
+
+
+def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:
+    """The records in a value; outer: what was said around it.
+
+    A list of objects, an object of objects of one kind (often of arms), arrays of one length, or
+    one of these within an object, which then says more of each.
+    """
+    if isinstance(found, list):
+        return [
+            record for one in found if isinstance(one, dict) for record in _rows(one, outer, depth)
+        ]
+    if not isinstance(found, dict) or not found:
+        return []
+    if named := _keyed(found):
+        return [
+            record
+            for key, value in found.items()
+            for record in _rows(
+                value if isinstance(value, dict) else {"values": value},
+                outer | {named: key},
+                depth + 1,
+            )
+        ]
+    inner = [key for key, value in found.items() if _objects(value) or _keyed(value)]
+    if inner and depth < _DEEP:
+        rest = outer | _flat({key: value for key, value in found.items() if key not in inner})
+        return [
+            record
+            for key in inner
+            for record in _rows(found[key], rest | ({"list": key} if inner[1:] else {}), depth + 1)
+        ]
+    below = [key for key, value in found.items() if isinstance(value, dict) and _holds(value)]
+    if len(below) == 1 and depth < _DEEP:
+        rest = outer | _flat({key: value for key, value in found.items() if key != below[0]})
+        return _rows(found[below[0]], rest, depth + 1)
+    return _columns(found, outer) or [outer | _flat(found)]
+
+
+def _holds(found: Mapping[str, Any]) -> bool:
+    return any(_objects(value) or bool(_keyed(value)) for value in found.values())
+
+
+def _keyed(found: Any) -> str:
+    """What the keys of an object of equal things are: "arm", or "name"; "" for any other."""
+    if not isinstance(found, dict) or len(found) < 2:
+        return ""
+    named = all(arms.is_version(key) or arms.side(key) for key in found)
+    if named and all(isinstance(value, dict | list) for value in found.values()):
+        return "arm"
+    kinds = {
+        frozenset(value) if isinstance(value, dict) else frozenset() for value in found.values()
+    }
+    return "name" if len(kinds) == 1 and kinds.pop() else ""
+
+
+def _columns(found: Mapping[str, Any], outer: Record) -> list[Record]:
+    """Arrays of one length: each is a column."""
+    columns = {key: value for key, value in found.items() if _plain_list(value)}
+    lengths = {len(value) for value in columns.values()}
+    if len(columns) < 2 or len(lengths) != 1:
+        return []
+    rest = outer | _flat({key: value for key, value in found.items() if key not in columns})
+    return [
+        rest | {key: _cell(value[at]) for key, value in columns.items()}
+        for at in range(lengths.pop())
+    ]
+
+
+def _objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def _plain_list(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and not any(isinstance(one, dict | list) for one in value)
+    )
+
+
+def _flat(found: Any, path: str = "", depth: int = 0) -> Record:
+    """The scalars of an object by their paths; a list of them is one cell."""
+    if not isinstance(found, dict):
+        return {path or "value": _cell(found)}
+    made: Record = {}
+    for key, value in found.items():
+        name = f"{path} {key}" if path else str(key)
+        if isinstance(value, dict) and depth < _DEEP:
+            made |= _flat(value, name, depth + 1)
+        elif not isinstance(value, list) or _plain_list(value):
+            made[name] = _cell(value)
+    return made
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "; ".join(_cell(one) for one in value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def of_log(text: str) -> list[Numbered]:
+    """The records of a log: lines of several key=value, or blocks of lines "key: value".
+
+    A key that stands again begins another record, and so does the dash of a YAML list.
+    """
+    lines = list(enumerate(text.splitlines(), start=1))
+    pairs = [(number, dict(_pairs(line))) for number, line in lines]
+    several = [(number, found) for number, found in pairs if len(found) > 1]
+    if several and 2 * len(several) >= sum(bool(line.strip()) for _, line in lines):
+        return several
+    return list(_blocks(lines))
+
+
+def _pairs(line: str) -> Iterator[tuple[str, str]]:
+    for found in _PAIR.finditer(line):
+        yield found["key"], found["value"].strip('"')
+
+
+def is_log(text: str) -> bool:
+    """True when most lines say "name: value", "name = value" or "12 us", or lie between such."""
+    lines = [line.strip() for line in text[:_LOOKED_AT].splitlines()]
+    lines = [line for line in lines if line and line[0] != "#" and set(line) - set("-=.*")]
+    entries = sum(_entry(line) is not None or bool(_PAIR.match(line)) for line in lines)
+    return entries > 0 and 2 * (entries + sum(map(_is_heading, lines))) >= len(lines)
+
+
+def _is_heading(line: str) -> bool:
+    return bool(_HEADING.match(line))
+
+
+@dataclass(slots=True)
+class _Log:
+    """Records so far: names are paths of headings and a key, with what stood before any dash."""
+
+    done: list[tuple[int, dict[_Path, str]]] = field(default_factory=list)
+    record: dict[_Path, str] = field(default_factory=dict)
+    outer: dict[_Path, str] = field(default_factory=dict)
+    first: int = 0
+    dashed: bool = False
+
+    def take(self, number: int, path: _Path, value: str, *, dash: bool) -> None:
+        """One entry; a name that stands again begins another record."""
+        if dash and not self.dashed:
+            self.outer, self.dashed = dict(self.record), True
+        if path in self.record:
+            self.done.append((self.first, self.record))
+            self.record = {key: text for key, text in self.outer.items() if key != path}
+            self.first = number
+        self.first = self.first or number
+        self.record[path] = value
+
+    def named(self) -> Iterator[Numbered]:
+        """All records by the last parts of their paths, as far as these are different."""
+        every = [*self.done, *([(self.first, self.record)] if self.record else [])]
+        paths = dict.fromkeys(path for _, record in every for path in record)
+        last = Counter(path[-1] for path in paths)
+        names = {path: _name(path, alone=last[path[-1]] == 1) for path in paths}
+        for number, record in every:
+            yield number, {names[path]: value for path, value in record.items()}
+
+
+def _name(path: _Path, *, alone: bool) -> str:
+    """The key, with its headings where they tell it from others, or tell the unit: Latency (ms)."""
+    kept = [part for part in path[:-1] if not alone or "(" in part]
+    return " ".join((*kept, path[-1]))
+
+
+def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
+    log = _Log()
+    heads: list[tuple[int, str]] = []  # indentation and name of the headings above
+    for number, line in lines:
+        text = line.strip()
+        depth = len(line) - len(line.lstrip())
+        if not text or text.startswith("#") or set(text) <= set("-=.*"):
+            continue
+        while heads and heads[-1][0] >= depth:
+            heads.pop()
+        if heading := _HEADING.match(text):
+            heads.append((depth, heading["key"]))
+        elif entry := _entry(text):
+            path = (*(name for _, name in heads), entry[0])
+            log.take(number, path, entry[1], dash=text.startswith("- "))
+    yield from log.named()
+
+
+def _entry(text: str) -> tuple[str, str] | None:
+    """(name, cell) of a line that says "name: 12 us", or "12 us"; None of any other."""
+    if bare := _BARE.match(text):
+        return bare["unit"], bare["value"].replace(",", "")
+    found = _ENTRY.match(text)
+    if not found or not found["rest"]:
+        return None
+    name = found["key"].strip()
+    figure = _FIGURE.match(found["rest"])
+    if figure is None:
+        return name, found["rest"].strip().strip("\"'")
+    unit = (figure["unit"] or "").strip("[]")
+    return f"{name} ({unit})" if unit else name, figure["value"].replace(",", "")
+
+
+def table_of(records: Sequence[Numbered], name: str) -> layout.Plain:
+    """The records as a table, every name a column.  Raises SpecError for too many."""
+    columns = tuple(dict.fromkeys(key for _, record in records for key in record))
+    if len(records) > MAX_LINES:
+        raise SpecError(f"more than {MAX_LINES} records", place=name, action="import a part of it")
+    if len(columns) > MAX_COLUMNS:
+        raise SpecError(
+            f"{len(columns)} different names, more than {MAX_COLUMNS}",
+            place=f"{name}: {printable(columns[MAX_COLUMNS], 60)}",
+            action="leave out what was not measured",
+        )
+    lines = tuple(
+        Line(number=number, cells=tuple(record.get(key, "").strip() for key in columns))
+        for number, record in records
+    )
+    return layout.plain(columns, lines)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Files of one run each, put below each other: what their paths say becomes columns.
+
+6.16.12/run-1.log, 6.16.12/run-2.log, 6.17.3/run-1.log ... are one table with the columns `folder`
+and `run`; kernel-6.16-boot1.csv has `name` and `boot`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import msgspec
+
+from kdelta.errors import SpecError
+from kdelta.foreign import layout
+from kdelta.foreign.record import Contents, Line, SourceFile
+
+_TURN = re.compile(
+    r"(?P<name>.*?)"
+    r"(?:[-_. #]*(?<![A-Za-z])"
+    r"(?P<word>reboot|boot|run|rep|round|iteration|iter|trial|sample|pass|r|b)[-_ #]*"
+    r"|(?P<cut>[-_ #]))?"
+    r"(?P<number>\d{1,6})\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
+_BOOTS = ("boot", "reboot", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class StackedFile:
+    """One file of a stack: its number among the sources, its name and its table."""
+
+    number: int
+    name: str
+    shown: layout.Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Several files as one table.  origins: (number, name, line) of each of its lines, from 1."""
+
+    source: SourceFile
+    origins: tuple[tuple[int, str, int], ...]
+    doubts: tuple[str, ...] = ()
+
+    def placed(self, contents: Contents) -> Contents:
+        """Contents whose readings say which file they come from, and which line in it."""
+        readings = tuple(
+            msgspec.structs.replace(
+                item, source=self.origins[item.line - 1][0], line=self.origins[item.line - 1][2]
+            )
+            for item in contents.readings
+        )
+        published = tuple(
+            replace(one, source=self.origins[one.line - 1][0], line=self.origins[one.line - 1][2])
+            for one in contents.published
+        )
+        return replace(contents, readings=readings, published=published)
+
+    def blamed(self, error: SpecError) -> NoReturn:
+        """Raise an error on a line of the stack as one on the line of its file."""
+        found = re.match(re.escape(self.source.name) + r": line (\d+)", error.place)
+        if found and 0 < int(found[1]) <= len(self.origins):
+            _, name, line = self.origins[int(found[1]) - 1]
+            place = f"{name}: line {line}{error.place[found.end() :]}"
+            raise SpecError(error.cause, place=place, action=error.action) from error
+        raise error
+
+
+def stacked(parts: Sequence[StackedFile]) -> Stack:
+    """The files below each other; a column that one lacks is empty there."""
+    told = _told([part.name for part in parts])
+    columns = tuple(dict.fromkeys(name for part in parts for name in part.shown.columns))
+    extra = [name for name in told if name not in columns]
+    lines: list[Line] = []
+    origins: list[tuple[int, str, int]] = []
+    for at, part in enumerate(parts):
+        index = {name: place for place, name in enumerate(part.shown.columns)}
+        for line in part.shown.lines:
+            cells = [line.cells[index[name]] if name in index else "" for name in columns]
+            lines.append(
+                Line(number=len(lines) + 1, cells=(*(told[name][at] for name in extra), *cells))
+            )
+            origins.append((part.number, part.name, line.number))
+    first = parts[0].name
+    common = first.partition("/")[0] if "/" in first else ""
+    suffix = first.rpartition("/")[2].rpartition(".")[2]
+    return Stack(
+        source=SourceFile(
+            name=f"{common}/*.{suffix}" if common else f"*.{suffix}",
+            sha256="",
+            size=0,
+            columns=(*extra, *columns),
+            lines=tuple(lines),
+        ),
+        origins=tuple(origins),
+        doubts=tuple(dict.fromkeys(text for part in parts for text in part.shown.doubts)),
+    )
+
+
+def repeats(names: Sequence[str]) -> bool:
+    """True when at least two files differ in nothing but the number of a run."""
+    told = _told(names)
+    apart = [key for key in told if key not in ("boot", "round")]
+    return len(apart) < len(told) and len(
+        set(zip(*(told[key] for key in apart), strict=True))
+    ) < len(names)
+
+
+def _told(names: Sequence[str]) -> dict[str, list[str]]:
+    """What the paths say where they differ: folders, the name of the file, and a number."""
+    folders = [name.split("/")[:-1] for name in names]
+    found: dict[str, list[str]] = {}
+    for depth in range(max(map(len, folders))):
+        level = [folder[depth] if depth < len(folder) else "" for folder in folders]
+        if len(set(level)) > 1:
+            found[_free("folder", found)] = level
+    stems = [_stem(name) for name in names]
+    cuts = [_cut(stem) for stem in stems]
+    if not all(number for _, number, _ in cuts):
+        cuts = _counted(["/".join(folder) for folder in folders], stems)
+    bare = [name for name, _, _ in cuts]
+    if len(set(bare)) > 1:
+        found[_free("name", found)] = bare
+    numbers = [number for _, number, _ in cuts]
+    if len(set(numbers)) > 1:
+        boots = all(word.lower() in _BOOTS for _, _, word in cuts)
+        found["boot" if boots else "round"] = numbers
+    return found
+
+
+def _counted(folders: Sequence[str], stems: Sequence[str]) -> list[tuple[str, str, str]]:
+    """pipe1, pipe2, pipe3 in each folder are runs of pipe; else stems are whole."""
+    found = [_COUNTED.match(stem) for stem in stems]
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for folder, cut in zip(folders, found, strict=True):
+        if cut:
+            numbers.setdefault((folder, cut["name"]), []).append(int(cut["number"]))
+    rising = [sorted(each) for each in numbers.values()]
+    whole = all(
+        len(each) > 1 and each[0] in (0, 1) and each == list(range(each[0], each[-1] + 1))
+        for each in rising
+    )
+    if not all(found) or not whole:
+        return [(stem, "", "") for stem in stems]
+    return [(cut["name"], cut["number"], "") for cut in found if cut]
+
+
+def _free(name: str, taken: dict[str, list[str]]) -> str:
+    return name if name not in taken else f"{name} {len(taken) + 1}"
+
+
+def _stem(name: str) -> str:
+    base = name.rpartition("/")[2]
+    return base.rpartition(".")[0] or base
+
+
+def _cut(stem: str) -> tuple[str, str, str]:
+    """(name, number, word) of kernel-6.16-boot1; the last number of a version is no run."""
+    found = _TURN.fullmatch(stem)
+    if found is None or not (found["word"] or found["cut"] or not found["name"]):
+        return stem, "", ""
+    return found["name"], found["number"], found["word"] or ""
