@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BOOTS = 6
+BOOTS = 9
 NAMES = (
     ("6.16", "6.17"),
     ("v6.12.77", "v6.19.9"),

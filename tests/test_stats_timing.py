@@ -184,11 +184,22 @@ def test_rounds_of_few_boots_are_of_these_boots_only(boots: int, change: float) 
 
 
 def test_rounds_of_five_boots_are_five_values() -> None:
-    old, new = (rounds(each, 5) for each in pair(0.10, n=30))
+    old, new = (rounds(each, 5) for each in pair(0.25, n=30))
     found = compare(old, new, grade=GUEST)
     assert found.verdict is Verdict.REGRESSION
     assert found.replicates == 5
     assert not found.in_these_boots
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(7, Verdict.UNDECIDED), (8, Verdict.REGRESSION)])
+def test_so_few_boots_may_all_be_of_one_mode(n: int, verdict: Verdict) -> None:
+    """Of 7 boots all fall on one of two modes in 2 / 2^7 = 1.6 % of sessions, of 8 in 0.8 %."""
+    old, new = pair(0.08, n=n)
+    found = compare(old, new, grade=GUEST)
+    assert found.verdict is verdict
+    said = "with 10 % for modes that 7 an arm do not show" in found.reasons[0]
+    assert said == (n == 7)
+    assert found.more == (1 if n == 7 else None)
 
 
 def test_the_headline_is_never_outside_its_interval() -> None:

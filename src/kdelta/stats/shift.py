@@ -3,8 +3,10 @@
 
 On log values, two tests that fail where the other one is good: of means (Welch's, kept in bounds
 by arrangements) where values scatter evenly, and of ranks (Mann and Whitney's) where they have
-heavy tails or modes.  Ranks are asked only of arms that scatter alike: of one arm that scatters
-three times as much as the other they are wrong in 2 to 3 % of cases at a promised 1 %.
+heavy tails or modes.  Ranks of arms that scatter unlike, or are of unlike size, are kept in bounds
+by arrangements too: of one arm that scatters three times as much as the other they alone are wrong
+in 2 to 5 % of cases at a promised 1 %.  Both are overruled where an arm may have two modes on both
+sides of the other, and so few boots do not tell in which.
 
 numpy (extra `time`) is imported here, so only code that judges times may import this module.
 """
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import bdtr
+from scipy.stats import rankdata
 
 from kdelta.stats import permutation, ranks
 from kdelta.stats.ranks import Differences
@@ -24,10 +28,16 @@ from kdelta.stats.welch import Spread
 
 Array = npt.NDArray[np.float64]
 
+# Of fewer boots all are on one of two equal modes in more than 1 % of sessions (2 / 2^7 = 1.6 %),
+# and no test that ever believes them keeps the level.
+SHOWN_MODES = 8
+MODES_MOVE = 0.10  # as far as such boots may be from their arm's mean, at most, by assumption
 # What asking both tests costs each: bench/power.py says that this much is enough.  Ranks cost less:
 # where they are needed, with heavy tails, the test of means hardly ever rejects.
-MEANS_BESIDE_RANKS = 1.15
-RANKS_BESIDE_MEANS = 1.05
+_FEW_COSTS = (1.15, 1.05)  # of means, of ranks
+_MANY_COSTS = (1.3, 1.1)  # from _MANY values an arm on, where ranks alone use up the whole level
+_MANY = 12
+_FOLDED = 0.7  # of the scatter of an arm, what is left of it once it is folded, where it has modes
 TREND_P = 0.01  # a trend that is this certain is taken out
 # Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal
 # values: the less is known, the less is allowed.  Chosen in bench/power.py.
@@ -40,6 +50,7 @@ _NEAR = 0.35  # the share of distances of two values that the robust scale cover
 _THINNED = 200  # values an arm for what grows with the square
 _LEAST = 1e-9  # half an interval, of logs, where nothing scatters
 _STEPS = 14  # of halving, for the ends of an interval
+_BESIDE = 200  # shifts beside an interval that are asked for modes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +58,8 @@ class Shift:
     """new/old as a ratio: estimate, interval at level 1 - alpha, and p of ratio 1.
 
     ratio is within low..high.  low is 0 and high is infinite when so few values cannot bound the
-    ratio at this level.  alike: the arms scatter alike, so both tests were asked.
+    ratio at this level.  alike: the arms scatter alike, so ranks may be believed as they are.
+    modes: the part of the interval, as a ratio less 1, that is for modes which so few do not show.
     """
 
     ratio: float
@@ -55,6 +67,7 @@ class Shift:
     high: float
     p: float
     alike: bool
+    modes: float
 
 
 def shift(
@@ -74,21 +87,37 @@ def shift(
     if min(len(old), len(new)) < 2 or not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError("two positive values an arm are needed")
     n_old = len(old)
+    modes = modes_move(len(old), len(new))
     logs, cost = without_trend(np.log(values)[np.newaxis, :], n_old, when)
-    both = bool(alike(logs, n_old)[0])
+    same = bool(alike(logs, n_old)[0])
     level = alpha / float(cost[0])
-    p = float(p_values(logs, n_old, seed=seed)[0]) * float(cost[0])
-    of_means = level / (MEANS_BESIDE_RANKS if both else 1.0)
+    p = float(p_values(_nearer(logs, n_old, modes), n_old, seed=seed)[0]) * float(cost[0])
+    of_means, of_ranks = (level / each for each in _costs(len(old), len(new)))
     low, high = _of_means(logs, n_old, alpha=of_means, seed=seed)
-    centres = [float(logs[0, n_old:].mean() - logs[0, :n_old].mean())]
-    if both:
-        pairs = Differences.of(logs[0], n_old)
-        low, high = _meeting((low, high), pairs.interval(level / RANKS_BESIDE_MEANS))
-        centres.append(pairs.median)
+    pairs = Differences.of(logs[0], n_old)
+    guarded = not same or len(old) != len(new)
+    by_ranks = _of_ranks(logs, n_old, pairs, alpha=of_ranks, seed=seed, guarded=guarded)
+    low, high = _overruled(logs, n_old, _meeting((low, high), by_ranks), alpha)
+    centres = (float(logs[0, n_old:].mean() - logs[0, :n_old].mean()), pairs.median)
     ratio = _estimate(logs, n_old, [min(max(each, low), high) for each in centres])
+    low, high = low - modes, high + modes
+    if p > alpha:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif low <= 0 <= high:
+        p = math.nextafter(alpha, 1)
     return Shift(
-        ratio=math.exp(ratio), low=math.exp(low), high=math.exp(high), p=min(p, 1.0), alike=both
+        ratio=math.exp(ratio),
+        low=math.exp(low),
+        high=math.exp(high),
+        p=min(p, 1.0),
+        alike=same,
+        modes=math.expm1(modes),
     )
+
+
+def modes_move(n_old: int, n_new: int) -> float:
+    """How far, in logs, modes that so few boots do not show may move an arm."""
+    return math.log1p(MODES_MOVE) if min(n_old, n_new) < SHOWN_MODES else 0.0
 
 
 def batch_p_values(
@@ -104,17 +133,71 @@ def batch_p_values(
     up_to: a p above it may be told smaller than it is, but not below it: that is faster.
     """
     flat, cost = without_trend(logs, n_old, when)
-    return np.minimum(p_values(flat, n_old, seed=seed, up_to=up_to) * cost, 1.0)
+    near = _nearer(flat, n_old, modes_move(n_old, logs.shape[1] - n_old))
+    return np.minimum(p_values(near, n_old, seed=seed, up_to=up_to) * cost, 1.0)
+
+
+def _nearer(logs: Array, n_old: int, by: float) -> Array:
+    """Each row with its arms nearer to each other by that much, as far as they are apart."""
+    if by == 0.0:
+        return logs
+    apart = logs[:, n_old:].mean(axis=1) - logs[:, :n_old].mean(axis=1)
+    near = logs.copy()
+    near[:, n_old:] -= np.clip(apart, -by, by)[:, np.newaxis]
+    return near
+
+
+def _costs(n_old: int, n_new: int) -> tuple[float, float]:
+    return _MANY_COSTS if min(n_old, n_new) >= _MANY else _FEW_COSTS
 
 
 def p_values(logs: Array, n_old: int, *, seed: int, up_to: float = 1.0) -> Array:
-    """p of no difference for each row, by the tests that its arms allow."""
-    both = alike(logs, n_old)
-    p = means_p(logs, n_old, seed=seed, up_to=up_to)
-    if both.any():
-        by_ranks = RANKS_BESIDE_MEANS * ranks.p_values(logs[both], n_old)
-        p[both] = np.minimum(np.minimum(MEANS_BESIDE_RANKS * p[both], by_ranks), 1.0)
-    return p
+    """p of no difference for each row: the smaller of the two tests' for asking twice."""
+    n_new = logs.shape[1] - n_old
+    of_means, of_ranks = _costs(n_old, n_new)
+    p = of_means * means_p(logs, n_old, seed=seed, up_to=up_to)
+    by_ranks = of_ranks * ranks.p_values(logs, n_old)
+    guarded = ~alike(logs, n_old) | (n_old != n_new)
+    rows = guarded & (by_ranks <= up_to) & (by_ranks < p)
+    if rows.any():
+        sides = of_ranks * _sides_of_ranks(logs[rows], n_old, seed=seed)
+        by_ranks[rows] = np.maximum(by_ranks[rows], sides)
+    return np.minimum(np.maximum(np.minimum(p, by_ranks), folded_p(logs, n_old)), 1.0)
+
+
+def _sides_of_ranks(logs: Array, n_old: int, *, seed: int) -> Array:
+    """The share of sides as extreme as those of the ranks; 0 of so many that it need not be asked.
+
+    Equal values have equal ranks, also where a shift in binary fractions made them nearly so.
+    """
+    if logs.shape[1] > permutation.LARGE:
+        return np.zeros(len(logs))
+    placed = rankdata(np.round(logs, 12), axis=1)
+    return permutation.of_sides(placed, n_old, seed=seed)
+
+
+def folded_p(logs: Array, n_old: int) -> Array:
+    """Of an arm with modes on both sides of the other the chance of so few boots in one; else 0.
+
+    That is an arm that scatters more than the other, and once it is folded about the other's mean
+    hardly more.  Which of its modes a boot falls into is a toss: what is seen of its mean is worth
+    no more than that.
+    """
+    found = np.zeros(len(logs))
+    if logs.shape[1] > permutation.LARGE:
+        return found
+    old, new = logs[:, :n_old], logs[:, n_old:]
+    for arm, other in ((old, new), (new, old)):
+        count = arm.shape[1]
+        distance = arm - other.mean(axis=1, keepdims=True)
+        above = (distance > 0).sum(axis=1)
+        fewer = np.minimum(above, count - above)
+        most = _FOLDED * arm.std(axis=1, ddof=1)
+        modes = (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= most)
+        modes &= other.std(axis=1, ddof=1) <= most
+        toss = np.minimum(2 * bdtr(fewer.astype(np.float64), count, 0.5), 1.0)
+        found = np.maximum(found, np.where(modes, toss, 0.0))
+    return found
 
 
 def means_p(logs: Array, n_old: int, *, seed: int, up_to: float = 1.0) -> Array:
@@ -135,7 +218,10 @@ def _arranged(p: Array, logs: Array, n_old: int, seed: int, up_to: float) -> Arr
 
 def least_p(n_old: int, n_new: int) -> float:
     """The smallest p that so many values can have."""
-    return min(permutation.least_p(n_old + n_new), RANKS_BESIDE_MEANS * ranks.least_p(n_old, n_new))
+    of_means, of_ranks = _costs(n_old, n_new)
+    return min(
+        of_means * permutation.least_p(n_old + n_new), of_ranks * ranks.least_p(n_old, n_new)
+    )
 
 
 def alike(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
@@ -263,6 +349,45 @@ def _of_means(logs: Array, n_old: int, *, alpha: float, seed: int) -> tuple[floa
         return centre - reach, centre + reach
     reach = max(reach, _LEAST)
     return centre - _edge(kept, -reach), centre + _edge(kept, reach)
+
+
+def _of_ranks(
+    logs: Array, n_old: int, pairs: Differences, *, alpha: float, seed: int, guarded: bool
+) -> tuple[float, float]:
+    """All shifts of log values that the test of ranks does not reject."""
+    low, high = pairs.interval(alpha)
+    if not guarded or not math.isfinite(low + high) or logs.shape[1] > permutation.LARGE:
+        return low, high
+    is_new = np.arange(logs.shape[1]) >= n_old
+    centre = pairs.median
+
+    def kept(distance: float) -> bool:
+        moved = logs - (centre + distance) * is_new
+        return bool(_sides_of_ranks(moved, n_old, seed=seed)[0] > alpha)
+
+    below, above = max(centre - low, _LEAST), max(high - centre, _LEAST)
+    return centre - _edge(kept, -below), centre + _edge(kept, above)
+
+
+def _overruled(
+    logs: Array, n_old: int, found: tuple[float, float], alpha: float
+) -> tuple[float, float]:
+    """The interval with the shifts beside it at which an arm seems to have two modes."""
+    if not math.isfinite(found[0] + found[1]):
+        return found
+    is_new = np.arange(logs.shape[1]) >= n_old
+    size = max(float(np.ptp(logs[0])), _LEAST)
+    beside = np.linspace(0.0, size, _BESIDE)[1:]
+    low, high = found
+    for sign in (-1.0, 1.0):
+        places = (low if sign < 0 else high) + sign * beside
+        moved = logs - places[:, np.newaxis] * is_new
+        kept = np.flatnonzero(folded_p(moved, n_old) > alpha)
+        if len(kept) and kept[0] < _BESIDE // 8:
+            ends = np.flatnonzero(np.diff(kept) > 1)
+            last = kept[ends[0]] if len(ends) else kept[-1]
+            low, high = (places[last], high) if sign < 0 else (low, places[last])
+    return float(low), float(high)
 
 
 def _edge(kept: Callable[[float], bool], first: float) -> float:

@@ -24,12 +24,16 @@ _MANY = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Effect:
-    """What the numbers say, before the rules: ratio and interval, widened by what is not known."""
+    """What the numbers say, before the rules: ratio and interval, widened by what is not known.
+
+    modes: the part of the interval, on either side, for modes that so few boots do not show.
+    """
 
     ratio: float
     low: float
     high: float
     p: float
+    modes: float = 0.0
 
     def inside(self, tolerance: float) -> bool:
         return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
@@ -299,6 +303,7 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
         low=found.low * math.exp(-unknown),
         high=found.high * math.exp(unknown),
         p=found.p,
+        modes=found.modes,
     )
 
 
@@ -331,6 +336,9 @@ def _decide(
     arms: Sequence[Series], effect: _Effect, sandwich: Sandwich | None, case: _Case
 ) -> tuple[Verdict, str, int | None]:
     shown = _shown(effect, sandwich, case)
+    if effect.modes:
+        n = min(len(arms[1].valid), sum(len(arm.valid) for arm in (arms[0], *arms[2:])))
+        shown += f", with {100 * effect.modes:g} % for modes that {n} an arm do not show"
     same, differs = effect.inside(case.tolerance), effect.excludes_one()
     if not same and not differs:
         text, more = _needs(arms, effect, case.tolerance)
@@ -381,9 +389,14 @@ def _needs(arms: Sequence[Series], effect: _Effect, tolerance: float) -> tuple[s
     if not (effect.low > 0 and math.isfinite(effect.high)):
         return f"{kind.counted(n)} an arm cannot bound the ratio", None
     size = abs(math.log(effect.ratio))
-    half = math.log(effect.high / effect.low) / 2
+    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.modes)
     target = max(size, math.log1p(tolerance) - size)
     total = math.ceil(n * (half / target) ** 2)
+    if effect.modes:
+        # numpy belongs to the extra `time`: reading a result must work without it.
+        from kdelta.stats.shift import SHOWN_MODES
+
+        total = max(total, SHOWN_MODES)
     more = max(total - n, 1)
     if more > _MANY:
         return f"undecided, and more than {_MANY} more {kind}s an arm would be needed", None
