@@ -284,4 +284,26 @@ def test_one_that_does_not_say_whose_code_it_is_has_none(tmp_path: Path) -> None
     record = null_variant(Copied(kind=CopyKind.SAME_CODE, sentence=SAME))
     done = explained_by_calls(record, tmp_path, "null", "6.16")
     assert isinstance(done.exception, SpecError)
-    assert f"null was not booted: {SAME}; so it has no call paths" in done.exception.cause
+    assert f"null was not booted: {SAME}; so it has no windows of its own" in done.exception.cause
+
+
+def test_a_new_name_all_the_way_down_is_netted_by_its_length() -> None:
+    """process:thread, 7.0 -> 7.1: zap_page_range_single_batched and what it called."""
+    old = nodes((-1, "main", 1, 9), (0, "zap_page", 2, 100), (1, "unmap_single", 2, 1000))
+    new = nodes((-1, "main", 1, 9), (0, "zap_vma", 2, 98), (1, "zap_one", 2, 900))
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.into, c.delta) for c in found.causes] == [
+        (CauseKind.RENAMED, "zap_one", ("unmap_single",), -100),
+        (CauseKind.RENAMED, "zap_vma", ("zap_page",), -2),
+    ]
+
+
+def test_a_wrapper_in_between_hides_nothing() -> None:
+    """mremap(), 6.16 -> 6.17: mremap_to() came between."""
+    old = nodes((-1, "mremap", 1, 20), (0, "move_vma", 1, 1000))
+    new = nodes((-1, "mremap", 1, 8), (0, "mremap_to", 1, 15), (1, "move_vma", 1, 1400))
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.into, c.delta) for c in found.causes] == [
+        (CauseKind.CHANGED, "move_vma", (), 400),
+        (CauseKind.SPLIT, "mremap", ("mremap_to",), 3),
+    ]

@@ -10,14 +10,13 @@ compared.  Every instruction of the difference belongs to exactly one cause: the
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations
 
 from kdelta.analysis.counts import counted
 from kdelta.analysis.explanation import Explanation, base_name, find_arm, find_point
+from kdelta.analysis.netting import Node, Notes, net
 from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -29,10 +28,7 @@ _THUNK = re.compile(
 )
 DEEPER = "[deeper]"  # all that is below so many levels; no kernel's stack is so deep
 DEEPEST = 200
-_MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
-_ALIKE = 0.5  # share of callees in common from which a function is taken for another's new name
 _NEW, _GONE = "new", "gone"
-_LEAST_MOVED = 0.25  # part of the smaller of two changes that has to cancel to be a move
 
 
 class CauseKind(StrEnum):
@@ -44,21 +40,6 @@ class CauseKind(StrEnum):
     NEW = "new"
     VANISHED = "vanished"
     RENAMED = "renamed"
-
-
-@dataclass(slots=True)
-class Node:
-    """A function on a path of one kernel.  own: instructions of its own."""
-
-    function: str
-    calls: int = 0
-    own: int = 0
-    children: dict[str, Node] = field(default_factory=dict)
-
-    @property
-    def all(self) -> int:
-        """Its own instructions and those of all below it."""
-        return sum(node.own for node in walk(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +140,7 @@ def _measured(label: str, trial: int, copied: Mapping[int, Copied]) -> int:
     why = copied[trial]
     if why.trial is None:
         raise SpecError(
-            f"{label} was not booted: {why.sentence}; so it has no call paths of its own",
+            f"{label} was not booted: {why.sentence}; so it has no windows of its own",
             action="explain the kernel that it is the same as, or count again: kdelta run ...",
         )
     return why.trial
@@ -190,7 +171,7 @@ def difference(
 ) -> CallDifference:
     """Compare the call paths of two kernels; of each the trees that are to be added up."""
     was, now = _added(old), _added(new)
-    notes = _net(was, now)
+    notes = net(was, now)
     causes: list[Cause] = []
     root = _merged(was, now, "", notes, causes)
     ranked = sorted(
@@ -202,15 +183,6 @@ def difference(
 def is_thunk(function: str) -> bool:
     """True for what only passes a call or a return on."""
     return _THUNK.match(function) is not None
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it; no deeper than memory."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += one.children.values()
 
 
 def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
@@ -228,131 +200,7 @@ def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
     return root
 
 
-@dataclass(slots=True)
-class _Notes:
-    """What was put elsewhere: by function, the kind and the functions that it was."""
-
-    split: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    inlined: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    renamed: dict[str, str] = field(default_factory=dict)  # new name: old name
-
-
-def _net(was: Node, now: Node) -> _Notes:
-    """Give functions of one kernel alone their place in the other's tree; changes both trees."""
-    notes = _Notes()
-    names_old, names_new = ({node.function for node in walk(side)} for side in (was, now))
-    alone = (names_old - names_new), (names_new - names_old)
-    _rename(was, now, alone, notes)
-    alone = alone[0] - set(notes.renamed.values()), alone[1] - set(notes.renamed)
-    pairs = [(was, now)]
-    while pairs:
-        before, after = pairs.pop()
-        _inline(before, after, alone, notes)
-        pairs += [
-            (before.children[name], after.children[name])
-            for name in before.children.keys() & after.children.keys()
-        ]
-    return notes
-
-
-def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: _Notes) -> None:
-    """Take a function of the old kernel alone for one of the new where both have one place."""
-    callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
-    callees = [_callees(side) for side in (was, now)]
-    for name in sorted(alone[1]):
-        fitting = [
-            other
-            for other in sorted(alone[0] - set(notes.renamed.values()))
-            if callers[0][other] & callers[1][name] and _alike(callees[0][other], callees[1][name])
-        ]
-        if len(fitting) == 1:
-            notes.renamed[name] = fitting[0]
-    names = {old: new for new, old in notes.renamed.items()}
-    for node in [*walk(was)]:
-        for old in names.keys() & node.children.keys():
-            child = node.children.pop(old)
-            child.function = names[old]
-            node.children[child.function] = child
-
-
-def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for node in walk(side):
-        for name in names & node.children.keys():
-            found[name].add(node.function)
-    return found
-
-
-def _callees(side: Node) -> dict[str, Counter[str]]:
-    found: dict[str, Counter[str]] = {}
-    for node in walk(side):
-        own = found.setdefault(node.function, Counter())
-        own.update({child.function: child.calls for child in node.children.values()})
-        own[""] += node.own
-    return found
-
-
-def _alike(one: Counter[str], other: Counter[str]) -> bool:
-    """Mostly the same callees, or neither has any and their own code is of about one length."""
-    mine, theirs = one.keys() - {""}, other.keys() - {""}
-    if mine or theirs:
-        return len(mine & theirs) >= _ALIKE * len(mine | theirs)
-    shorter, longer = sorted((one[""], other[""]))
-    return bool(longer) and shorter >= (1 - _LEAST_MOVED) * longer
-
-
-def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: _Notes) -> None:
-    """Undo a split or an inlining: the function's code goes to its caller, and so do its calls."""
-    for _ in range(_MOST_MOVED):
-        change = now.own - was.own
-        side, names = (now, alone[1]) if change < 0 else (was, alone[0])
-        candidates = [child for name, child in side.children.items() if name in names and child.own]
-        candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
-        chosen = _cancelling(abs(change), candidates)
-        if not chosen:
-            return
-        for child in chosen:
-            _absorb(side, child)
-        moved = notes.split if side is now else notes.inlined
-        names_moved = (child.function for child in chosen)
-        moved[now.function] = tuple(dict.fromkeys((*moved.get(now.function, ()), *names_moved)))
-
-
-def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:
-    """The functions whose own code best makes up for a change of so many instructions."""
-    best: tuple[Node, ...] = ()
-    left = change
-    for count in range(1, len(candidates) + 1):
-        for chosen in combinations(candidates, count):
-            moved = sum(node.own for node in chosen)
-            rest = abs(change - moved)
-            if rest < left and change - rest >= _LEAST_MOVED * max(change, moved):
-                best, left = chosen, rest
-    return best
-
-
-def _absorb(above: Node, child: Node) -> None:
-    """A child's code and calls become its caller's."""
-    del above.children[child.function]
-    above.own += child.own
-    for node in child.children.values():
-        _join(above, node)
-
-
-def _join(above: Node, node: Node) -> None:
-    waiting = [(above, node)]
-    while waiting:
-        place, one = waiting.pop()
-        same = place.children.get(one.function)
-        if same is None:
-            place.children[one.function] = one
-            continue
-        same.calls += one.calls
-        same.own += one.own
-        waiting += [(same, child) for child in one.children.values()]
-
-
-def _merged(was: Node, now: Node, caller: str, notes: _Notes, causes: list[Cause]) -> Branch:
+def _merged(was: Node, now: Node, caller: str, notes: Notes, causes: list[Cause]) -> Branch:
     """One tree of both; what differs is added to causes."""
     if was.own != now.own:
         causes.append(_own_cause(was, now, caller, notes))
@@ -379,17 +227,17 @@ def _merged(was: Node, now: Node, caller: str, notes: _Notes, causes: list[Cause
     )
 
 
-def _note(function: str, notes: _Notes) -> str:
+def _note(function: str, notes: Notes) -> str:
     told = [f"was {notes.renamed[function]}"] if function in notes.renamed else []
     told += [f"with {', '.join(names)}" for names in _pieces(function, notes)]
     return ", ".join(told)
 
 
-def _pieces(function: str, notes: _Notes) -> list[tuple[str, ...]]:
+def _pieces(function: str, notes: Notes) -> list[tuple[str, ...]]:
     return [own[function] for own in (notes.split, notes.inlined) if function in own]
 
 
-def _own_cause(was: Node, now: Node, caller: str, notes: _Notes) -> Cause:
+def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:
     kind: CauseKind = CauseKind.CHANGED
     into: tuple[str, ...] = ()
     if now.function in notes.split:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
-from kdelta.analysis.evidence import compare_arms, copies, points, scenarios
+from kdelta.analysis.evidence import State, compare_arms, copies, points, scenarios
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.printable import meant, printable
+from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, FunctionCount
 from kdelta.stats.verdict import Comparison, Verdict
 
@@ -106,6 +107,9 @@ class Explanation:
     folded: tuple[tuple[str, tuple[str, ...]], ...]
     rising: tuple[FunctionDelta, ...]  # those that stand out, for the sentence
     falling: tuple[FunctionDelta, ...]
+    old_compiler: str = ""  # "gcc 14"; "": not known
+    new_compiler: str = ""
+    audited: bool = False  # the page states of both hold
     copies: tuple[str, ...] = ()
 
 
@@ -197,6 +201,9 @@ def _without_functions(
         folded=(),
         rising=(),
         falling=(),
+        old_compiler=compiler_family(old.kernel.compiler),
+        new_compiler=compiler_family(new.kernel.compiler),
+        audited=old.state is State.OK and new.state is State.OK,
         copies=tuple(copies(arms)),
     )
 

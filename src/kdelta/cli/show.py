@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
+    from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
     from kdelta.journal.run import RunRecord
 
@@ -182,6 +184,16 @@ def print_report(
 )
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
+@click.option("--work", "part", flag_value="work", help="Tell it by kinds of instructions.")
+@click.option(
+    "--memory",
+    "part",
+    flag_value="memory",
+    help="By memory touched (if run with --probe memory).",
+)
+@click.option(
+    "--values", "part", flag_value="values", help="The values that probes of the run read."
+)
 @click.option(
     "--as",
     "picture",
@@ -196,6 +208,7 @@ def explain(
     *,
     form: str,
     calls: bool,
+    part: str | None,
     picture: str | None,
     output: Path | None,
     **choice: Any,
@@ -209,20 +222,28 @@ def explain(
     from kdelta.analysis import explanation
     from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
+    from kdelta.rendering import work
 
     if (picture is None) != (output is None):
         raise click.UsageError("--as says what, and -o FILE where to write it")
-    if choice["top"] is None and not form:
+    if part and (calls or picture):
+        raise click.UsageError(f"--{part} is told alone")
+    if choice["top"] is None and not form and not part:
         choice["top"] = TOP
     record = one_record(runs, run)
-    found = explanation.explain(record, *_kernels(record, choice), **choice)
-    if calls or picture:
-        trees = _trees(RUNS.find(runs, run), record, found, choice["point"])
-        _print_calls(form, found, *trees)
+    old, new = _kernels(record, choice)
+    found = explanation.explain(record, old, new, **choice)
+    whole = explanation.explain(record, old, new, **choice | {"top": None})
+    recorded = _Recorded(RUNS.find(runs, run), record, whole, choice["point"])
+    if part:
+        print_found(form, work, work.WorkPart(recorded.work(), part))
+    elif calls or picture:
+        _print_calls(form, found, recorded)
         if picture and output and not found.refused:
-            _write_picture(picture, output, found, *trees)
+            _write_picture(picture, output, found, recorded)
     else:
-        print_found(form, page, found)
+        told = {} if form else {"sentences": recorded.sentences(found)}
+        print_found(form, page, found, **told)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
@@ -255,32 +276,71 @@ def _kernels(record: RunRecord, choice: dict[str, Any]) -> tuple[str, str]:
     return headline.step.old, headline.step.new
 
 
-def _trees(folder: Path, record: RunRecord, found: Explanation, point: str | None) -> list[Trees]:
-    """Of the old and the new kernel the call trees behind an explanation."""
-    from kdelta.analysis import calls as paths
-    from kdelta.journal import calls as kept
+class _Recorded:
+    """What a run kept beside counts of an explanation's windows; raises SpecError for what not."""
 
-    sides = paths.sources(record, found, point)
-    return [[kept.kept(folder, trial)[phase] for trial, phase in side] for side in sides]
+    def __init__(
+        self, folder: Path, record: RunRecord, whole: Explanation, point: str | None
+    ) -> None:
+        """whole: the explanation with all functions."""
+        self._folder = folder
+        self._record = record
+        self._whole = whole
+        self._point = point
+
+    def trees(self) -> list[Trees]:
+        """The call trees of the old and the new kernel."""
+        from kdelta.journal import calls as kept
+
+        return [[kept.kept(self._folder, at)[phase] for at, phase in side] for side in self._sides]
+
+    def work(self) -> WorkExplanation:
+        """Kinds of work, memory and values."""
+        from kdelta.analysis.work import compared
+        from kdelta.journal import beside
+
+        old, new = (
+            [(beside.kept(self._folder, at), phase) for at, phase in side] for side in self._sides
+        )
+        return compared(self._whole, old, new)
+
+    def sentences(self, found: Explanation) -> list[str]:
+        """The difference in a few sentences, of what there is."""
+        from kdelta.analysis.calls import explained
+        from kdelta.rendering import paragraph
+
+        work = difference = None
+        with contextlib.suppress(SpecError):
+            work = self.work()
+        with contextlib.suppress(SpecError):
+            difference = explained(found, *self.trees()).difference
+        return paragraph.sentences(found, difference, work)
+
+    @property
+    def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        from kdelta.analysis.calls import sources
+
+        return sources(self._record, self._whole, self._point)
 
 
-def _print_calls(form: str, found: Explanation, old: Trees, new: Trees) -> None:
+def _print_calls(form: str, found: Explanation, recorded: _Recorded) -> None:
     from kdelta.analysis.calls import explained
     from kdelta.rendering import calls as page
 
-    print_found(form, page, explained(found, old, new))
+    told = {} if form else {"sentences": recorded.sentences(found)}
+    print_found(form, page, explained(found, *recorded.trees()), **told)
 
 
-def _write_picture(picture: str, output: Path, found: Explanation, old: Trees, new: Trees) -> None:
+def _write_picture(picture: str, output: Path, found: Explanation, recorded: _Recorded) -> None:
     from kdelta.analysis.calls import explained
     from kdelta.rendering import flame, profiles
 
+    old, new = recorded.trees()
     if picture == "flame":
         write_output(flame.written(explained(found, old, new)), output)
         return
-    told = profiles.Profiles(found, old, new)
     kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](told, side), output)
+    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new), side), output)
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

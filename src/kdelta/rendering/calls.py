@@ -21,10 +21,10 @@ _NAME_WIDTH = 48
 _DEEPEST = 24  # levels of the tree that are indented
 
 
-def show(found: CallExplanation) -> list[Line]:
-    """What `kdelta explain --calls` prints."""
+def show(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list[Line]:
+    """What `kdelta explain --calls` prints; sentences: with which it begins."""
     explanation, difference = found.explanation, found.difference
-    lines = opening(explanation)
+    lines = opening(explanation, sentences)
     if difference is None:
         return [*lines, *refusal(explanation)]
     scale = Scale.of(explanation)
@@ -53,6 +53,10 @@ class Scale:
     def plain(self, count: int) -> str:
         """A count."""
         return f"{count / self.operations:,.{self.places}f}" if count else "0"
+
+    def each(self, count: int) -> str:
+        """A count of which fewer than one per operation may be worth a word."""
+        return f"{count / self.operations:,.3g}"
 
     def signed(self, count: int) -> str:
         """A change."""

@@ -54,8 +54,8 @@ _HEAD = (
 )
 
 
-def opening(explanation: Explanation) -> list[Line]:
-    """What is compared, and the verdict on it."""
+def opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
+    """What is compared, the verdict on it, and the difference in a few sentences."""
     lines = list(paragraph(_heading(explanation), Tone.BOLD))
     per = f"per {explanation.operation}" if explanation.operation else "per operation"
     lines += paragraph(
@@ -71,15 +71,19 @@ def opening(explanation: Explanation) -> list[Line]:
         lines += paragraph(copy, Tone.FAINT)
     if comparison.verdict is Verdict.INVALID and not explanation.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
+    if sentences:
+        lines += [(), *paragraph(" ".join(sentences))]
     return lines
 
 
-def show(explanation: Explanation) -> list[Line]:
-    """What `kdelta explain` prints."""
-    lines = opening(explanation)
+def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Line]:
+    """What `kdelta explain` prints; sentences: with which it begins."""
+    lines = opening(explanation, sentences)
     if explanation.refused:
         return [*lines, *refusal(explanation)]
-    lines += [*paragraph(sentence(explanation)), (), *_functions(explanation), ()]
+    if not sentences:
+        lines += paragraph(sentence(explanation))
+    lines += [(), *_functions(explanation), ()]
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
     return [*lines, *paragraph(PATH_LENGTH)]

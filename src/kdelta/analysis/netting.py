@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Code that only moved between functions is put where it was in the other kernel's tree; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+_MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
+_ALIKE = 0.5  # share of callees in common from which a function is taken for another's new name
+_WRAPPER = 0.1  # own part of a function that does little but call others
+_LEAST_MOVED = 0.25  # part of the smaller of two changes that has to cancel to be a move
+
+
+@dataclass(slots=True)
+class Node:
+    """A function on a path of one kernel.  own: instructions of its own."""
+
+    function: str
+    calls: int = 0
+    own: int = 0
+    children: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def all(self) -> int:
+        """Its own instructions and those of all below it."""
+        return sum(node.own for node in walk(self))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it; no deeper than memory."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += one.children.values()
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was put elsewhere: by function, the kind and the functions that it was."""
+
+    split: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    inlined: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)  # new name: old name
+
+
+def net(was: Node, now: Node) -> Notes:
+    """Give functions of one kernel alone their place in the other's tree; changes both trees."""
+    notes = Notes()
+    names_old, names_new = ({node.function for node in walk(side)} for side in (was, now))
+    alone = (names_old - names_new), (names_new - names_old)
+    while _rename(was, now, alone, notes):  # what is called by a renamed one may be so, too
+        alone = alone[0] - set(notes.renamed.values()), alone[1] - set(notes.renamed)
+    pairs = [(was, now)]
+    while pairs:
+        before, after = pairs.pop()
+        _unwrap(before, after, alone, notes)
+        _inline(before, after, alone, notes)
+        _unwrap(before, after, alone, notes)  # what came up with a function that was inlined
+        pairs += [
+            (before.children[name], after.children[name])
+            for name in before.children.keys() & after.children.keys()
+        ]
+    return notes
+
+
+def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> bool:
+    """Take a function of the old kernel alone for one of the new where both have one place.
+
+    True when there was one.
+    """
+    sizes = [_sizes(side, names) for side, names in zip((was, now), alone, strict=True)]
+    found: dict[str, str] = {}
+    callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
+    callees = [_callees(side) for side in (was, now)]
+    for name in sorted(alone[1]):
+        fitting = [
+            other
+            for other in sorted(alone[0] - set(found.values()))
+            if callers[0][other] & callers[1][name]
+            and (
+                _alike(callees[0][other], callees[1][name])
+                or _as_large(sizes[0][other], sizes[1][name])
+            )
+        ]
+        if len(fitting) == 1:
+            found[name] = fitting[0]
+    notes.renamed |= found
+    names = {old: new for new, old in found.items()}
+    for node in [*walk(was)]:
+        for old in names.keys() & node.children.keys():
+            child = node.children.pop(old)
+            child.function = names[old]
+            node.children[child.function] = child
+    return bool(found)
+
+
+def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
+    """Calls of functions, and instructions with all below."""
+    found = dict.fromkeys(names, (0, 0))
+    for node in walk(side):
+        if node.function in names:
+            calls, insns = found[node.function]
+            found[node.function] = calls + node.calls, insns + node.all
+    return found
+
+
+def _as_large(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Called as often, and of about one length with all below."""
+    shorter, longer = sorted((one[1], other[1]))
+    return one[0] == other[0] > 0 and shorter >= (1 - _LEAST_MOVED) * longer
+
+
+def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for node in walk(side):
+        for name in names & node.children.keys():
+            found[name].add(node.function)
+    return found
+
+
+def _callees(side: Node) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for node in walk(side):
+        own = found.setdefault(node.function, Counter())
+        own.update({child.function: child.calls for child in node.children.values()})
+        own[""] += node.own
+    return found
+
+
+def _alike(one: Counter[str], other: Counter[str]) -> bool:
+    """Mostly the same callees, or neither has any and their own code is of about one length."""
+    mine, theirs = one.keys() - {""}, other.keys() - {""}
+    if mine or theirs:
+        return len(mine & theirs) >= _ALIKE * len(mine | theirs)
+    shorter, longer = sorted((one[""], other[""]))
+    return bool(longer) and shorter >= (1 - _LEAST_MOVED) * longer
+
+
+def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> None:
+    """Take a function of one kernel alone away that does little but call what the other calls."""
+    for side, other, names, told in (
+        (now, was, alone[1], notes.split),
+        (was, now, alone[0], notes.inlined),
+    ):
+        waiting = list(side.children.values())
+        while waiting:
+            child = waiting.pop()
+            if child.function not in names or side.children.get(child.function) is not child:
+                continue
+            below = child.all - child.own
+            shared = sum(
+                node.all for name, node in child.children.items() if name in other.children
+            )
+            if child.own <= _WRAPPER * below and shared >= _ALIKE * below:
+                waiting += child.children.values()
+                _absorb(side, child)
+                told[now.function] = (*told.get(now.function, ()), child.function)
+
+
+def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> None:
+    """Undo a split or an inlining: the function's code goes to its caller, and so do its calls."""
+    for _ in range(_MOST_MOVED):
+        change = now.own - was.own
+        side, names = (now, alone[1]) if change < 0 else (was, alone[0])
+        candidates = [child for name, child in side.children.items() if name in names and child.own]
+        candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
+        chosen = _cancelling(abs(change), candidates)
+        if not chosen:
+            return
+        for child in chosen:
+            _absorb(side, child)
+        moved = notes.split if side is now else notes.inlined
+        names_moved = (child.function for child in chosen)
+        moved[now.function] = tuple(dict.fromkeys((*moved.get(now.function, ()), *names_moved)))
+
+
+def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:
+    """The functions whose own code best makes up for a change of so many instructions."""
+    best: tuple[Node, ...] = ()
+    left = change
+    for count in range(1, len(candidates) + 1):
+        for chosen in combinations(candidates, count):
+            moved = sum(node.own for node in chosen)
+            rest = abs(change - moved)
+            if rest < left and change - rest >= _LEAST_MOVED * max(change, moved):
+                best, left = chosen, rest
+    return best
+
+
+def _absorb(above: Node, child: Node) -> None:
+    """A child's code and calls become its caller's."""
+    del above.children[child.function]
+    above.own += child.own
+    for node in child.children.values():
+        _join(above, node)
+
+
+def _join(above: Node, node: Node) -> None:
+    waiting = [(above, node)]
+    while waiting:
+        place, one = waiting.pop()
+        same = place.children.get(one.function)
+        if same is None:
+            place.children[one.function] = one
+            continue
+        same.calls += one.calls
+        same.own += one.own
+        waiting += [(same, child) for child in one.children.values()]

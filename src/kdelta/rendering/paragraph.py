@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A difference in a few sentences, each made of figures of the run; none without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kdelta.analysis.calls import CallDifference
+from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.attribution.kinds import Kind
+from kdelta.rendering.calls import Scale
+from kdelta.rendering.calls import sentence as cause_told
+from kdelta.rendering.columns import short
+from kdelta.rendering.work import named
+
+_TELLING = 0.1  # share of the difference from which a cause or a function is named
+_NAMED = 2
+_MANY = 0.05  # share of the difference from which loads and stores are told
+_RARE = 0.01  # executions per operation from which all other kinds are
+_LINES = 0.05  # lines per operation from which a kind of memory is
+_NAME_WIDTH = 40
+_PLAIN = (Kind.LOAD, Kind.STORE)
+
+
+def sentences(
+    found: Explanation, calls: CallDifference | None, work: WorkExplanation | None
+) -> list[str]:
+    """Three to six sentences; none where nothing is claimed.
+
+    calls, work: of a run that has them.
+    """
+    if found.refused or not found.delta:
+        return []
+    scale = Scale.of(found)
+    told = [_net(found, scale), _why(found, calls, scale)]
+    if work:
+        told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
+    told.append(_built(found))
+    return [one for one in told if one]
+
+
+def _net(found: Explanation, scale: Scale) -> str:
+    old, new = found.old_value or 0, found.new_value or 0
+    ratio = f", x{new / old:.3f}" if old else ""
+    per = found.operation or "operation"
+    return (
+        f"Per {per}, {scale.plain(new)} instructions are executed where {scale.plain(old)} were"
+        f" ({scale.signed(new - old)}{ratio})."
+    )
+
+
+def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
+    """The first causes, or without call paths the functions."""
+    whole = found.delta or 1
+    if calls:
+        causes = [c for c in calls.causes if abs(c.delta) >= _TELLING * abs(whole)][:_NAMED]
+        parts = [f"{scale.signed(c.delta)}: {cause_told(c, scale)}" for c in causes]
+        return f"Of that, {'. And '.join(parts)}." if parts else ""
+    rows = (*found.rising, *found.falling)
+    ranked = sorted(rows, key=lambda row: -abs(row.delta))[: _NAMED + 1]
+    parts = [f"{short(row.function, _NAME_WIDTH)} {scale.signed(row.delta)}" for row in ranked]
+    return f"By function it is {', '.join(parts)}." if parts else ""
+
+
+def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
+    least = _MANY * abs(found.delta or 0)
+    own = [row for row in work.work if row.group == "work"]
+    plain = [row for row in own if row.kind in _PLAIN and abs(row.delta) >= least]
+    rare = [row for row in own if row.kind not in _PLAIN]
+    changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
+    same = [named(row) for row in rare if row.new and row not in changed]
+    parts = []
+    if changed:
+        parts.append(f"It takes {_listed([_more(row, scale) for row in changed])}")
+    if same:
+        parts.append(f"{_listed(same)} are as many as before")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _calls(work: WorkExplanation, scale: Scale) -> str:
+    rows = [row for row in work.work if row.group == "calls" and _is_told(row, scale, _RARE)]
+    return f"There are {_listed([_more(row, scale) for row in rows])}." if rows else ""
+
+
+def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
+    if work.memory is None:
+        return ""
+    lines = [row for row in work.memory if row.group == "lines"]
+    rows = [row for row in lines if _is_told(row, scale, _LINES)]
+    per = found.operation or "operation"
+    if not rows:
+        whole = scale.plain(sum(row.new for row in lines))
+        return f"The memory touched is the same within {_LINES:g} lines of 64 bytes of {whole}."
+    parts = [
+        f"{scale.signed(row.delta)} of {row.kind} ({scale.plain(row.old)} ->"
+        f" {scale.plain(row.new)}{_mostly(row)})"
+        for row in rows
+    ]
+    return f"Lines of 64 bytes touched per {per}: {_listed(parts)}."
+
+
+def _mostly(row: KindDelta) -> str:
+    return f", in {short(row.where[0][0], _NAME_WIDTH)}" if row.where else ""
+
+
+def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
+    return abs(row.delta) >= least * scale.operations
+
+
+def _more(row: KindDelta, scale: Scale) -> str:
+    direction = "more" if row.delta > 0 else "fewer"
+    return f"{scale.each(abs(row.delta))} {direction} {named(row)}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _built(found: Explanation) -> str:
+    parts: Iterator[str] = filter(None, (_states(found), _compilers(found)))
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _states(found: Explanation) -> str:
+    return "the page states of both were audited and hold" if found.audited else ""
+
+
+def _compilers(found: Explanation) -> str:
+    old, new = found.old_compiler, found.new_compiler
+    if not old or not new:
+        return ""
+    if old == new:
+        return f"both kernels were built by {old}"
+    return f"{old} built the old kernel and {new} the new one, so part may be the compiler's"

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A difference by kinds of work, memory and values, and the sentences that explain begins with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kdelta.analysis.calls import difference
+from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
+from kdelta.attribution.calls import PathNode
+from kdelta.attribution.kinds import Kind
+from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
+from kdelta.attribution.work import WorkRow
+from kdelta.cli import show
+from kdelta.errors import SpecError
+from kdelta.journal import beside, results
+from kdelta.journal.beside import Beside, Histogram
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering.paragraph import sentences
+from ladder_records import PAGES, ladder
+
+OLD = Beside(
+    work={
+        "protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
+        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
+    },
+    memory={
+        "protect": (
+            MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
+            MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
+        )
+    },
+    values={"protect": {"f(n=arg1)": Histogram(values={"8": 16})}},
+)
+NEW = Beside(
+    work={
+        "protect": (
+            WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
+            WorkRow("commit", Kind.LOAD, 200 * PAGES),
+            WorkRow("commit", Kind.FENCE, PAGES),
+            WorkRow("commit", Kind.ATOMIC, PAGES),
+        ),
+        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
+    },
+    memory={
+        "protect": (
+            MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
+            MemoryRow(EVERYWHERE, What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),
+            MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
+            MemoryRow("commit", What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),
+        )
+    },
+    values={"protect": {"f(n=arg1)": Histogram(values={"1": 128})}},
+)
+
+
+@pytest.fixture
+def found() -> Explanation:
+    return explain(ladder(), "6.16", "6.17")
+
+
+@pytest.fixture
+def work(found: Explanation) -> WorkExplanation:
+    return compared(found, side(OLD), side(NEW))
+
+
+def side(told: Beside) -> list[tuple[Beside, str]]:
+    return [(told, phase) for phase in ("protect", "restore")]
+
+
+def kind(rows: tuple[KindDelta, ...] | None, group: str, name: str) -> KindDelta:
+    return next(row for row in rows or () if (row.group, row.kind) == (group, name))
+
+
+def test_kinds_are_summed_over_phases_and_clones_are_their_function(work: WorkExplanation) -> None:
+    loads = kind(work.work, "work", Kind.LOAD)
+    assert (loads.old, loads.new) == (10 * PAGES, 209 * PAGES)
+    assert loads.where == (("commit", 200 * PAGES), ("walk", -PAGES))
+    fences = kind(work.work, "work", Kind.FENCE)
+    assert (fences.delta, dict(fences.where)) == (0, {"commit": PAGES, "walk": -PAGES})
+
+
+def test_memory_is_of_all_functions_once(work: WorkExplanation) -> None:
+    lines = kind(work.memory, "lines", What.STRUCT_PAGE)
+    assert (lines.old, lines.new, lines.where) == (0, PAGES, (("commit", PAGES),))
+    assert kind(work.memory, "lines written", What.PAGE_TABLE).old == 5
+    assert kind(work.memory, "pages", What.STRUCT_PAGE).new == PAGES // 64
+
+
+def test_memory_that_was_not_recorded_is_none_and_not_zero(found: Explanation) -> None:
+    bare = Beside(work=OLD.work)
+    assert compared(found, side(bare), side(NEW)).memory is None
+
+
+def test_calls_of_locks_are_found_by_name(found: Explanation) -> None:
+    rows = tuple(
+        replace(found.functions[0], function=name, calls_old=calls, calls_new=2 * calls)
+        for name, calls in (("_raw_spin_lock", 3), ("up_read", 4), ("__rcu_read_lock", 5))
+    )
+    told = compared(replace(found, functions=rows), side(OLD), side(NEW))
+    assert kind(told.work, "calls", Called.LOCK).old == 7
+    assert kind(told.work, "calls", Called.RCU).new == 10
+
+
+def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation) -> None:
+    old = found.old_value or 0
+    new = found.new_value or 0
+    calls = difference(
+        [[PathNode(-1, "walk", 1, old)]],
+        [[PathNode(-1, "walk", 1, old), PathNode(0, "commit", PAGES, new - old)]],
+    )
+    told = sentences(found, calls, work)
+    assert 3 <= len(told) <= 6
+    text = " ".join(told)
+    assert f"({(new - old) / PAGES:+.1f}, x{new / old:.3f})" in text
+    assert "commit is new in walk, called 1 times" in text
+    assert "It takes 199 more loads and 1 more locked or LSE atomics; fences are as many" in text
+    assert "+1.0 of struct page (0 -> 1.0, in commit)" in text
+    assert all(re.search(r"\d", sentence) for sentence in told[:-1])
+
+
+def test_without_call_paths_or_work_what_is_left_is_told(found: Explanation) -> None:
+    told = sentences(found, None, None)
+    assert told[1].startswith("By function it is ")
+    assert not any("Lines of" in sentence or "loads" in sentence for sentence in told)
+    assert sentences(replace(found, refused=True), None, None) == []
+
+
+def test_another_compiler_is_a_doubt(found: Explanation) -> None:
+    crossed = replace(found, old_compiler="gcc 12", new_compiler="gcc 14")
+    assert "so part may be the compiler's" in sentences(crossed, None, None)[-1]
+
+
+def stored(place: Path) -> RunRecord:
+    """A run on disk."""
+    record = ladder()
+    RunJournal.create(place / record.run_id, record)
+    for trial in record.trials:
+        assert trial.result
+        one = results.KeptResult(
+            run=record.run_id, index=trial.index, attempts=1, result=trial.result
+        )
+        results.keep(place / record.run_id, one)
+    return record
+
+
+def asked(place: Path, *options: str) -> Result:
+    record = stored(place)
+    for trial in record.trials:
+        label = record.arms[trial.arm].label
+        at = results.trial_folder(place / record.run_id, trial.index)
+        at.mkdir(parents=True, exist_ok=True)
+        beside.keep(at, NEW if label.startswith("6.17") else OLD)
+    return CliRunner().invoke(
+        show.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--work", r"loads 5\.0 204\.0 \+199\.0 commit \+200\.0, walk -1\.0"),
+        ("--memory", r"struct page +0 +1\.0 +\+1\.0 +commit \+1\.0"),
+        ("--values", r"1 +0 +128"),
+        ("--top=3", r"It takes 199 more loads"),
+    ],
+)
+def test_the_command_prints_it(tmp_path: Path, option: str, text: str) -> None:
+    done = asked(tmp_path, option)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert re.search(text, " ".join(done.output.split())), done.output
+
+
+def test_a_run_without_it_says_how_to_get_it(tmp_path: Path) -> None:
+    record = stored(tmp_path)
+    done = CliRunner().invoke(
+        show.explain, [record.run_id, "6.16", "6.17", "--work", "--runs", str(tmp_path)]
+    )
+    assert isinstance(done.exception, SpecError)
+    assert "kept no kinds of work" in done.exception.cause
