@@ -105,6 +105,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "bisect": "the release or the commit of a change",
+        "check": "a patch series: what its patches change, the paths that execute it, the page",
         "codegen": "one function over variants and compilers, its hot path, what a model predicts",
     },
     {

@@ -38,6 +38,7 @@ COMMANDS = {
     "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
+    "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
     "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),
     "import": ("kdelta.cli.foreign:import_command", "Store results that others published."),
@@ -62,7 +63,7 @@ Exit codes:
        a bundle, a reproduction or a mail is not what it should be
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
-  4    `kdelta gate`: nothing to fail on, but something could not be judged
+  4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged
   70   a bug in kdelta
   125  `kdelta probe`: this kernel cannot be judged, skip it
   128  `kdelta probe`: the question or this machine is wrong, stop

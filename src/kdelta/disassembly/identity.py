@@ -79,7 +79,7 @@ def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
     Of a function that calls more than DISPATCHED others (the table of system calls) only those
     count that were executed themselves.
     """
-    names = _functions(executed)
+    names = functions_of(executed)
     called: set[str] = set()
     for codes in image.codes(sorted(names)).values():
         for code in codes if not isinstance(codes, str) else ():
@@ -88,8 +88,8 @@ def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names | {name for name in called if name in image}))
 
 
-def _functions(names: Iterable[str]) -> set[str]:
-    """Functions of the kernel among the names that counts have."""
+def functions_of(names: Iterable[str]) -> set[str]:
+    """Functions of the kernel among the names that counts have ("rep movsb in NAME", "[user]")."""
     return {_STRING_INSTRUCTION.sub("", name) for name in names} - {_USER}
 
 
@@ -97,7 +97,7 @@ def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
     """The code of functions of an image.  What cannot be read is unknown, with the reason."""
     digests: dict[str, str] = {}
     unknown: dict[str, str] = {}
-    wanted = sorted(_functions(names))
+    wanted = sorted(functions_of(names))
     for name, codes in image.codes(wanted).items():
         if isinstance(codes, str):
             unknown[name] = codes

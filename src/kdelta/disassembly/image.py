@@ -56,6 +56,30 @@ class Image:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def extents(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """All functions: the start and size of each that has a name, by address."""
+        found: dict[str, tuple[tuple[int, int], ...]] = {}
+        for name, places in self._by_name.items():
+            starts = sorted({self._table.starts[at] for at in places})
+            high = [start for start in starts if start >= _HALF]
+            if high:
+                found[name] = tuple((start, self._next(start) - start) for start in high)
+        return found
+
+    def bytes_at(self, start: int, size: int) -> bytes:
+        """What the image holds at an address; fewer bytes where it ends."""
+        return self._kernel.read(start, size)
+
+    def place(self, address: int) -> tuple[str, int] | None:
+        """The symbol and the offset into it of an address; None outside all of them."""
+        if not self._first <= address <= self._table.starts[-1]:
+            return None
+        at = self._table.at(address)
+        first = self._same(at)[0]
+        return min(self._table.names[i] for i in self._same(at)), address - self._table.starts[
+            first
+        ]
+
     def start(self, name: str) -> int:
         """The address of a function.  Raises SpecError when it is not there exactly once."""
         found = {self._table.starts[at] for at in self._by_name.get(name, [])}
@@ -182,6 +206,11 @@ class Image:
         if end < (2 if empty else 3) or not _STRING.fullmatch(content[1:end]):
             return ""
         return '"' + content[1:end].decode("ascii").encode("unicode_escape").decode() + '"'
+
+
+def is_mark(name: str) -> bool:
+    """True for a symbol that says where a section begins or ends, and is no function."""
+    return name in (_LAST_CODE, "_text", "_stext") or _END.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=_OPEN)

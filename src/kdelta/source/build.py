@@ -12,15 +12,16 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as remember
 from pathlib import Path
 
 import msgspec
 
-from kdelta import cache, process, toolchains
+from kdelta import cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
+from kdelta.source import confined as cage
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
 from kdelta.source.make import Make, SourceError
@@ -120,26 +121,51 @@ def build(
     chain: Toolchain | None = None,
     *,
     progress: Progress | None = None,
+    confined: bool = False,
 ) -> Build:
     """The kernel of a source tree; built when the cache does not have it.
 
     config: by default kd-min and kd-deb; chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
+    confined: its makefiles are a stranger's (source.confined).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
-    key = cache.digest(str(_FORMAT), tree.tree, config.digest, identity(chain), "amd64", *_pinned())
+    parts = (tree.tree, config.digest, identity(chain), "amd64", *_pinned())
+    key = cache.digest(str(_FORMAT), *parts, *([cage.STRANGERS] if confined else []))
+    if confined:  # what one stranger's makefiles left is no part of another's or the user's images
+        tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
     made = False
 
     def make(folder: Path) -> None:
         nonlocal made
         made = True
-        _make(folder, key, tree, config, chain, progress)
+        _make(folder, key, tree, config, chain, progress, confined)
 
     place = cache.entry("builds", key, make)
     return _read(place, tree, config, chain, cached=not made)
+
+
+def made_again(
+    built: Build,
+    config: Config,
+    chain: Toolchain,
+    *,
+    progress: Progress | None = None,
+    confined: bool = False,
+) -> str:
+    """SHA-256 of the image that the source of a build gives when it is made once more, now.
+
+    What other trees of its line changed since is compiled anew.  Raises as `build` does.
+    """
+    log = _log(cache.digest("again", built.image_sha256))
+    with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
+        maker.run([_TARGET], log, steps=_STEPS_WARM, progress=progress)
+        found = files.digest_of(maker.output / _IMAGE)
+    log.unlink()
+    return found
 
 
 @contextlib.contextmanager
@@ -193,10 +219,11 @@ def _make(
     config: Config,
     chain: Toolchain,
     progress: Progress | None,
+    confined: bool,  # noqa: FBT001
 ) -> None:
     log = _log(key)
     begun = time.monotonic()
-    with _ready(tree, config, chain, log, progress) as maker:
+    with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         cold = not (maker.output / "vmlinux").exists()
         steps = _STEPS_COLD if cold else _STEPS_WARM
         maker.run([_TARGET], log, steps=steps, progress=progress)
@@ -217,7 +244,13 @@ def _make(
 
 @contextlib.contextmanager
 def _ready(
-    tree: SourceTree, config: Config, chain: Toolchain, log: Path, progress: Progress | None
+    tree: SourceTree,
+    config: Config,
+    chain: Toolchain,
+    log: Path,
+    progress: Progress | None,
+    *,
+    confined: bool = False,
 ) -> Iterator[Make]:
     """A workspace with the tree checked out and configured, between two makes."""
     make.check_tools(frozenset(name for name, value in config.options.items() if value == "y"))
@@ -227,7 +260,12 @@ def _ready(
         place.check_out(tree)
         output = place.output(cache.digest(config.digest, identity(chain)))
         maker = Make(
-            source=place.source, output=output, chain=chain, title=tree.title, busy=place.busy
+            source=place.source,
+            output=output,
+            chain=chain,
+            title=tree.title,
+            busy=place.busy,
+            confined=confined,
         )
         with workspace.building(output):
             _configure(maker, tree, config, log)

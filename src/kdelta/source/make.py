@@ -15,6 +15,7 @@ from pathlib import Path
 from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
+from kdelta.source import confined
 from kdelta.toolchains import Toolchain
 
 TIMEOUT_S = 3 * 3600.0
@@ -90,6 +91,7 @@ class Make:
     chain: Toolchain
     title: str  # of what is built, for messages and progress
     busy: int  # inherited by all programs: see workspace
+    confined: bool = False
 
     def run(
         self, targets: Sequence[str], log: Path, *, steps: int = 0, progress: Progress | None = None
@@ -99,9 +101,13 @@ class Make:
         steps: how many there will be about, for the progress.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
-        argv = isolated(
-            ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
-        )
+        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
+        argv = isolated(made)
+        if self.confined:
+            objects = cache.folder("ccache") / confined.STRANGERS
+            objects.mkdir(exist_ok=True)
+            argv = isolated(made, objects)
+            argv = confined.command(argv, writable=(self.source, objects), folder=self.source)
         start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -225,11 +231,14 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
 
 
-def isolated(command: Sequence[str]) -> list[str]:
-    """A command in all that make and its programs see: a user's shell must not decide an image."""
+def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
+    """A command in all that make and its programs see: a user's shell must not decide an image.
+
+    objects: ccache's folder, by default that of this user's own builds.
+    """
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     ccache = {
-        "CCACHE_DIR": str(cache.folder("ccache")),
+        "CCACHE_DIR": str(objects or cache.folder("ccache")),
         "CCACHE_MAXSIZE": _CCACHE_SIZE,
         "CCACHE_NOHASHDIR": "1",
     }

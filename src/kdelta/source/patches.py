@@ -23,6 +23,26 @@ _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
 _FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchMail:
+    """One message of a mailbox, with the files that it was taken apart into.
+
+    total 0: its subject has no [PATCH].  number 0: a cover letter.  patch: None where it has none.
+    """
+
+    subject: str
+    number: int
+    total: int
+    revision: int
+    text: Path
+    patch: Path | None
+
+    @property
+    def title(self) -> str:
+        """The subject without its tag."""
+        return _SUBJECT.sub("", self.subject, count=1).strip() or self.subject
+
+
 def applied(
     tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
 ) -> str:
@@ -31,7 +51,7 @@ def applied(
     Raises SpecError, naming file and line, when one does not apply.
     """
     for file in files:
-        _check_size(file)
+        check_size(file)
     with git.scratch_index() as index:
         git.run("read-tree", tree, index=index, borrowed=borrowed)
         done = git.run(
@@ -81,7 +101,7 @@ def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> s
 
     Raises SpecError when the tree has no such file or the other cannot be read.
     """
-    _check_size(content)
+    check_size(content)
     entry = git.run("ls-tree", tree, "--", path, borrowed=borrowed).stdout.split()
     if len(entry) != 4 or entry[1] != "blob":
         raise SpecError(
@@ -115,8 +135,17 @@ def messages(box: Path, folder: Path) -> tuple[Path, ...]:
 
     Raises SpecError when it holds none, several revisions, or not all of the series.
     """
-    mails = [mail for mail in map(_mail, _split(box, folder)) if mail is not None]
-    tagged = [mail for mail in mails if mail.total]
+    return tuple(mail.patch for mail in series(box, folder) if mail.patch)
+
+
+def series(box: Path, folder: Path) -> tuple[PatchMail, ...]:
+    """The same with subjects and texts."""
+    return in_order(box, [mail for mail in map(mail_of, split(box, folder)) if mail and mail.patch])
+
+
+def in_order(box: Path, mails: Sequence[PatchMail]) -> tuple[PatchMail, ...]:
+    """The patches among mails in the order of their series; raises as `messages` does."""
+    tagged: Sequence[PatchMail] = [mail for mail in mails if mail.total]
     if not tagged and len(mails) == 1:
         tagged = mails  # what git format-patch -k writes
     revisions = sorted({mail.revision for mail in tagged})
@@ -131,12 +160,12 @@ def messages(box: Path, folder: Path) -> tuple[Path, ...]:
         wrong = f"patches {', '.join(map(str, numbers))} of {total}"
     if wrong:
         raise _bad(box, wrong)
-    return tuple(mail.patch for mail in sorted(tagged, key=lambda mail: mail.number))
+    return tuple(sorted(tagged, key=lambda mail: mail.number))
 
 
-def _split(box: Path, folder: Path) -> list[Path]:
+def split(box: Path, folder: Path) -> list[Path]:
     """The messages of a mailbox, each in a file."""
-    _check_size(box)
+    check_size(box)
     with box.open("rb") as stream:
         count = sum(line.startswith(b"From ") for line in stream)
     if count > _MOST_MAILS:
@@ -144,7 +173,7 @@ def _split(box: Path, folder: Path) -> list[Path]:
     done = git.run("mailsplit", f"-o{folder}", "--", str(box.absolute()), check=False)
     if done.returncode:
         raise _bad(box, f"what git does not understand ({done.last_words})")
-    return sorted(folder.iterdir())
+    return sorted(each for each in folder.iterdir() if each.name.isdecimal())
 
 
 def _bad(box: Path, what: str) -> SpecError:
@@ -155,38 +184,30 @@ def _bad(box: Path, what: str) -> SpecError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mail:
-    """One patch of a mailbox; total 0: its subject has no [PATCH]."""
-
-    number: int
-    total: int
-    revision: int
-    patch: Path
-
-
-def _mail(message: Path) -> _Mail | None:
-    """The patch in a message; None for a cover letter or an answer."""
-    patch = message.with_suffix(".patch")
+def mail_of(message: Path) -> PatchMail | None:
+    """What one message is; None for an answer and for what is no mail."""
+    patch, text = message.with_suffix(".patch"), message.with_suffix(".text")
     with message.open("rb") as stream:
         done = git.run(
-            "mailinfo", "-k", "-n", "--quoted-cr=strip", str(message.with_suffix(".text")),
-            str(patch), stdin=stream, check=False,
+            "mailinfo", "-k", "-n", "--quoted-cr=strip", str(text), str(patch),
+            stdin=stream, check=False,
         )  # fmt: skip
-    if done.returncode or not patch.stat().st_size:
+    if done.returncode:
         return None
     found = re.search(r"^Subject: (.*)$", done.stdout, re.MULTILINE)
     subject = " ".join(found[1].split()) if found else ""
+    if subject.lower().startswith("re:"):
+        return None
     tag = _SUBJECT.match(subject)
-    if tag is None:
-        answer = subject.lower().startswith("re:")
-        return None if answer else _Mail(number=1, total=0, revision=1, patch=patch)
-    number, revision = _NUMBER.search(tag[1]), _REVISION.search(tag[1])
-    return _Mail(
+    number = _NUMBER.search(tag[1]) if tag else None
+    revision = _REVISION.search(tag[1]) if tag else None
+    return PatchMail(
+        subject=subject,
         number=int(number[1]) if number else 1,
-        total=int(number[2]) if number else 1,
+        total=(int(number[2]) if number else 1) if tag else 0,
         revision=int(revision[1]) if revision else 1,
-        patch=patch,
+        text=text,
+        patch=patch if patch.stat().st_size else None,
     )
 
 
@@ -196,7 +217,8 @@ def is_mailbox(path: Path) -> bool:
         return stream.read(5) == b"From "
 
 
-def _check_size(file: Path) -> None:
+def check_size(file: Path) -> None:
+    """Raise SpecError for a file that cannot be a patch."""
     try:
         size = file.stat().st_size
     except OSError as error:

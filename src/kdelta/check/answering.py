@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From a series to its page: build each patch, find what changed, count only what executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from kdelta.check.comparing import path_row
+from kdelta.check.counter import Counted, Counter, Told
+from kdelta.check.page import Effect, PatchRow, PathRow
+from kdelta.disassembly import image
+from kdelta.disassembly.difference import difference
+from kdelta.disassembly.identity import functions_of
+from kdelta.errors import SpecError
+from kdelta.kernels.kernel import Kernel
+from kdelta.sample import Outcome
+from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.tree import SourceTree
+
+Builder = Callable[[SourceTree], Kernel]
+_LONGEST = 200
+
+
+@dataclass(slots=True)
+class Traced:
+    """One scenario along the series: what was counted, by the number of the patch; 0 is the base.
+
+    Between two of them its code is the same, and so is its count.
+    """
+
+    scenario: str
+    counted: list[tuple[int, Counted]]
+
+    @property
+    def first(self) -> Counted:
+        """On the base."""
+        return self.counted[0][1]
+
+    @property
+    def last(self) -> Counted:
+        """With the whole series."""
+        return self.counted[-1][1]
+
+
+@dataclass(slots=True)
+class Walk:
+    """What was found along a series.  unmeasured: scenarios without a count of the base."""
+
+    base: Kernel
+    last: Kernel
+    patches: list[PatchRow] = field(default_factory=list)
+    traced: list[Traced] = field(default_factory=list)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    data_only: bool = False
+
+    @property
+    def executing(self) -> list[Traced]:
+        """Those that execute changed code."""
+        return [each for each in self.traced if len(each.counted) > 1]
+
+    @property
+    def identical(self) -> list[Traced]:
+        """Those of which all executed code is the same."""
+        return [each for each in self.traced if len(each.counted) == 1]
+
+    @property
+    def executed(self) -> frozenset[str]:
+        """All functions that a scenario executed, on the base or later."""
+        every = [one.functions for each in self.traced for _, one in each.counted]
+        return frozenset(functions_of({name for names in every for name in names}))
+
+
+def checked(
+    series: PatchSeries, scenarios: Sequence[str], build: Builder, counter: Counter, told: Told
+) -> Walk:
+    """Build and count a series.
+
+    Raises SourceError for a base that does not build, SpecError for one that nothing can be counted
+    on.
+    """
+    base = build(series.base)
+    found = Walk(base=base, last=base)
+    told(f"counting {len(scenarios)} scenarios on the base, once")
+    for each in _counted(counter, base, scenarios):
+        if each.result.outcome is Outcome.OK:
+            found.traced.append(Traced(scenario=each.scenario, counted=[(0, each)]))
+        else:
+            found.unmeasured[each.scenario] = each.result.reason or str(each.result.outcome)
+    if not found.traced:
+        why = next(iter(found.unmeasured.values()), "there is none")
+        raise SpecError(f"no scenario can be counted on the base: {why}", place=series.base.title)
+    for number, step in enumerate(series.steps, start=1):
+        found.patches.append(_patch(found, number, step, build, counter, told))
+    return found
+
+
+def _patch(
+    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter, told: Told
+) -> PatchRow:
+    """One patch, held against the last that could be."""
+    row = PatchRow(number=number, title=step.title)
+    if step.tree is None:
+        return _wrong(row, f"does not apply: {step.wrong}")
+    try:
+        kernel = build(step.tree)
+        if kernel.image_sha256 == found.last.image_sha256:
+            return PatchRow(number=number, title=step.title, same_image=True)
+        names = _changed(found.last, kernel)
+    except SpecError as error:
+        return _wrong(row, error.cause)
+    affected = [
+        each for each in found.traced if not names or functions_of(each.last.functions) & names
+    ]
+    told(f"patch {number}: {len(names)} functions changed, {len(affected)} scenarios execute them")
+    again = _counted(counter, kernel, [each.scenario for each in affected])
+    if again and again[0].result.outcome is Outcome.BOOT_ERROR:
+        return _wrong(row, f"does not boot: {again[0].result.reason}")
+    found.data_only |= not names
+    found.changed |= names
+    found.last = kernel
+    for each, new in zip(affected, again, strict=True):
+        each.counted.append((number, new))
+    return _told_by_paths(row, names, [path_row(e.counted[-2][1], e.last) for e in affected])
+
+
+def _wrong(row: PatchRow, why: str) -> PatchRow:
+    return PatchRow(number=row.number, title=row.title, wrong=why[:_LONGEST])
+
+
+def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> PatchRow:
+    moved = [path for path in paths if path.change in (Effect.MORE, Effect.LESS)]
+    worst = max(moved, key=lambda path: path.percent, default=None)
+    return PatchRow(
+        number=row.number,
+        title=row.title,
+        functions=tuple(sorted(names)),
+        longer=sum(path.change is Effect.MORE for path in moved),
+        shorter=sum(path.change is Effect.LESS for path in moved),
+        worst=worst.scenario if worst else "",
+        worst_percent=worst.percent if worst else 0.0,
+    )
+
+
+def _changed(old: Kernel, new: Kernel) -> frozenset[str]:
+    """Functions that the two do not have in common."""
+    one = image.opened(old.image, old.name or "the base")
+    return difference(one, image.opened(new.image, new.name or "the patched")).names
+
+
+def _counted(counter: Counter, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
+    """All of them, unless the first shows that the kernel does not boot."""
+    first = counter.count(kernel, scenarios[:1])
+    if first and first[0].result.outcome is Outcome.BOOT_ERROR:
+        return first
+    return first + counter.count(kernel, scenarios[1:])
+
+
+def paths(found: Walk) -> tuple[PathRow, ...]:
+    """What became of each scenario that executes changed code, and by which patch most."""
+    rows = []
+    for each in found.executing:
+        row = path_row(each.first, each.last)
+        steps = [
+            (abs(part.percent), number)
+            for (_, old), (number, new) in pairwise(each.counted)
+            if (part := path_row(old, new)).change in (Effect.MORE, Effect.LESS)
+        ]
+        rows.append(replace(row, patch=max(steps)[1] if steps else 0))
+    return tuple(rows)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One scenario before and after a series: more work or less, and by which functions."""
+
+from __future__ import annotations
+
+from kdelta import workload
+from kdelta.analysis.explanation import explain
+from kdelta.analysis.gate import gate
+from kdelta.check.counter import Counted
+from kdelta.check.page import Effect, FunctionPart, PathRow
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.sample import ArmRecord, TrialRecord
+from kdelta.stats.verdict import Verdict
+from kdelta.study import spec
+from kdelta.workload import Feature
+
+_OLD, _NEW = "before", "after"
+_SHOWN = 4
+_SPREADS = 3  # a difference of fewer spreads is not told from it
+OTHERS = "others"
+
+
+def path_row(before: Counted, after: Counted) -> PathRow:
+    """What became of a scenario between two kernels that were built alike."""
+    load, scenario = workload.parse_reference(before.scenario)
+    record = _record(before, after)
+    case = gate(record, step_percent=0.0).cases[0]
+    change, reason = _change(case.comparison.verdict, case.old, case.new, case.comparison.spread)
+    if change is Effect.OPEN:
+        reason = case.skipped or "; ".join(case.comparison.reasons)
+    told = change in (Effect.MORE, Effect.LESS)
+    return PathRow(
+        scenario=f"{load.name}:{scenario.name}",
+        what=f"{load.title}, {scenario.summary}" if not scenario.declared else scenario.summary,
+        pages=pages_of(scenario),
+        operation=case.operation,
+        before=case.old,
+        after=case.new,
+        change=change,
+        reason=reason,
+        functions=_functions(record) if told else (),
+    )
+
+
+def pages_of(scenario: workload.Scenario) -> str:
+    """What the memory of a scenario is mapped by, in a word."""
+    name = scenario.name
+    if "hugetlb" in name or any("hugetlb" in fact.name and fact.want not in ("0", "same", "free")
+                                for fact in scenario.contract):  # fmt: skip
+        return "hugetlb"
+    if "mthp" in name or "64k" in name.split("_") or getattr(scenario.needs, "mthp", None):
+        return "64K"
+    if "pte_mapped" in name:
+        return "PTE-mapped 2M"
+    if Feature.THP in scenario.features or (
+        "thp" in name.split("_") and "no" not in name.split("_")
+    ):
+        return "2M"
+    return "base"
+
+
+def _change(
+    verdict: Verdict, old: float | None, new: float | None, spread: float | None
+) -> tuple[Effect, str]:
+    if verdict is Verdict.INVALID or old is None or new is None:
+        return Effect.OPEN, ""
+    if old == new:
+        return Effect.EQUAL, ""
+    if spread and abs(new - old) < _SPREADS * spread:
+        return Effect.SPREAD, f"{new - old:+.4g}, and its windows differ by {spread:.4g}"
+    return (Effect.MORE if new > old else Effect.LESS), ""
+
+
+def _record(before: Counted, after: Counted) -> RunRecord:
+    """A run of the two, in memory."""
+    study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check")
+    place, _, name = before.scenario.rpartition(":")
+    sides = (before, after)
+    return RunRecord(
+        run_id="check",
+        name=study.name,
+        title=study.title,
+        seed=0,
+        rounds=1,
+        created="",
+        kdelta_version="",
+        study=study,
+        arms=tuple(
+            ArmRecord(index=at, label=(_OLD, _NEW)[at], kernel=side.kernel.identity())
+            for at, side in enumerate(sides)
+        ),
+        trials=tuple(
+            TrialRecord(
+                index=at, round=0, arm=at, workload=place, scenario=name, result=side.result
+            )
+            for at, side in enumerate(sides)
+        ),
+    )
+
+
+def _functions(record: RunRecord) -> tuple[FunctionPart, ...]:
+    """The functions with the largest part, and the others as one, per operation."""
+    try:
+        found = explain(record, _OLD, _NEW, step_percent=0.0)
+    except SpecError:
+        return ()
+    if found.refused or found.delta is None:
+        return ()
+    rows = [
+        FunctionPart(function=row.function, delta=row.delta / found.operations)
+        for row in found.functions
+        if row.delta
+    ]
+    shown, rest = rows[:_SHOWN], rows[_SHOWN:]
+    left = sum(row.delta for row in rest)
+    if rest:
+        shown.append(FunctionPart(function=f"{len(rest)} {OTHERS}", delta=left))
+    return tuple(shown)

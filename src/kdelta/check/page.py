@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a check found, as values: what a page, its JSON and a comparison with it all read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from kdelta import files
+from kdelta.errors import SpecError
+
+FORMAT = 1
+_MOST_BYTES = 32 << 20
+
+
+class Ruling(StrEnum):
+    """May the series go in, as far as path lengths say?"""
+
+    ACCEPT = "ACCEPT"
+    REJECT = "REJECT"
+    UNDECIDED = "UNDECIDED"
+
+
+class Effect(StrEnum):
+    """What became of a path."""
+
+    MORE = "more work"
+    LESS = "less work"
+    EQUAL = "identical"
+    SPREAD = "within its spread"
+    OPEN = "not compared"
+
+
+class Saying(StrEnum):
+    """What counts say of a claim."""
+
+    SUPPORTED = "supported in sign"
+    CONTRADICTED = "contradicted"
+    NOT_LENGTH = "not a path length"
+    UNSEEN = "no scenario executes it"
+
+
+class FunctionPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a path's difference, in instructions per operation: they add up to it."""
+
+    function: str
+    delta: float
+
+
+class PathRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario that executes changed code, before and after the whole series.
+
+    before, after: instructions per operation; None where there is no count.  pages: what the
+    memory is mapped by.  patch: number of the one with the largest part in it, 0 for none.
+    """
+
+    scenario: str
+    what: str
+    pages: str
+    operation: str
+    before: float | None
+    after: float | None
+    change: Effect
+    reason: str = ""
+    patch: int = 0
+    functions: tuple[FunctionPart, ...] = ()
+
+    @property
+    def percent(self) -> float:
+        """The change in percent of before; 0 where there is none to tell."""
+        if not self.before or self.after is None:
+            return 0.0
+        return 100.0 * (self.after / self.before - 1)
+
+
+class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One patch.  wrong: why there is no kernel of it; functions: that it changed, by name."""
+
+    number: int
+    title: str
+    wrong: str = ""
+    same_image: bool = False
+    functions: tuple[str, ...] = ()
+    longer: int = 0
+    shorter: int = 0
+    worst: str = ""
+    worst_percent: float = 0.0
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence of a cover letter with a figure, and what counts say of it."""
+
+    text: str
+    saying: Saying
+    why: str = ""
+
+
+class Since(msgspec.Struct, frozen=True, kw_only=True):
+    """A path whose answer is another one than on the page before."""
+
+    scenario: str
+    was: float
+    now: float
+
+
+class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole page.
+
+    executing: scenarios that execute changed code; identical: those of the survey that do not.
+    unseen: changed functions that no scenario executes.  null: what the base built twice says.
+    """
+
+    format: int = FORMAT
+    title: str
+    base: str
+    config: str
+    compiler: str
+    qemu: str
+    kdelta: str
+    decision: Ruling
+    why: str
+    tolerance: float
+    patches: tuple[PatchRow, ...]
+    paths: tuple[PathRow, ...]
+    identical: tuple[str, ...]
+    unseen: tuple[str, ...]
+    null: str
+    state: tuple[str, ...]
+    limits: tuple[str, ...]
+    promises: tuple[Promise, ...]
+    since: tuple[Since, ...]
+    against: str = ""
+    command: str = ""
+    program: str = ""
+
+    def of(self, *changes: Effect) -> tuple[PathRow, ...]:
+        """The paths that became so, the largest change first."""
+        found = [row for row in self.paths if row.change in changes]
+        return tuple(sorted(found, key=lambda row: (-abs(row.percent), row.scenario)))
+
+
+def read(path: Path) -> CheckPage:
+    """A page that --json wrote.  Raises SpecError for another file."""
+    try:
+        page = msgspec.json.decode(files.content(path, _MOST_BYTES), type=CheckPage)
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SpecError(
+            f"is no page of kdelta check: {error}",
+            place=str(path),
+            action="give the file that kdelta check --json wrote",
+        ) from error
+    if page.format != FORMAT:
+        raise SpecError(f"is of format {page.format}, not {FORMAT}", place=str(path))
+    return page

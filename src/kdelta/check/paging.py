@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What was found along a series as its page: decision, claims, what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdelta import workload
+from kdelta.check import answering
+from kdelta.check.answering import Walk
+from kdelta.check.page import (
+    CheckPage,
+    Effect,
+    PathRow,
+    Ruling,
+    Since,
+)
+from kdelta.check.promises import promises
+from kdelta.source.series import PatchSeries
+
+TOLERANCE = 1.0  # percent by which a path may get longer
+_NAMED = 3
+_LEAST_APART = 0.05  # percent points between two versions of a series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How it was made: words for the page."""
+
+    config: str
+    compiler: str
+    qemu: str
+    kdelta: str
+    command: str
+    null: str
+    confined: bool
+    tolerance: float = TOLERANCE
+
+
+def page(
+    series: PatchSeries, found: Walk, setting: Setting, before: CheckPage | None, against: str
+) -> CheckPage:
+    """The page of a checked series.  before: that of the version before, called `against`."""
+    paths = answering.paths(found)
+    unseen = tuple(sorted(found.changed - found.executed))
+    decision, why = _decided(found, paths, setting.tolerance)
+    said = "\n\n".join([series.cover, *(step.text for step in series.steps)])
+    return CheckPage(
+        title=series.title,
+        base=series.base.title,
+        config=setting.config,
+        compiler=setting.compiler,
+        qemu=setting.qemu,
+        kdelta=setting.kdelta,
+        decision=decision,
+        why=why,
+        tolerance=setting.tolerance,
+        patches=tuple(found.patches),
+        paths=paths,
+        identical=tuple(_name(each.scenario) for each in found.identical),
+        unseen=unseen,
+        null=setting.null,
+        state=_state(found),
+        limits=_limits(found, setting),
+        promises=promises(said, paths),
+        since=_since(paths, before) if before else (),
+        against=against,
+        command=setting.command,
+        program=_program(found, paths),
+    )
+
+
+def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[Ruling, str]:
+    moved = [row for row in paths if row.change in (Effect.MORE, Effect.LESS)]
+    worst = max(moved, key=lambda row: row.percent, default=None)
+    best = min(moved, key=lambda row: row.percent, default=None)
+    wrong = [row.number for row in found.patches if row.wrong]
+    left = [row for row in paths if row.change is Effect.OPEN]
+    if worst and worst.percent > tolerance:
+        signs = f"; best {_cell(best)}: signs differ" if best and best.percent < 0 else ""
+        return Ruling.REJECT, f"{_cell(worst)}{signs}"
+    if wrong:
+        numbers = ", ".join(map(str, wrong))
+        return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
+    if left:
+        return Ruling.UNDECIDED, f"{len(left)} paths could not be compared, see below"
+    if found.changed and not paths:
+        return Ruling.UNDECIDED, "no scenario executes what changed"
+    if not moved:
+        same = all(row.same_image for row in found.patches)
+        said = "the image is the same to the byte" if same else "no path changed"
+        return Ruling.ACCEPT, said
+    if worst and worst.percent > 0:
+        signs = f"; best {_cell(best)}" if best and best.percent < 0 else ""
+        said = f"worst {_cell(worst)}, within the tolerance of {tolerance:g} %{signs}"
+        return Ruling.ACCEPT, said
+    return Ruling.ACCEPT, f"no path got longer; best {_cell(best)}" if best else ""
+
+
+def _cell(row: PathRow | None) -> str:
+    return f"{row.scenario} ({row.pages} pages) {row.percent:+.2f} %" if row else ""
+
+
+def _state(found: Walk) -> tuple[str, ...]:
+    """Each fact of each trial was looked at: what did not hold is no count, and stands as such."""
+    results = [one.result for each in found.traced for _, one in each.counted]
+    facts = sum(fact.binding for result in results for fact in result.state)
+    held = sum(fact.holds and fact.binding for result in results for fact in result.state)
+    said = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
+    return (said,)
+
+
+def _limits(found: Walk, setting: Setting) -> tuple[str, ...]:
+    proof = (
+        f"{len(found.identical)} of {len(found.traced)} scenarios execute no changed function:"
+        " identical by proof, for code. What a patch changes in data or in what is patched at boot"
+        " is not seen there."
+    )
+    said = [proof]
+    if found.data_only:
+        said.append("A patch changed the image and no function: every scenario was counted again.")
+    if found.unmeasured:
+        names = ", ".join(_name(each) for each in list(found.unmeasured)[:_NAMED])
+        count = len(found.unmeasured) - _NAMED
+        more = f" and {count} more" if count > 0 else ""
+        said.append(f"Not counted on the base: {names}{more}.")
+    said.append("Not measured: time, caches, contention of CPUs, other architectures than x86-64.")
+    how = "confined (bubblewrap: no network, no home)" if setting.confined else "as this user"
+    said.append(f"The sources were built {how}.")
+    return tuple(said)
+
+
+def _since(paths: Sequence[PathRow], before: CheckPage) -> tuple[Since, ...]:
+    was = {row.scenario: row.percent for row in before.paths}
+    now = {row.scenario: row.percent for row in paths}
+    return tuple(
+        Since(scenario=name, was=was.get(name, 0.0), now=now.get(name, 0.0))
+        for name in sorted({*was, *now})
+        if abs(was.get(name, 0.0) - now.get(name, 0.0)) > _LEAST_APART
+    )
+
+
+def _program(found: Walk, paths: Sequence[PathRow]) -> str:
+    """How to get the C file of the path that changed most."""
+    if not paths:
+        return ""
+    most = max(paths, key=lambda row: abs(row.percent)).scenario
+    name = next(each.scenario for each in found.executing if _name(each.scenario) == most)
+    place, _, scenario = name.rpartition(":")
+    if workload.is_file(place):
+        return f"{place} is its C file"
+    return f"kdelta export {place} -o {place}.c    # then: ./{place} {scenario}"
+
+
+def _name(scenario: str) -> str:
+    return scenario.rpartition("/")[2].replace(".c:", ":")

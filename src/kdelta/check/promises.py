@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Claims of a cover letter that have a figure, held against what was counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from kdelta.check.page import Effect, PathRow, Promise, Saying
+
+_MOST = 8
+_LONGEST = 160
+_FIGURE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:%|percent\b)|\b\d+(?:\.\d+)?x\b", re.IGNORECASE)
+_BETTER = re.compile(
+    r"improv|faster|speed|reduc|fewer|less\b|lower|sav(?:e|ing)|gain|win|better|boost|shorter"
+    r"|optimi[sz]|increas\w* (?:in )?(?:throughput|performance|ops)",
+    re.IGNORECASE,
+)
+_WORSE = re.compile(r"regress|slower|overhead|cost|degrad|longer|worse|drop", re.IGNORECASE)
+_WORD = re.compile(r"[a-z][a-z0-9]{2,}")
+# Words of scenarios that say nothing of which one is meant.
+_COMMON = frozenset(
+    _WORD.findall(
+        "the and with without pages page base full large folio folios private anonymous memory"
+        " mapped file one two all mib kib bytes call calls per into from that each are its huge"
+        " shared"
+    )
+)
+
+
+def promises(text: str, paths: Sequence[PathRow]) -> tuple[Promise, ...]:
+    """What counts say of each sentence with a figure, in the order of the text."""
+    found = [_judged(sentence, better, paths) for sentence, better in _sentences(text)]
+    return tuple(found[:_MOST])
+
+
+def _sentences(text: str) -> Iterator[tuple[str, bool]]:
+    """Sentences with a figure, and whether they say that something became better."""
+    prose = "\n".join(
+        line for line in text.splitlines() if not line.startswith((">", "|", "diff "))
+    )
+    for part in re.split(r"(?<=[.!?])\s+|\n\s*\n|\n\s*[-*o] ", prose):
+        sentence = " ".join(part.split())
+        if not _FIGURE.search(sentence):
+            continue
+        better, worse = _BETTER.search(sentence), _WORSE.search(sentence)
+        if better and not (worse and worse.start() < better.start()):
+            yield sentence[:_LONGEST], True
+        elif worse:
+            yield sentence[:_LONGEST], False
+
+
+def _judged(sentence: str, better: bool, paths: Sequence[PathRow]) -> Promise:  # noqa: FBT001
+    meant = _meant(sentence, paths)
+    if not meant:
+        return Promise(text=sentence, saying=Saying.UNSEEN)
+    want, other = (Effect.LESS, Effect.MORE) if better else (Effect.MORE, Effect.LESS)
+    largest = max(meant, key=lambda row: abs(row.percent))
+    signs = {row.change for row in meant}
+    why = f"{largest.scenario} {largest.percent:+.1f} %"
+    if want in signs and other in signs:
+        why = f"both signs: {why}"
+        return Promise(text=sentence, saying=Saying.SUPPORTED, why=why)
+    if want in signs:
+        return Promise(text=sentence, saying=Saying.SUPPORTED, why=why)
+    if other in signs:
+        return Promise(text=sentence, saying=Saying.CONTRADICTED, why=why)
+    return Promise(text=sentence, saying=Saying.NOT_LENGTH, why=f"{len(meant)} paths, no change")
+
+
+def _meant(sentence: str, paths: Sequence[PathRow]) -> list[PathRow]:
+    """The paths whose names or words the sentence has."""
+    words = set(_WORD.findall(sentence.lower()))
+    found = []
+    for row in paths:
+        own = set(_WORD.findall(f"{row.scenario} {row.what}".lower().replace("_", " ")))
+        if (own - _COMMON) & words:
+            found.append(row)
+    return found

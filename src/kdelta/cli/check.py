@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta check`: a patch series in, the page that reviewers believe out."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli import execution
+from kdelta.cli.options import runs_directory
+from kdelta.errors import SpecError
+
+if TYPE_CHECKING:
+    from kdelta.archive.apt import Progress
+    from kdelta.check.answering import Builder
+    from kdelta.check.page import CheckPage
+    from kdelta.source.build import Build
+    from kdelta.source.kconfig import Config
+    from kdelta.source.series import PatchSeries
+    from kdelta.source.tree import SourceTree
+    from kdelta.source.tree_reference import TreeReference
+    from kdelta.toolchains import Toolchain
+
+EXIT_REJECT, EXIT_UNDECIDED = 1, 4
+_FEW = 24
+
+
+@click.command()
+@click.argument("series", nargs=-1, required=True)
+@click.option(
+    "--base",
+    required=True,
+    metavar="TREE[@COMMIT]",
+    help="What it applies to: a folder, PATH@COMMIT, deb:6.17.8.",
+)
+@click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
+@click.option(
+    "--only", multiple=True, metavar="PATTERN", help="Only scenarios that fit: 'fault:*'."
+)
+@click.option(
+    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    help="Percent by which a path may get longer.",
+)
+@click.option(
+    "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
+)
+@click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
+@click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", "as_html", is_flag=True, help="Print HTML.")
+@execution.means_options
+@runs_directory
+def check(
+    series: tuple[str, ...],
+    base: str,
+    config: str,
+    only: tuple[str, ...],
+    also: tuple[str, ...],
+    tolerance: float,
+    against: Path | None,
+    runs: Path,
+    means: execution.Means,
+    *,
+    each: bool,
+    trust: bool,
+    as_json: bool,
+    as_html: bool,
+) -> None:
+    """Say what a patch series does to the paths that execute it.
+
+    SERIES is a mailbox (b4 am, a thread), patch files, a range A..B or a branch of the base's
+    repository.  Base and each patch are built, their images compared function by function, and
+    only the scenarios that execute a changed function are counted again.
+
+    \b
+    Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
+    the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
+    this machine is.
+    """
+    from kdelta.check.page import read
+    from kdelta.source import confined
+
+    before = read(against) if against else None
+    found = _series(series, base, config)
+    if not each and len(found.steps) > _FEW:
+        found = _shortened(found)
+    caged = not (found.own or trust)
+    if caged:
+        confined.check()
+    request = _Request(found, config, base, caged=caged, tolerance=tolerance)
+    made = request.answer(_scenarios(only, also), runs, means, before, str(against or ""))
+    _print(made, as_json=as_json, as_html=as_html)
+    status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[made.decision]
+    click.get_current_context().exit(status)
+
+
+class _Request:
+    """One series with what it is built by."""
+
+    def __init__(
+        self, series: PatchSeries, config: str, base: str, *, caged: bool, tolerance: float
+    ) -> None:
+        self._series = series
+        self._base = base
+        self._config = config
+        self._caged = caged
+        self._tolerance = tolerance
+        self._built: list[Build] = []
+
+    def answer(
+        self,
+        scenarios: Sequence[str],
+        runs: Path,
+        means: execution.Means,
+        before: CheckPage | None,
+        against: str,
+    ) -> CheckPage:
+        """Build, count, and write the page into a folder of its own."""
+        import threading
+        from datetime import UTC, datetime
+
+        import msgspec
+
+        from kdelta.check import answering, counter, paging
+        from kdelta.cli.download import reporting
+        from kdelta.journal.folders import new_folder
+        from kdelta.rendering import check as view
+        from kdelta.run import exact
+        from kdelta.study import spec
+
+        study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
+        for name in scenarios:
+            execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
+        folder = new_folder(runs, "check", datetime.now(UTC))
+        with reporting() as progress:
+            builder = self._builder(progress)
+            bench = exact.bench_of(
+                study, means.wanted_qemu, threading.Event(), progress, again=means.again
+            )
+            counting = counter.Counter(study, bench, folder, _told, means.jobs)
+            found = answering.checked(self._series, scenarios, builder, counting, _told)
+            null = self._null(progress)
+        setting = paging.Setting(
+            config=f"config {self._config}",
+            compiler=self._built[0].compiler,
+            qemu=f"QEMU {bench.emulator.version}",
+            kdelta=execution.own_version(),
+            command=shlex.join(["kdelta", *sys.argv[1:]]),
+            null=null,
+            confined=self._caged,
+            tolerance=self._tolerance,
+        )
+        page = paging.page(self._series, found, setting, before, against)
+        (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
+        (folder / "page.txt").write_text(view.text(page))
+        (folder / "page.html").write_text(view.html(page))
+        _told(f"all of it: {folder}")
+        return page
+
+    def _builder(self, progress: Progress) -> Builder:
+        from kdelta.kernels import reference
+        from kdelta.kernels.kernel import Kernel
+        from kdelta.source import build
+
+        config, chain = self._means(progress)
+
+        def made(tree: SourceTree) -> Kernel:
+            one = build.build(tree, config, chain, progress=progress, confined=self._caged)
+            self._built.append(one)
+            return reference.of_build(f"tree {tree.title}", one)
+
+        return made
+
+    def _means(self, progress: Progress) -> tuple[Config, Toolchain]:
+        from functools import partial
+
+        from kdelta.kernels import reference
+        from kdelta.source import build, tree_reference
+
+        parsed = _reference(self._base, self._config)
+        packaged = partial(reference.packaged_config, progress=progress)
+        config = tree_reference.configured(parsed, packaged)
+        return config, build.compiler(parsed.compiler, progress=progress)
+
+    def _null(self, progress: Progress) -> str:
+        """The base once more, out of the same warm folder: it has to be the same image."""
+        from kdelta.source import build
+
+        if all(one.cached for one in self._built):
+            return "Null: every image was in the cache, none was built now."
+        config, chain = self._means(progress)
+        base = self._built[0]
+        again = build.made_again(base, config, chain, progress=progress, confined=self._caged)
+        if again != base.image_sha256:
+            raise SpecError(
+                "the base built twice gives two images, so no difference would mean anything",
+                place=base.title,
+                action="look for what its build takes from the time or the machine",
+            )
+        return "Null: the base built twice differs by 0, the same image to the byte."
+
+
+def _told(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _reference(base: str, config: str) -> TreeReference:
+    from kdelta.source import tree_reference
+
+    text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
+    if "+config=" not in text:
+        text = f"{text}+config={config}"
+    return tree_reference.parse(text)
+
+
+def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
+    """The series on its base.  A base-commit in a mail is taken where the base names none."""
+    from dataclasses import replace
+
+    from kdelta.cli.download import reporting
+    from kdelta.source import series, tree_reference
+
+    reference = _reference(base, config)
+    files = [Path(word) for word in words if Path(word).is_file()]
+    with reporting() as progress:
+        if len(files) == len(words):
+            wanted = series.base_commit(files) if reference.path and not reference.commit else ""
+            if wanted:
+                reference = replace(reference, commit=wanted)
+            return series.of_files(files, tree_reference.source(reference, progress=progress))
+        if len(words) != 1 or reference.path is None:
+            missing = next(word for word in words if not Path(word).is_file())
+            raise SpecError(
+                "there is no such file",
+                place=missing,
+                action="name mailboxes and patches, or a range A..B of the base's repository",
+            )
+        ranged = ".." in words[0]
+        own = None if ranged else tree_reference.source(reference, progress=progress)
+        return series.of_commits(reference.path, words[0], own)
+
+
+def _shortened(found: PatchSeries) -> PatchSeries:
+    """A long series as its whole, one step."""
+    from dataclasses import replace
+
+    wrong = [step for step in found.steps if step.tree is None]
+    last = wrong[0] if wrong else found.steps[-1]
+    count = len(found.steps)
+    _told(f"{count} patches: only base and whole are built; --each builds every one")
+    return replace(found, steps=(replace(last, title=f"all {count} patches"),))
+
+
+def _scenarios(only: tuple[str, ...], also: tuple[str, ...]) -> list[str]:
+    from kdelta import workload
+    from kdelta.cli import studies
+
+    meant = [
+        scenario.reference
+        for name in workload.names()
+        for scenario in workload.load(name).scenarios
+        if scenario.survey
+    ]
+    found = [name for name in meant if not only or any(fnmatchcase(name, one) for one in only)]
+    own = [workload.absolute(name, Path.cwd()) for name in also]
+    found = list(dict.fromkeys([*studies.scenarios(own), *found]))
+    if not found:
+        raise SpecError(f"no scenario fits {', '.join(only)}", action="see: kdelta survey --list")
+    return found
+
+
+def _print(page: CheckPage, *, as_json: bool, as_html: bool) -> None:
+    import msgspec
+
+    from kdelta.rendering import check as view
+
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
+    else:
+        click.echo(view.html(page) if as_html else view.text(page), nl=False)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which functions of two whole kernel images differ, of all that there are.
+
+Code that did not change has other bytes when what it calls lies elsewhere.  So functions of equal
+size are first compared byte by byte, where four bytes may differ that name the same place in both
+kernels, relative to the instruction or absolute; only what is left is disassembled and compared in
+normal form (`identity`), which decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kdelta.disassembly.identity import fingerprint, judge
+from kdelta.disassembly.image import Image, is_mark
+
+_FIELD = 4
+_WORD = (1 << 64) - 1
+_MAP = 0xFFFFFFFF80000000  # __START_KERNEL_map of x86-64
+_AFTER = (0, 1, 2, 4)  # bytes of an immediate between a relative address and its instruction's end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageDifference:
+    """Functions of two images by name, sorted.
+
+    changed: in both, of other code, or not readable in one; added, removed: in one of them.
+    """
+
+    changed: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset((*self.changed, *self.added, *self.removed))
+
+
+def difference(old: Image, new: Image) -> ImageDifference:
+    """Compare every function that either image has."""
+    mine, theirs = ({n: e for n, e in i.extents().items() if not is_mark(n)} for i in (old, new))
+    suspects = sorted(
+        name
+        for name in mine.keys() & theirs.keys()
+        if not _alike(old, new, mine[name], theirs[name])
+    )
+    found = judge(fingerprint(old, suspects), fingerprint(new, suspects))
+    return ImageDifference(
+        changed=tuple(sorted((*found.different, *found.only, *found.unknown))),
+        added=tuple(sorted(theirs.keys() - mine.keys())),
+        removed=tuple(sorted(mine.keys() - theirs.keys())),
+    )
+
+
+def _alike(
+    old: Image, new: Image, mine: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]]
+) -> bool:
+    """True when all functions of a name are surely the same; mine, theirs: start and size."""
+    return [size for _, size in mine] == [size for _, size in theirs] and all(
+        _same(old, new, a, b, size) for (a, size), (b, _) in zip(mine, theirs, strict=True)
+    )
+
+
+def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
+    one, other = old.bytes_at(a, size), new.bytes_at(b, size)
+    if len(one) != size or len(other) != size:
+        return False
+    at = 0
+    for first in _differing(one, other):
+        if first < at:
+            continue  # of the field that was just passed
+        end = _field(old, new, (a, one), (b, other), first, at)
+        if end is None:
+            return False
+        at = end
+    return True
+
+
+def _differing(one: bytes, other: bytes) -> Iterator[int]:
+    if one != other:
+        yield from (at for at, (x, y) in enumerate(zip(one, other, strict=True)) if x != y)
+
+
+def _field(
+    old: Image,
+    new: Image,
+    mine: tuple[int, bytes],
+    theirs: tuple[int, bytes],
+    first: int,
+    least: int,
+) -> int | None:
+    """The end of a field that holds the first differing byte and names one place; else None."""
+    (a, one), (b, other) = mine, theirs
+    for start in range(first, max(least, first - _FIELD + 1) - 1, -1):
+        end = start + _FIELD
+        if end > len(one):
+            continue
+        x = int.from_bytes(one[start:end], "little", signed=True)
+        y = int.from_bytes(other[start:end], "little", signed=True)
+        meant = [(a + end + after + x, b + end + after + y) for after in _AFTER]
+        meant.append((x & _WORD, y & _WORD))
+        meant.append((x + _MAP, y + _MAP))  # what setup code takes for a physical address
+        if any(_is_one(old, new, *pair) for pair in meant):
+            return end
+    return None
+
+
+def _is_one(old: Image, new: Image, x: int, y: int) -> bool:
+    """True when two addresses are one place: so far behind a symbol, or the last byte before it."""
+    place = old.place(x)
+    if place is not None and place == new.place(y):
+        return True
+    place = old.place(x + 1)
+    return place is not None and place[1] == 0 and place == new.place(y + 1)

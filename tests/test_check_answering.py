@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Along a series: what is counted again, what a patch that has no kernel does to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import run_records
+from kdelta.check import answering, paging
+from kdelta.check.answering import Walk, checked, paths
+from kdelta.check.counter import Counted
+from kdelta.check.page import Effect, Ruling
+from kdelta.errors import SpecError
+from kdelta.kernels.kernel import Kernel
+from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
+from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.tree import SourceTree
+
+SCENARIOS = ("mincore:no_thp_pte_scan_4m", "mprotect:anon_toggle_4m")
+EXECUTED = {SCENARIOS[0]: "mincore_pte_range", SCENARIOS[1]: "change_pte_range"}
+
+
+def tree(name: str) -> SourceTree:
+    return SourceTree(name=name, tree=name, line="line")
+
+
+def kernel(source: SourceTree) -> Kernel:
+    if source.name == "broken":
+        raise SpecError("mm/x.c:1: expected ;")
+    return Kernel(
+        reference=source.name, release="6.17.8", version="", arch="amd64", flavour="deb",
+        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), config=None,
+        config_sha256="", build_id="", suite="", package="", name=source.name,
+        source=f"tree {source.name}", compiler="gcc",
+    )  # fmt: skip
+
+
+class Counts:
+    """Counts: of a kernel's name its number of instructions; "panics" does not boot."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
+        self.asked += [(kernel.name, name) for name in scenarios]
+        return [
+            Counted(scenario=n, kernel=kernel, result=result(kernel.name, n)) for n in scenarios
+        ]
+
+
+def result(name: str, scenario: str) -> TrialResult:
+    if name == "panics":
+        return TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic",))
+    value = int(name.partition("-")[0]) if name[0].isdigit() else 1000
+    counts = PhaseCounts(
+        phase="work", operations=10, operation="page", user=(0,) * 4, kernel=(value,) * 4,
+        switched=(False,) * 4,
+    )  # fmt: skip
+    return TrialResult(
+        outcome=Outcome.OK,
+        environment=run_records.result_of(0).environment,
+        facts=run_records.result_of(0).facts,
+        data=ExactData(
+            phases=(counts,),
+            functions=(
+                FunctionCount(phase="work", function=EXECUTED[scenario], insns=value, calls=1),
+            ),
+        ),
+        state=(StateField(when="before", name="present_pages", value="4", want="4"),),
+    )
+
+
+def series(*names: str) -> PatchSeries:
+    steps = [SeriesStep(title=f"mm: {n}", text="", tree=tree(n) if n else None) for n in names]
+    return PatchSeries(title="t", cover="", base=tree("base"), steps=tuple(steps), own=True)
+
+
+def along(
+    monkeypatch: pytest.MonkeyPatch, *names: str, changed: str = "change_pte_range"
+) -> tuple[Walk, Counts]:
+    known = frozenset([changed] if changed else [])
+    monkeypatch.setattr(answering, "_changed", lambda _old, _new: known)
+    counts = Counts()
+    found = checked(series(*names), SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
+    return found, counts
+
+
+def decision(found: Walk) -> Ruling:
+    setting = paging.Setting(
+        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
+    )
+    return paging.page(series(), found, setting, None, "").decision
+
+
+def test_only_what_executes_a_changed_function_is_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, counts = along(monkeypatch, "1100")
+    assert counts.asked[2:] == [("1100", SCENARIOS[1])]
+    (path,) = paths(found)
+    assert (path.change, path.before, path.after, path.patch) == (Effect.MORE, 100, 110, 1)
+    assert [(f.function, f.delta) for f in path.functions] == [("change_pte_range", 10)]
+    assert decision(found) is Ruling.REJECT
+
+
+def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = along(monkeypatch, "1010", "1110", "1100")
+    (path,) = paths(found)
+    assert (path.patch, path.after) == (2, 110)
+    assert [row.longer for row in found.patches] == [1, 1, 0]
+    assert [row.shorter for row in found.patches] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", ["broken", "panics", ""])
+def test_the_others_go_on_without_a_patch_that_has_no_kernel(
+    monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    found, _ = along(monkeypatch, wrong, "1005")
+    said = {"broken": "expected ;", "panics": "does not boot", "": "does not apply"}[wrong]
+    assert said in found.patches[0].wrong
+    assert paths(found)[0].after == 100.5
+    assert decision(found) is Ruling.UNDECIDED
+
+
+def test_an_image_that_is_the_same_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, counts = along(monkeypatch, "base-again")
+    assert found.patches[0].same_image
+    assert len(counts.asked) == 2
+    assert decision(found) is Ruling.ACCEPT
+
+
+def test_another_image_without_a_changed_function_is_counted_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What differs is data, and data decide paths."""
+    found, counts = along(monkeypatch, "1000-data", changed="")
+    assert counts.asked[2:] == [("1000-data", name) for name in SCENARIOS]
+    assert {path.change for path in paths(found)} == {Effect.EQUAL}
+    assert found.data_only
+    assert decision(found) is Ruling.ACCEPT
+
+
+def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = along(monkeypatch, "1100", changed="never_run")
+    assert paths(found) == ()
+    assert decision(found) is Ruling.UNDECIDED
+
+
+def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_changed", lambda _old, _new: frozenset())
+    broken = PatchSeries(title="t", cover="", base=tree("panics"), steps=(), own=True)
+    with pytest.raises(SpecError, match="Kernel panic"):
+        checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]

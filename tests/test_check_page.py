@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page of a check: its sentence, its bounds, its decision, claims, and the version before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kdelta.check import page as pages
+from kdelta.check.page import CheckPage, Effect, FunctionPart, PatchRow, PathRow, Ruling, Saying
+from kdelta.check.promises import promises
+from kdelta.errors import SpecError
+from kdelta.rendering import check as view
+
+
+def row(name: str, percent: float, change: Effect | None = None, pages: str = "base") -> PathRow:
+    sign = Effect.MORE if percent > 0 else Effect.LESS if percent < 0 else Effect.EQUAL
+    return PathRow(
+        scenario=name,
+        what=f"{name.replace(':', ' ').replace('_', ' ')}",
+        pages=pages,
+        operation="page",
+        before=200.0,
+        after=200.0 * (1 + percent / 100),
+        change=change or sign,
+        patch=1,
+        functions=(FunctionPart(function="change_pte_range", delta=2 * percent),),
+    )
+
+
+def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
+    found = CheckPage(
+        title="mm: a series",
+        base="6.17.8",
+        config="config deb",
+        compiler="gcc-14 (Debian)",
+        qemu="QEMU 10.0.13",
+        kdelta="0.1.0",
+        decision=Ruling.ACCEPT,
+        why="no path got longer",
+        tolerance=1.0,
+        patches=tuple(
+            PatchRow(
+                number=n, title=f"mm: patch {n}", longer=1, worst="fork:base", worst_percent=2.0
+            )
+            for n in range(1, patches + 1)
+        ),
+        paths=rows,
+        identical=("mincore:scan",),
+        unseen=(),
+        null="Null: the base built twice differs by 0, the same image to the byte.",
+        state=("10 of 10 facts are as wanted",),
+        limits=("Not measured: time.",),
+        promises=(),
+        since=(),
+        command="kdelta check series.mbox --base deb:6.17.8",
+    )
+    return msgspec.structs.replace(found, **other)
+
+
+def test_the_sentence_counts_longer_shorter_and_identical() -> None:
+    found = made(row("fork:base", 6.1), row("mprotect:x", -3.0, pages="2M"), row("mincore:y", 0))
+    assert view.headline(found) == (
+        "1 of 3 paths that execute changed code got longer, the worst +6.1 % (fork:base, base"
+        " pages); 1 shorter, the best -3.0 % (mprotect:x, 2M pages); 1 identical to the"
+        " instruction."
+    )
+    assert view.headline(made()) == "No path of 1 executes changed code."
+
+
+def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
+    """A hundred patches, a thousand functions, the longest names."""
+    rows = [row(f"workload:scenario_{'x' * 50}_{n}", n - 50 or 1) for n in range(100)]
+    said = view.text(
+        made(
+            *rows,
+            patches=100,
+            unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
+            limits=tuple("A sentence that is long enough. " * 4 for _ in range(9)),
+            promises=promises("It is 12 % faster.\n\n" * 20, rows),
+            command="kdelta check " + "patch.mbox " * 30,
+        )
+    )
+    lines = said.splitlines()
+    assert len(lines) <= view.MOST_LINES
+    assert max(map(len, lines)) <= view.WIDTH
+
+
+def test_parts_stand_in_their_order() -> None:
+    said = view.text(
+        made(
+            row("fork:base", 6.1),
+            unseen=("do_brk_flags",),
+            promises=promises("fork() becomes 5 % faster.", [row("fork:base", 6.1)]),
+            against="v1.json",
+            program="kdelta export fork",
+        )
+    )
+    words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",
+             "State:", "Not measured", "contradicted", "Since v1.json", "export fork"]  # fmt: skip
+    places = [said.index(word) for word in words]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "percent", "saying"),
+    [
+        ("Improves fork() by 12 %.", -3.0, Saying.SUPPORTED),
+        ("Improves fork() by 12 %.", 3.0, Saying.CONTRADICTED),
+        ("Improves fork() by 12 %.", 0.0, Saying.NOT_LENGTH),
+        ("Improves io_uring by 12 %.", -3.0, Saying.UNSEEN),
+        ("A regression of 4 % in fork() is accepted.", 3.0, Saying.SUPPORTED),
+    ],
+)
+def test_a_claim_is_held_against_the_paths_that_it_names(
+    sentence: str, percent: float, saying: Saying
+) -> None:
+    found = promises(f"{sentence}\n\nNo figure here.", [row("fork:base", percent)])
+    assert [each.saying for each in found] == [saying]
+
+
+def test_a_page_is_read_back_and_nothing_else_is(tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    path.write_bytes(msgspec.json.encode(made(row("fork:base", 6.1))))
+    assert pages.read(path).paths[0].percent == pytest.approx(6.1)
+    for text in ("{}", "[1, 2", '{"format": 7}'):
+        path.write_text(text)
+        with pytest.raises(SpecError):
+            pages.read(path)
+
+
+def test_the_html_escapes_what_strangers_wrote() -> None:
+    text = view.html(made(row("fork:base", 6.1), title="<script>alert(1)</script>"))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text

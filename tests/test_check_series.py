@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A series however it comes: mailboxes, patch files, commits; what is wrong with one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kernel_tree
+from kdelta.errors import SpecError
+from kdelta.source import series
+from kdelta.source.tree import SourceTree, of_commit, of_folder
+
+DIFF = """\
+diff --git a/mm/mincore.c b/mm/mincore.c
+--- a/mm/mincore.c
++++ b/mm/mincore.c
+@@ -5,5 +5,5 @@ int present(int pte);
+ /* Counts what is there. */
+ int present(int pte)
+ {
+-\treturn pte + %s;
++\treturn pte + %s;
+ }
+"""
+HTML = """\
+Content-Type: multipart/alternative; boundary="x"
+
+--x
+Content-Type: text/plain; charset=utf-8
+
+A text.
+---
+%s
+--x
+Content-Type: text/html; charset=utf-8
+
+<p>A <b>text</b>.</p>
+--x--
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> SourceTree:
+    return of_folder(kernel_tree.make(tmp_path / "linux"))
+
+
+def mail(subject: str, body: str, head: str = "") -> str:
+    start = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
+    return f"{start}From: A <a@b.c>\nSubject: {subject}\n{head}\n{body}\n-- \n2.39\n\n"
+
+
+def box(folder: Path, *mails: str) -> Path:
+    path = folder / "series.mbox"
+    path.write_text("".join(mails))
+    return path
+
+
+def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    path = box(
+        tmp_path,
+        mail("[PATCH v2 2/2] mm: second", f"Two.\n---\n{DIFF % ('2', '3')}"),
+        mail("Re: [PATCH v2 2/2] mm: second", f"No.\n{DIFF % ('2', '9')}"),
+        mail("[PATCH v2 0/2] mm: faster", "It is 12 % faster.\n\nbase-commit: " + "a" * 40),
+        mail("[PATCH v2 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
+    )
+    found = series.of_files([path], tree)
+    assert (found.title, found.own) == ("mm: faster", False)
+    assert "It is 12 % faster." in found.cover
+    assert [step.title for step in found.steps] == ["mm: first", "mm: second"]
+    assert "return pte + 3" in content(found.steps[1].tree)
+    assert "return pte + 2" in content(found.steps[0].tree)
+    assert series.base_commit([path]) == "a" * 40
+
+
+def content(tree: SourceTree | None) -> str:
+    assert tree is not None
+    return (tree.read("mm/mincore.c") or b"").decode()
+
+
+def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
+    head, _, body = (HTML % (DIFF % ("FIRST", "2"))).partition("\n\n")
+    found = series.of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
+    assert "return pte + 2" in content(found.steps[0].tree)
+
+
+def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    path = box(
+        tmp_path,
+        mail("[PATCH 1/2] mm: first", f"---\n{DIFF % ('NOTHING', '2')}"),
+        mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"),
+    )
+    first, second = series.of_files([path], tree).steps
+    assert first.tree is None
+    assert "mm/mincore.c:5" in first.wrong
+    assert (second.tree, second.wrong) == (None, "the one before it is not")
+
+
+def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: Path) -> None:
+    """A plain diff is called by its file; what git format-patch writes by its subject."""
+    (tmp_path / "one.patch").write_text(DIFF % ("FIRST", "2"))
+    two = box(tmp_path, mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"))
+    found = series.of_files([tmp_path / "one.patch", two], tree)
+    assert [step.title for step in found.steps] == ["one", "mm: second"]
+    assert "return pte + 3" in content(found.steps[1].tree)
+
+
+def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
+    folder = kernel_tree.committed(tmp_path / "linux")
+    start = kernel_tree.git(folder, "rev-parse", "HEAD").strip()
+    for number in (2, 3):
+        text = kernel_tree.MINCORE.replace("FIRST", f"FIRST + {number}")
+        kernel_tree.commit(folder, text, f"mm: number {number}")
+    kernel_tree.git(folder, "branch", "topic")
+    found = series.of_commits(folder, f"{start}..topic", None)
+    assert [step.title for step in found.steps] == ["mm: number 2", "mm: number 3"]
+    assert found.own
+    assert found.base.commit == start
+    again = series.of_commits(folder, "topic", of_commit(folder, start))
+    assert [step.tree for step in again.steps] == [step.tree for step in found.steps]
+    with pytest.raises(SpecError, match="holds no patch"):
+        series.of_commits(folder, "topic..topic", None)
+
+
+@pytest.mark.parametrize(
+    ("mails", "sentence"),
+    [
+        ([mail("[PATCH 0/2] mm: nothing", "Empty.")], "no patch"),
+        ([mail("[PATCH 1/2] mm: half", f"---\n{DIFF % ('FIRST', '2')}")], "patches 1 of 2"),
+        ([mail("hello", "no diff here")], "no patch"),
+    ],
+)
+def test_what_is_no_series_is_refused(
+    tree: SourceTree, tmp_path: Path, mails: list[str], sentence: str
+) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        series.of_files([box(tmp_path, *mails)], tree)
+
+
+def test_more_patches_than_there_are_in_any_series_are_refused(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    mails = [mail(f"[PATCH {n}/201] mm: {n}", f"---\n{DIFF % ('1', '2')}") for n in range(1, 202)]
+    with pytest.raises(SpecError, match="more than 200 patches"):
+        series.of_files([box(tmp_path, *mails)], tree)
+
+
+def test_control_characters_of_a_mail_reach_nobody(tree: SourceTree, tmp_path: Path) -> None:
+    path = box(
+        tmp_path, mail("[PATCH] mm: \x1b[31mred", f"\x1b]0;x\x07\n---\n{DIFF % ('FIRST', '2')}")
+    )
+    step = series.of_files([path], tree).steps[0]
+    assert "\x1b" not in step.title + step.text
