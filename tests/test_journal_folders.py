@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
+from kdelta.cli.runs import runs
 from kdelta.errors import SpecError
 from kdelta.journal import folders
 from kdelta.journal.run import RUNS, RunJournal, unfinished
@@ -84,3 +87,21 @@ def test_unfinished_finds_the_newest_run_of_the_study(root: Path) -> None:
     for name in ("a-1", "a-2"):
         execute(RunJournal.open(root / name))
     assert unfinished(root, study) is None
+
+
+def test_runs_are_listed_as_text_and_as_json(tmp_path: Path) -> None:
+    done = new_run(name="done")
+    journal = RunJournal.create(tmp_path / "done", done)
+    execute(journal, 2)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    told = json.loads(CliRunner().invoke(runs, ["--runs", str(tmp_path), "--json"]).output)
+    found = {one["run"]: one for one in told}
+    assert (found["done"]["done"], found["done"]["trials"]) == (2, len(done.trials))
+    assert found["done"]["title"] == done.title
+    assert found["broken"]["fault"]
+    text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
+    assert f"2/{len(done.trials)}" in text
+    assert found["broken"]["fault"].split()[0] in text
+    assert CliRunner().invoke(runs, ["--runs", str(tmp_path / "no"), "--json"]).output == "[]\n"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -394,3 +395,20 @@ def test_workloads_are_listed_and_described() -> None:
             assert CliRunner().invoke(workloads, [scenario.reference]).exit_code == 0
     unknown = CliRunner().invoke(workloads, ["mprotect:double"])
     assert isinstance(unknown.exception, SpecError)
+
+
+def test_workloads_as_json_say_what_the_list_says() -> None:
+    every = json.loads(CliRunner().invoke(workloads, ["--json"]).output)
+    assert [one["name"] for one in every] == [*names()]
+    for one in every:
+        assert [each["reference"] for each in one["scenarios"]] == [
+            scenario.reference for scenario in load(one["name"]).scenarios
+        ]
+    words = ["mprotect:single_protect", "--json"]
+    (alone,) = json.loads(CliRunner().invoke(workloads, words).output)
+    (scenario,) = alone["scenarios"]
+    assert scenario["reference"] == "mprotect:single_protect"
+    assert [window["phase"] for window in scenario["windows"]] == [
+        window.name for window in load("mprotect").scenario("single_protect").windows
+    ]
+    assert scenario["contract"]

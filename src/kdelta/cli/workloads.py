@@ -6,11 +6,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kdelta import data
-from kdelta.cli.printing import page_width, print_table, write_output
+from kdelta.cli.options import json_option
+from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.machine.axes import words
 from kdelta.workload import Scenario, Workload, exported_source, is_file, load, names
 
@@ -21,23 +23,70 @@ _BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill th
 
 @click.command("workloads")
 @click.argument("reference", metavar="[WORKLOAD[:SCENARIO]]", required=False)
-def workloads(*, reference: str | None) -> None:
+@json_option
+def workloads(*, reference: str | None, as_json: bool) -> None:
     """List the workloads, or describe one workload or one of its scenarios."""
+    if as_json:
+        print_json(_documents(reference))
+        return
     if reference is None:
         for at, name in enumerate(names()):
             click.echo("\n" * bool(at), nl=False)
             _print_list(load(name))
         return
-    name, colon, scenario = reference.rpartition(":")
-    if not colon:
-        name, scenario = reference, ""
-    workload = load(str(Path(name).resolve()) if is_file(name) else name)
+    workload, scenario = _found(reference)
     if workload.declared:
         click.echo(f"{workload.name}: {workload.description}")
-    elif colon:
+    elif scenario:
         _print_scenario(workload, workload.scenario(scenario))
     else:
         _print_workload(workload)
+
+
+def _found(reference: str) -> tuple[Workload, str]:
+    """A workload, and the name of its scenario where one is named."""
+    name, colon, scenario = reference.rpartition(":")
+    if not colon:
+        name, scenario = reference, ""
+    return load(str(Path(name).resolve()) if is_file(name) else name), scenario
+
+
+def _documents(reference: str | None) -> list[dict[str, Any]]:
+    """The workloads, all or one, with the scenarios, all or one."""
+    if reference is None:
+        return [_document(load(name), "") for name in names()]
+    return [_document(*_found(reference))]
+
+
+def _document(workload: Workload, scenario: str) -> dict[str, Any]:
+    chosen = [workload.scenario(scenario)] if scenario else workload.scenarios
+    return {
+        "name": workload.name,
+        "title": workload.title,
+        "description": workload.description,
+        "path": workload.path,
+        "source": workload.mail,
+        "phases": [{"name": phase.name, "what": phase.what} for phase in workload.phases],
+        "scenarios": [_scenario_document(each) for each in chosen],
+    }
+
+
+def _scenario_document(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "reference": scenario.reference,
+        "summary": scenario.summary,
+        "pages": scenario.pages,
+        "needs": [*scenario.features, *words(scenario.needs)],
+        "instruments": [*scenario.instruments],
+        "survey": scenario.survey,
+        "layouts": scenario.layouts,
+        "windows": [
+            {"phase": each.name, "operations": each.operations, "operation": each.operation}
+            for each in scenario.windows
+        ],
+        "contract": {fact.name: fact.want for fact in scenario.contract},
+        "during": {fact.name: fact.want for fact in scenario.during},
+    }
 
 
 @click.command("export")
