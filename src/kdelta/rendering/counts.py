@@ -148,50 +148,46 @@ def times(ratio: float | None) -> str:
     return f"x{ratio:.3f}" if ratio < 10 else f"x{ratio:.4g}"
 
 
-def legend(report: Report[Measure], ladder: Ladder[Measure]) -> str:  # noqa: ARG001
-    """What the columns mean."""
+def legend(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[str]:  # noqa: ARG001
+    """What the columns mean, a clause each."""
     first = next((rung.first for rung in ladder.rungs if rung.first), None)
     if first is None:
-        return ""
+        return
+    if ladder.baseline:
+        yield f"x first: new/old against {first}"
+    else:
+        yield f"x first, x prev: new/old against {first} and against the row above"
+    yield from _repeats_legend(ladder)
+    yield f"n: trials ok/planned, {ladder.replicates}"
     above = f"{ladder.baseline} to this one" if ladder.baseline else "the row above"
-    ratios = f"x first, x prev: new/old against {first} and against the row above;"
-    text = (
-        f"{f'x first: new/old against {first};' if ladder.baseline else ratios}"
-        f" {_repeats_legend(ladder)}"
-        f" n: trials ok/planned, {ladder.replicates}; verdict: of the step from {above},"
-        " grade exact-path"
-    )
+    yield f"verdict: of the step from {above}, grade exact-path"
     if _closed(ladder):
-        text += "; gap closed: of the study's gap, by this kernel"
+        yield "gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
-        text += "; ~: median, no exact count"
-    text += _left_to_rcu(ladder)
+        yield "~: median, no exact count"
+    yield from _left_to_rcu(ladder)
     if any(map(_mark, ladder.rungs)):
-        text += f"; {CROSSED}: the two were built by different compilers"
-    return text
+        yield f"{CROSSED}: the two were built by different compilers"
 
 
-def _left_to_rcu(ladder: Ladder[Measure]) -> str:
+def _left_to_rcu(ladder: Ladder[Measure]) -> Iterator[str]:
     """What is paid after a grace period: told, since nobody counts it."""
     totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
     if not any(total.later for _, total in totals):
-        return ""
+        return
     told = (f"{arm} {number(total.later / total.operations)}" for arm, total in totals)
     per = f"per {ladder.operation}"
-    return f"; left to RCU, freed later and not counted, requests {per}: {', '.join(told)}"
+    yield f"left to RCU, freed later and not counted, requests {per}: {', '.join(told)}"
 
 
-def _repeats_legend(ladder: Ladder[Measure]) -> str:
+def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:
     known = next((one for one in _layouts([rung.total for rung in ladder.rungs]) if one), None)
     if known is None:
-        return (
-            "mode: share of windows with exactly the shown count, in the phase where it is lowest;"
-        )
-    return (
-        f"shown is the mean over {len(known.counts)} layouts of the kernel's trees and lists;"
-        f" hit: layouts that take over {HIT_PERCENT} % more than the median one; range: of the"
-        " layouts;"
-    )
+        yield "mode: share of windows with exactly the shown count, in the phase where it is lowest"
+        return
+    yield f"shown is the mean over {len(known.counts)} layouts of the kernel's trees and lists"
+    yield f"hit: layouts that take over {HIT_PERCENT} % more than the median one"
+    yield "range: of the layouts"
 
 
 def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Line]:

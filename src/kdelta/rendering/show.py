@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kdelta.analysis.findings import Failure, Ladder, Machine, Report, Rung
@@ -57,8 +57,8 @@ class LadderView(Protocol):
     def columns(self, ladder: Ladder[Any]) -> list[Column]:
         """What stands between the values and the verdict."""
 
-    def legend(self, report: Report[Any], ladder: Ladder[Any]) -> str:
-        """What the columns mean; "" when nothing can be said."""
+    def legend(self, report: Report[Any], ladder: Ladder[Any]) -> Iterator[str]:
+        """What the columns mean, a clause each; none when nothing can be said."""
 
     def conclusion(self, report: Report[Any], ladder: Ladder[Any]) -> Iterator[Line]:
         """What a ladder says."""
@@ -92,8 +92,9 @@ def show(report: Report[Any]) -> list[Line]:
         state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
         lines += paragraph(state + report.run_id, Tone.WARN)
     lines += _overview(report.ladders, view)
+    told: set[str] = set()
     for ladder in report.ladders:
-        lines += [(), *_ladder(report, ladder, view)]
+        lines += [(), *_ladder(report, ladder, view, told)]
     if view.KERNELS and len(report.ladders) > 1:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
@@ -169,29 +170,41 @@ def _glance(rung: Rung[Any], unit: float, view: LadderView) -> Span:
     return Span(view.value(rung.total, unit).text.removeprefix("~"))
 
 
-def _ladder(report: Report[Any], ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
+def _ladder(
+    report: Report[Any], ladder: Ladder[Any], view: LadderView, told: set[str]
+) -> Iterator[Line]:
+    """One scenario.  told: what the page has said, of machines and legends, and says once."""
     at = f", {ladder.point}" if ladder.point else ""
     yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
     if all(rung.skipped for rung in ladder.rungs):
         for reason in dict.fromkeys(rung.skipped for rung in ladder.rungs):
             yield from paragraph(f"skipped: {reason}", Tone.FAINT)
         return
-    yield from _machines(ladder.machines)
+    yield from _machines(ladder.machines, told)
     yield from paragraph(view.heading(ladder))
     yield ()
     yield from _tables(ladder, view)
-    yield from paragraph(view.legend(report, ladder), Tone.FAINT)
+    yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
     yield from _problems(ladder, view)
     yield from view.conclusion(report, ladder)
     if view.KERNELS and len(report.ladders) == 1:
         yield from ((), *_kernels(ladder.rungs))
 
 
-def _machines(machines: Sequence[Machine]) -> Iterator[Line]:
+def _news(sentences: Iterable[str], told: set[str]) -> list[str]:
+    """Those that are not told yet, which they are then."""
+    fresh = [text for text in sentences if text not in told]
+    told.update(fresh)
+    return fresh
+
+
+def _machines(machines: Sequence[Machine], told: set[str]) -> Iterator[Line]:
+    if len(machines) == 1:
+        for text in _news([machines[0].told], told):
+            yield from paragraph(text)
+        return
     for machine in machines:
-        alone = len(machines) == 1
-        text = machine.told if alone else f"{machine.told}: {', '.join(machine.arms)}"
-        yield from paragraph(text, Tone.PLAIN if alone else Tone.WARN)
+        yield from paragraph(f"{machine.told}: {', '.join(machine.arms)}", Tone.WARN)
 
 
 def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
