@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import UnionType
@@ -225,18 +226,21 @@ def _received(pipe: Connection) -> Iterator[int]:
         return
 
 
-def _kill_once(folder: Path, after_s: float) -> tuple[bool, set[int]]:
-    """Let a child execute the run for a while: was it killed, and what did it say it finished?"""
+def _kill_once(folder: Path, after: int, then_s: float) -> tuple[bool, set[int]]:
+    """Let a child execute so many trials and a moment more: was it killed, what is finished?
+
+    Trials and not seconds, since on a machine that does something else a moment ends no trial.
+    """
     ours, theirs = FORK.Pipe(duplex=False)
     child = FORK.Process(target=_run_until_killed, args=(folder, theirs))
     child.start()
     theirs.close()
-    ours.recv()
-    child.join(after_s)
+    said = set(islice(_received(ours), 1 + after))
+    child.join(then_s)
     killed = child.exitcode is None
     child.kill()
     child.join()
-    return killed, set(_received(ours))
+    return killed, (said | set(_received(ours))) - {-1}
 
 
 def test_kill_9_at_random_moments_loses_no_finished_trial(tmp_path: Path) -> None:
@@ -246,7 +250,7 @@ def test_kill_9_at_random_moments_loses_no_finished_trial(tmp_path: Path) -> Non
     finished: set[int] = set()
     kills = 0
     while any(one.result is None for one in record.trials):
-        killed, said = _kill_once(folder, moments.uniform(0, 0.01))
+        killed, said = _kill_once(folder, moments.randrange(4), moments.uniform(0, 0.004))
         kills += killed
         finished |= said
         record = RunJournal.open(folder).record()

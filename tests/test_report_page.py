@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 import sys
@@ -57,6 +58,21 @@ def hostile(record: RunRecord) -> RunRecord:
     return replace(record, arms=arms, title=HOSTILE, run_id=HOSTILE, created=HOSTILE)
 
 
+@functools.cache
+def ladder_page() -> str:
+    """Drawn once: a page takes a second."""
+    return written(claim(ladder_records.ladder()))
+
+
+@functools.cache
+def timed_page() -> str:
+    return written(claim(timed_run()))
+
+
+def timed_run() -> RunRecord:
+    return timed_records.run([100.0, 160.0, 100.0])
+
+
 def pictures(page: str) -> list[str]:
     found = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
     return [base64.b64decode(each).decode() for each in found]
@@ -82,7 +98,7 @@ def test_nothing_runs_and_nothing_is_loaded(record: RunRecord) -> None:
 
 
 def test_the_style_is_the_one_that_the_policy_names() -> None:
-    page = written(claim(ladder_records.ladder()))
+    page = ladder_page()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
     assert policy
@@ -94,7 +110,7 @@ def test_the_style_is_the_one_that_the_policy_names() -> None:
 
 
 def test_the_verdict_comes_first_and_all_else_is_there() -> None:
-    page = written(claim(ladder_records.ladder()))
+    page = ladder_page()
     text = " ".join(re.sub(r"<[^>]+>", " ", page.partition("<main")[2]).split())
     order = [
         "REGRESSION On 6.17.13 one page takes 92 % more instructions than on 6.16.12:",
@@ -111,7 +127,7 @@ def test_the_verdict_comes_first_and_all_else_is_there() -> None:
 
 
 def test_the_functions_add_up() -> None:
-    page = written(claim(ladder_records.ladder()))
+    page = ladder_page()
     rows = page.partition('aria-label="Table of functions"')[2].partition("</table>")[0]
     cells = [
         re.findall(r'<td class="n (?:up|down)">([\d.,]+) (more|fewer)', row)
@@ -126,12 +142,11 @@ def test_the_functions_add_up() -> None:
 
 
 def test_every_sample_is_drawn_in_its_order() -> None:
-    record = timed_records.run([100.0, 160.0, 100.0])
-    found = claim(record)
-    taken = readings(record, found.report.ladders[0])
+    record = timed_run()
+    taken = readings(record, claim(record).report.ladders[0])
     assert [each.trial for each in taken] == sorted(each.trial for each in taken)
     assert sum(len(each.values) for each in taken) == 27 * 16
-    page = written(found)
+    page = timed_page()
     assert f"{27 * 16} samples of 3 kernels, a point each" in page
     assert f"{27 * 16} samples by the order of measuring" in page
     drawn = pictures(page)[0:12]
@@ -140,7 +155,7 @@ def test_every_sample_is_drawn_in_its_order() -> None:
 
 
 def test_many_samples_are_one_picture() -> None:
-    record = timed_records.run([100.0, 160.0, 100.0])
+    record = timed_run()
     first = record.trials[0]
     assert first.result
     phase = first.result.timed.phases[0]
@@ -153,8 +168,7 @@ def test_many_samples_are_one_picture() -> None:
 
 
 def test_the_same_run_gives_the_same_page() -> None:
-    record = timed_records.run([100.0, 160.0, 100.0])
-    assert written(claim(record)) == written(claim(record))
+    assert written(claim(timed_run())) == timed_page()
 
 
 def test_failures_and_undecided_runs_have_a_page() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -106,6 +107,12 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    """A file's tree; each is looked at by several tests."""
+    return ast.parse(text)
+
+
 def imports(tree: ast.AST) -> Iterator[str]:
     """Dotted names a module imports, anywhere in it; `from a import b` gives a.b."""
     for node in ast.walk(tree):
@@ -121,7 +128,7 @@ def ladder_faults(module: str, text: str) -> list[str]:
     if room not in RUNG_OF:
         return [f"{module}: the room {room} has no rung"]
     faults = []
-    for name in imports(ast.parse(text)):
+    for name in imports(parsed(text)):
         parts = name.split(".")
         outside = parts[0] == "kdelta" and len(parts) > 1 and parts[1] != room
         if outside and RUNG_OF.get(parts[1], len(RUNGS)) >= RUNG_OF[room]:
@@ -174,7 +181,7 @@ def test_ladder_lets_lower_rungs_pass() -> None:
 def spawns(text: str) -> list[str]:
     """Calls in a module that start another program other than through kdelta.process."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if re.match(r"subprocess\.|os\.(system|popen|exec|spawn|posix_spawn|fork)", name):
@@ -201,13 +208,17 @@ def test_only_cli_talks_to_the_user_and_exits() -> None:
     for name, path in modules().items():
         if name.startswith("kdelta.cli"):
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path.read_text())
         faults += [f"{name}: {module}" for module in imports(tree) if module.startswith("click")]
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call | ast.Raise):
-                words = ast.unparse(node)
-                if re.match(r"(print|sys\.exit|exit|os\._exit)\(|raise SystemExit", words):
-                    faults.append(f"{name}:{node.lineno}: {words}")
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Raise):
+                called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if not isinstance(called, ast.Name | ast.Attribute):
+                continue
+            words = ast.unparse(called)
+            if words in ("print", "sys.exit", "exit", "os._exit", "SystemExit"):
+                faults.append(f"{name}:{called.lineno}: {words}")
     assert not faults, "\n".join(faults)
 
 
@@ -216,7 +227,7 @@ def shared_names(texts: Iterable[str]) -> set[str]:
     names = Counter(
         node.name
         for text in texts
-        for node in ast.parse(text).body
+        for node in parsed(text).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     return {name for name, count in names.items() if count > 1}
@@ -239,7 +250,7 @@ def test_functions_and_files_are_short() -> None:
         if len(lines) > limit and path.name not in PASTED_WHOLE:
             faults.append(f"{path.name}: {len(lines)} lines")
     for path in tracked(".py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 size = (node.end_lineno or 0) - node.lineno + 1
                 if size > MAX_FUNCTION:
@@ -285,7 +296,7 @@ def test_imports_are_declared_in_pyproject() -> None:
     faults = {
         f"{name}: {found}"
         for name, path in modules().items()
-        for found in imports(ast.parse(path.read_text()))
+        for found in imports(parsed(path.read_text()))
         if found.split(".")[0] not in known | (extras if name.startswith(WITH_EXTRAS) else set())
     }
     assert not faults
