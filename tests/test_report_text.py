@@ -429,7 +429,10 @@ def test_answers_that_cannot_be_written_say_where(tmp_path: Path) -> None:
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     """A runs directory that holds the mprotect steps 6.16 to 6.18, one of them failed."""
-    record = failed_arm()
+    return keep(failed_arm(), tmp_path)
+
+
+def keep(record: RunRecord, tmp_path: Path) -> Path:
     folder = tmp_path / record.run_id
     planned = replace(record, trials=tuple(replace(trial, result=None) for trial in record.trials))
     journal = RunJournal.create(folder, planned)
@@ -464,7 +467,7 @@ def test_explain_reads_a_stored_run(stored: Path) -> None:
     arguments = [RUN_ID, "6.16", "6.17", "--runs", str(stored)]
     done = CliRunner().invoke(cli.explain, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    assert "prot_commit_flush_ptes (+328.0, 89 % of the" in done.output
+    assert "prot_commit_flush_ptes +328.0" in " ".join(done.output.split())
     done = CliRunner().invoke(cli.explain, [*arguments, "--csv"], catch_exceptions=False)
     assert "[sum]" in done.stdout_bytes.decode()
     assert b"\r\n" in done.stdout_bytes
@@ -489,11 +492,8 @@ def test_two_formats_at_once_are_a_usage_error(stored: Path) -> None:
     assert CliRunner().invoke(cli.show, arguments).exit_code == 2
 
 
-def test_a_refused_explanation_exits_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "one_record", lambda _runs, _run: two_qemus())
-    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(tmp_path)]
+def test_a_refused_explanation_exits_with_1(tmp_path: Path) -> None:
+    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(keep(two_qemus(), tmp_path))]
     done = CliRunner().invoke(cli.explain, arguments)
     assert done.exit_code == cli.EXIT_INVALID
     assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())

@@ -30,7 +30,8 @@ def limits(record: RunRecord, method: Method[Any]) -> tuple[str, ...]:
 def _of_trials(record: RunRecord) -> Iterator[str]:
     labels = {arm.index: f"{arm.label} {arm.point}".strip() for arm in record.arms}
     missing: dict[str, list[str]] = {}
-    for trial in record.trials:
+    # Not in the order of trials, which a seed decides.
+    for trial in sorted(record.trials, key=lambda one: (one.workload, one.scenario, one.arm)):
         if trial.result and trial.result.outcome is Outcome.SKIP:
             name = f"{trial.workload}:{trial.scenario} on {labels[trial.arm]}"
             missing.setdefault(trial.result.reason, []).append(name)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
@@ -132,9 +133,11 @@ def _legend(found: Survey) -> Iterator[Line]:
 
 def _apart(found: Survey) -> list[str]:
     """Kernels that are compared with another than the one before, for its compiler's sake."""
-    rungs = (rung for ladder in found.report.ladders for rung in ladder.rungs)
-    pairs = (f"{rung.arm} from {rung.previous}" for rung in rungs if rung.passed and rung.total)
-    return list(dict.fromkeys(pairs))
+    neighbours = (pair for ladder in found.report.ladders for pair in pairwise(ladder.rungs))
+    apart = (
+        rung for above, rung in neighbours if rung.passed and above.total and not above.skipped
+    )
+    return list(dict.fromkeys(f"{rung.arm} from {rung.previous}" for rung in apart))
 
 
 def _changes(found: Survey) -> Iterator[Line]:
