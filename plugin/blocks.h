@@ -85,6 +85,7 @@ static void cut_block(struct cut *cut, const struct qemu_plugin_tb *tb)
 		cut->access = last_access(state.target, &cut->code[cut->insns - 1]);
 }
 
+/* Of a block and of how it is cut: where calls are watched comes to be known as code is translated. */
 static uint64_t cut_hash(const struct cut *cut)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
@@ -93,6 +94,7 @@ static uint64_t cut_hash(const struct cut *cut)
 		const struct code *code = &cut->code[i];
 
 		hash = (hash ^ code->vaddr) * 0x100000001b3ULL;
+		hash = (hash ^ cut->segment[i]) * 0x100000001b3ULL;
 		for (size_t k = 0; k < code->size; k++)
 			hash = (hash ^ code->bytes[k]) * 0x100000001b3ULL;
 	}
