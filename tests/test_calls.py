@@ -307,3 +307,16 @@ def test_a_wrapper_in_between_hides_nothing() -> None:
         (CauseKind.CHANGED, "move_vma", (), 400),
         (CauseKind.SPLIT, "mremap", ("mremap_to",), 3),
     ]
+
+
+def test_a_longer_function_of_nearly_the_same_name_is_that_function() -> None:
+    """munmap(), 6.12 -> 6.16."""
+    old = nodes(
+        (-1, "zap", 1, 9), (0, "__mod_memcg_state", 8, 368), (1, "__cgroup_rstat_updated", 8, 99)
+    )
+    new = nodes((-1, "zap", 1, 9), (0, "mod_memcg_state", 8, 584), (1, "css_rstat_updated", 8, 256))
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.into, c.delta) for c in found.causes] == [
+        (CauseKind.RENAMED, "mod_memcg_state", ("__mod_memcg_state",), 216),
+        (CauseKind.RENAMED, "css_rstat_updated", ("__cgroup_rstat_updated",), 157),
+    ]

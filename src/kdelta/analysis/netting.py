@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 
 _MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
@@ -77,17 +78,22 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
     callees = [_callees(side) for side in (was, now)]
     for name in sorted(alone[1]):
-        fitting = [
+        beside = [
             other
             for other in sorted(alone[0] - set(found.values()))
             if callers[0][other] & callers[1][name]
-            and (
-                _alike(callees[0][other], callees[1][name])
-                or _as_large(sizes[0][other], sizes[1][name])
-            )
         ]
-        if len(fitting) == 1:
-            found[name] = fitting[0]
+        fits: tuple[Callable[[str], bool], ...] = (
+            partial(_akin, name),
+            partial(_alike_in, callees, name),
+            partial(_as_large_in, sizes, name),
+        )
+        for fit in fits:
+            fitting = [other for other in beside if fit(other)]
+            if len(fitting) == 1:
+                found[name] = fitting[0]
+            if fitting:
+                break
     notes.renamed |= found
     names = {old: new for new, old in found.items()}
     for node in [*walk(was)]:
@@ -106,6 +112,20 @@ def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
             calls, insns = found[node.function]
             found[node.function] = calls + node.calls, insns + node.all
     return found
+
+
+def _alike_in(callees: Sequence[Mapping[str, Counter[str]]], new: str, old: str) -> bool:
+    return _alike(callees[0][old], callees[1][new])
+
+
+def _as_large_in(sizes: Sequence[Mapping[str, tuple[int, int]]], new: str, old: str) -> bool:
+    return _as_large(sizes[0][old], sizes[1][new])
+
+
+def _akin(one: str, other: str) -> bool:
+    """Most words of the names are the same."""
+    mine, theirs = ({*name.split("_")} - {""} for name in (one, other))
+    return len(mine & theirs) >= _ALIKE * len(mine | theirs)
 
 
 def _as_large(one: tuple[int, int], other: tuple[int, int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.analysis.calls import CallDifference
+from kdelta.analysis.calls import Branch, CallDifference
 from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.attribution.kinds import Kind
@@ -16,6 +16,7 @@ from kdelta.rendering.work import named
 
 _TELLING = 0.1  # share of the difference from which a cause or a function is named
 _NAMED = 2
+_REST = 0.2  # share of the difference that may lie elsewhere than below the one function
 _MANY = 0.05  # share of the difference from which loads and stores are told
 _RARE = 0.01  # executions per operation from which all other kinds are
 _LINES = 0.05  # lines per operation from which a kind of memory is
@@ -56,11 +57,23 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     if calls:
         causes = [c for c in calls.causes if abs(c.delta) >= _TELLING * abs(whole)][:_NAMED]
         parts = [f"{scale.signed(c.delta)}: {cause_told(c, scale)}" for c in causes]
-        return f"Of that, {'. And '.join(parts)}." if parts else ""
+        lead = _lead(calls.root)
+        where = f"At least 80 % of it lies in {lead} and below. " if lead else ""
+        return f"{where}Of that, {'. And '.join(parts)}." if parts else where.strip()
     rows = (*found.rising, *found.falling)
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[: _NAMED + 1]
     parts = [f"{short(row.function, _NAME_WIDTH)} {scale.signed(row.delta)}" for row in ranked]
     return f"By function it is {', '.join(parts)}." if parts else ""
+
+
+def _lead(root: Branch) -> str:
+    """The lowest function below which most of the difference lies; "" where it is no function."""
+    at = root
+    while below := [
+        one for one in at.children if abs(one.delta - root.delta) < _REST * abs(root.delta)
+    ]:
+        at = below[0]
+    return short(at.function, _NAME_WIDTH)
 
 
 def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:

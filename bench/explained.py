@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How well explain explains, what its probes cost, and the page that shows it.
+
+    python bench/explained.py RUN...         of runs with --probe calls: how much the first row is
+    python bench/explained.py --costs        what each probe takes, as ratios to plain counting
+    python bench/explained.py --write FILE   measure four steps, and write docs/explain.md
+
+A first row explains a step when it is at least 80 % of the net, and not more than 120 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from kdelta.analysis import calls, explanation
+from kdelta.analysis.evidence import points, scenarios
+from kdelta.errors import KdeltaError
+from kdelta.journal import calls as kept
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.stats.verdict import Verdict
+
+_ENOUGH, _TOO_MUCH = 0.8, 1.2
+_STEPS = (
+    ("mprotect:shared_dirty_full_toggle_16m", "6.16", "6.17"),
+    ("mincore:no_thp_pte_scan_4m", "6.18", "6.19"),
+    ("unmap:munmap", "6.12", "6.16"),
+    ("process:thread", "7.0", "7.1"),
+)
+_PROBES = ("--probe", "calls", "--probe", "memory")
+_COSTS = ("mprotect:shared_dirty_full_toggle_16m", "process:fork_exit", "unmap:munmap")
+_REPETITIONS = 3
+_HEAD = """# Four steps, explained
+
+What `kdelta explain --calls` says of four steps between releases: first the sentences, then the
+causes, which sum to the net, then the paths on which it lies. Made by
+
+    python bench/explained.py --write docs/explain.md
+
+which measures them with the newest kernels of the archive; how to read it is told in
+[method.md](method.md#by-call-path).
+"""
+
+
+def main() -> None:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    parser.add_argument("--costs", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    if given.costs:
+        _costs()
+    if given.write:
+        given.write.write_text(_page())
+    if given.runs:
+        _first_rows(given.runs)
+
+
+def _first_rows(folders: list[Path]) -> None:
+    explained = total = 0
+    for folder in folders:
+        for name, share in _steps(folder, RunJournal.open(folder).record()):
+            total += 1
+            explained += _ENOUGH <= share <= _TOO_MUCH
+            print(f"{100 * share:6.0f} %  {name}")
+    print(f"the first row explains at least 80 % of the net in {explained} of {total} steps")
+
+
+def _steps(folder: Path, record: RunRecord) -> Iterator[tuple[str, float]]:
+    """Every step between neighbours, and the share of its net that the first row has."""
+    for point, _ in points(record):
+        for workload, scenario in scenarios(record):
+            for old, new in pairwise(arm.label for arm in record.arms):
+                name = f"{workload}:{scenario}"
+                try:
+                    found = explanation.explain(record, old, new, scenario=name, point=point)
+                    if found.comparison.verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
+                        continue
+                    sides = calls.sources(record, found, point)
+                    trees = ([kept.kept(folder, at)[phase] for at, phase in s] for s in sides)
+                    difference = calls.explained(found, *trees).difference
+                except KdeltaError as error:
+                    print(f"     -    {name}, {old} -> {new}: {error}")
+                    continue
+                if difference and difference.causes and difference.root.delta:
+                    share = difference.causes[0].delta / difference.root.delta
+                    yield f"{name}, {old} -> {new}", share
+
+
+def _kdelta(*arguments: str) -> str:
+    command = [sys.executable, "-c", "from kdelta.cli.main import main; main()", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _costs() -> None:
+    """Trials' own times; all the probes are measured in turns."""
+    for scenario in _COSTS:
+        times: dict[str, list[float]] = {}
+        for _ in range(_REPETITIONS):
+            for name, probes in (
+                ("plain", ()),
+                ("calls", ("--probe", "calls")),
+                ("memory", ("--probe", "memory")),
+            ):
+                with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as runs:
+                    asked = ("run", scenario, "--kernels", "6.17", "--new", "--again")
+                    _kdelta(*asked, *probes, "--runs", runs)
+                    record = RunJournal.open(RUNS.find(Path(runs), "latest")).record()
+                    times.setdefault(name, []).extend(
+                        trial.result.wall_s for trial in record.trials if trial.result
+                    )
+        plain = median(times.pop("plain"))
+        ratios = (f"{name} x{median(own) / plain:.2f}" for name, own in times.items())
+        print(f"{scenario}: plain {plain:.2f} s, {', '.join(ratios)}")
+
+
+def _page() -> str:
+    parts = [_HEAD]
+    with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as runs:
+        for scenario, old, new in _STEPS:
+            kernels = f"{old},{new}"
+            _kdelta("run", scenario, "--kernels", kernels, *_PROBES, "--runs", runs)
+            told = _kdelta("explain", "latest", old, new, "--calls", "--runs", runs)
+            run = f"kdelta run {scenario} --kernels {kernels} {' '.join(_PROBES)}"
+            shown = f"kdelta explain latest {old} {new} --calls"
+            parts.append(f"## {scenario}, {old} to {new}\n\n```\n$ {run}\n$ {shown}\n{told}```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()
