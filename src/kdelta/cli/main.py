@@ -36,6 +36,14 @@ COMMANDS = {
     "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
     "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
     "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
+    "coverage": (
+        "kdelta.cli.coverage:coverage",
+        "Show which functions the scenarios of a run executed.",
+    ),
+    "relevant": (
+        "kdelta.cli.coverage:relevant",
+        "Show which scenarios execute what a patch changes.",
+    ),
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),

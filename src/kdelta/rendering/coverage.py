@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `kdelta coverage` and `kdelta relevant` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kdelta.analysis.coverage import Coverage, Relevance
+from kdelta.rendering.columns import Column, Line, Tone, paragraph, short, table_lines
+from kdelta.rendering.formats import Cell, picked
+
+_NAME_WIDTH = 48
+_NAMED = 3  # scenarios of a function
+_INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
+
+
+def show(found: Coverage | Relevance) -> list[Line]:
+    """Either as text."""
+    return _relevant(found) if isinstance(found, Relevance) else _covered(found)
+
+
+def _covered(found: Coverage) -> list[Line]:
+    lines = list(
+        paragraph(
+            f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
+            f" {len(found.scenarios)} scenarios, on {', '.join(found.kernels)}",
+            Tone.BOLD,
+        )
+    )
+    lines += table_lines(
+        (
+            Column("scenario", [name for name, _, _ in found.scenarios]),
+            Column("functions", [f"{count:,}" for _, count, _ in found.scenarios], right=True),
+            Column("in no other", [f"{alone:,}" for _, _, alone in found.scenarios], right=True),
+        )
+    )
+    return [*lines, (), *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
+
+
+def _relevant(found: Relevance) -> list[Line]:
+    executed = [row for row in found.changed if row.executed]
+    silent = [row for row in found.changed if not row.executed]
+    lines = list(
+        paragraph(
+            f"run {found.run_id}: of {len(found.changed)} changed functions"
+            f" {len(executed)} are executed by its scenarios",
+            Tone.BOLD,
+        )
+    )
+    if executed:
+        lines += table_lines(
+            (
+                Column("function", [short(row.function, _NAME_WIDTH) for row in executed]),
+                Column("file", [row.file for row in executed]),
+                Column("scenarios, most instructions first", [*_scenarios(found)]),
+            )
+        )
+    if silent:
+        names = ", ".join(f"{row.function} ({row.file})" for row in silent)
+        lines += [(), *paragraph(f"Not seen in any of them: {names}. {_INLINED}", Tone.WARN)]
+    if found.elsewhere:
+        files = ", ".join(found.elsewhere)
+        lines += [(), *paragraph(f"Changes outside of functions: {files}.")]
+    return lines
+
+
+def _scenarios(found: Relevance) -> Iterator[str]:
+    for row in found.changed:
+        if row.executed:
+            names = [name for name, _ in row.executed]
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            yield ", ".join(names[:_NAMED]) + more
+
+
+def document(found: Coverage | Relevance) -> tuple[str, dict[str, Any]]:
+    """See formats.View."""
+    if isinstance(found, Relevance):
+        return "relevant", picked(found, ("run_id", "changed", "elsewhere"))
+    return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
+
+
+def table(found: Coverage | Relevance) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """A row for each function and scenario."""
+    if isinstance(found, Relevance):
+        return ("file", "function", "scenario", "instructions"), [
+            (row.file, row.function, name, insns)
+            for row in found.changed
+            for name, insns in row.executed or (("", None),)
+        ]
+    return ("function", "scenario", "instructions"), [
+        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
+    ]
