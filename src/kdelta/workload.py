@@ -162,6 +162,7 @@ class Workload:
     program: its C file; gates: scenarios that a change of this path must not make worse.
     every_task: what is measured is done by a task of the kernel, so every task counts.
     declared: a C file without a TOML, which has each scenario that it is asked for.
+    aside: functions of the program that only look or tell, and have no part in a reproducer.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Workload:
     gates: tuple[str, ...] = ()
     every_task: bool = False
     declared: bool = False
+    aside: tuple[str, ...] = ()
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
@@ -219,6 +221,7 @@ class _WorkloadToml(Struct, forbid_unknown_fields=True):
     instruments: _Instruments = INSTRUMENTS
     gates: tuple[_Name, ...] = ()
     every_task: bool = False
+    aside: tuple[_Name, ...] = ()
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -401,6 +404,7 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         program=file.with_suffix(".c"),
         gates=toml.gates,
         every_task=toml.every_task,
+        aside=toml.aside,
     )
 
 
@@ -443,9 +447,6 @@ def _facts(
     for fact in own.keys() & every.keys():
         raise SpecError("is wanted by every scenario already", place=f"{place}.{fact}")
     return tuple(Fact(name=fact, want=str(want)) for fact, want in {**every, **own}.items())
-
-
-# ---- the lone C file -----------------------------------------------------------------------
 
 
 def exported_source(workload: Workload) -> str:

@@ -92,10 +92,17 @@ def _readme(record: RunRecord) -> str:
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-    from kdelta.workload import exported_source, loadable
+    from kdelta.rendering.reproducer import reproducer
+    from kdelta.workload import loadable
 
     own = loadable(trial.workload for trial in record.trials)
-    return {f"{each.name}.c": exported_source(each) for each in own.values()}
+    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
+    found = {}
+    for name, scenario in wanted:
+        if workload := own.get(name):
+            text = reproducer(workload, workload.scenario(scenario))
+            found[f"{workload.name}-{scenario}.c"] = text
+    return found
 
 
 @click.command()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta workloads` lists and describes them; `kdelta export` writes one as a lone C file."""
+"""`kdelta workloads` lists and describes them; `kdelta export` writes a scenario as one C file."""
 
 from __future__ import annotations
 
@@ -90,22 +90,29 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 
 
 @click.command("export")
-@click.argument("workload")
+@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
 @click.option(
     "-o",
     "output",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write, instead of standard output.",
 )
-def export_command(*, workload: str, output: Path | None) -> None:
-    """Write a workload as one C file that builds and runs without kdelta.
+def export_command(*, reference: str, output: Path | None) -> None:
+    """Write one scenario as a short C file that builds and runs without kdelta.
 
-    `kdelta export kdelta.h` writes the header alone, which has the marks.
+    A WORKLOAD alone is written whole, with all of its scenarios; `kdelta export kdelta.h` writes
+    the header alone, which has the marks.
     """
-    if workload == HEADER:
+    from kdelta.rendering.reproducer import reproducer
+
+    if reference == HEADER:
         source = (data.directory("guest") / HEADER).read_text()
     else:
-        source = exported_source(load(workload))
+        workload, scenario = _found(reference)
+        if scenario:
+            source = reproducer(workload, workload.scenario(scenario))
+        else:
+            source = exported_source(workload)
     if output is None:
         click.echo(source, nl=False)
     else:

@@ -303,9 +303,9 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     yield "Reproducer (one C file, no kdelta needed to run it)"
     name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
     if ladder.workload in letter.workloads:
-        yield f"  kdelta export {name} -o {name}.c"
-    yield f"  gcc -O2 -static {name}.c -o {name}"
-    yield f"  ./{name} {scenario}"
+        yield from _command(f"kdelta export {name}:{scenario}", f"-o {scenario}.c")
+    yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
+    yield f"  ./{scenario}"
     if found.headline and not found.timed:
         references = shlex.quote(",".join(map(_reference, found.headline.rungs)))
         yield "The counts again:"

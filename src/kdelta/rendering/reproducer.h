@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What stands for the harness of kdelta.h in a file of `kdelta export`: the
+ * same calls, with times in place of marks, and the page state as far as
+ * an ordinary user is told of it.
+ */
+
+static struct phase {
+	const char *name, *operation;
+	size_t operations;	/* in one window */
+	uint64_t ns[ITERATIONS];
+} kd_phases[PHASES];
+static int kd_round = -WARMUP - 1, kd_wrong;
+
+#define kd_die(what)		err(1, "%s", what)
+#define kd_exit(status, ...)	errx(status, __VA_ARGS__)
+#define kd_skip(...)		errx(77, __VA_ARGS__)
+#define kd_note(...)		warnx(__VA_ARGS__)
+#define kd_phase(id, ...)	(kd_phases[id] = (struct phase){ __VA_ARGS__, { 0 } })
+#define kd_warming_up()		(kd_round < 0)
+#define kd_metric_value(name, unit, value) printf("%s: %.10g %s\n", name, (double)(value), unit)
+#define kd_metric_absent(name, unit, ...) printf("%s: absent\n", name)
+
+/* Run `work` as one window of a phase, and take its time. */
+#define KD_WINDOW(phase, work) \
+	do { uint64_t t = kd_now(); work; kd_sample(phase, kd_now() - t); } while (0)
+
+static void kd_sample(unsigned int phase, uint64_t ns)
+{
+	if (!kd_warming_up())
+		kd_phases[phase].ns[kd_round] = ns;
+}
+
+/* Room of `bytes` at a boundary of `align`, and some around it. */
+static char *kd_reserve(size_t bytes, size_t align)
+{
+	uintptr_t base = (uintptr_t)mmap(NULL, bytes + 3 * align, PROT_NONE,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return (char *)((base + 2 * align - 1) & ~(align - 1));
+}
+
+static char *kd_map_at(char *start, size_t bytes, int prot, int flags, int fd)
+{
+	flags |= MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+	if (mmap(start, bytes, prot, flags, fd, 0) == MAP_FAILED)
+		kd_die("mmap");
+	return start;
+}
+
+#define kd_map(bytes, prot, flags) \
+	kd_map_at(kd_reserve(bytes, KD_HUGE), bytes, prot, flags, -1)
+#define kd_no_thp(start, bytes)	madvise(start, bytes, MADV_NOHUGEPAGE)
+#define kd_drop(start, bytes)	madvise(start, bytes, MADV_DONTNEED)
+
+/* True once for every iteration, those of the warm-up first. */
+static bool kd_next(void)
+{
+	if (kd_over_layouts())
+		kd_lay_out((kd_round + WARMUP + 1) % KD_LAYOUTS);
+	return ++kd_round < ITERATIONS;
+}
+
+static uint64_t kd_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static int kd_finish(void)
+{
+	for (struct phase *p = kd_phases; p < kd_phases + PHASES; p++) {
+		qsort(p->ns, ITERATIONS, sizeof(*p->ns), kd_compare);
+		if (p->name)
+			printf("%s: median %.3f, min %.3f ns/%s\n", p->name,
+			       (double)p->ns[ITERATIONS / 2] / p->operations,
+			       (double)p->ns[0] / p->operations, p->operation);
+	}
+	return kd_wrong > 0;
+}
+
+#define KD_UNKNOWN	(-1L)	/* could not be read */
+#define KD_MIXED	(-2L)	/* not the same in all windows */
+#define KD_SAME		(-3L)
+#define KD_FREE		(-4L)	/* may be anything */
+
+static void kd_check(const char *name, long value, long want)
+{
+	if (want >= 0 && value != want && value != KD_UNKNOWN) {
+		printf("%s is %ld and not %ld\n", name, value, want);
+		kd_wrong++;
+	}
+}
+
+#define kd_state(name, value, want)	kd_check(name, value, want)
+
+/* How many pages of a range have a bit in pagemap. */
+static long kd_pagemap_count(const char *start, size_t bytes, uint64_t bit)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uintptr_t page = (uintptr_t)start / KD_PAGE, end = page + KD_PAGES(bytes);
+	uint64_t word;
+	long count = fd < 0 ? KD_UNKNOWN : 0;
+
+	for (; fd >= 0 && page < end; page++)
+		count += pread(fd, &word, sizeof(word), page * sizeof(word)) > 0 && word & bit;
+	close(fd);
+	return count;
+}
+
+#define kd_present(start, bytes)	kd_pagemap_count(start, bytes, KD_PM_PRESENT)
+
+/* What smaps says of a range in kB, added up over its mappings. */
+static long kd_smaps(const char *start, size_t bytes, const char *key)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long low, high, first = (unsigned long)start;
+	bool inside = false;
+	char line[512];
+	long sum = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%lx-%lx ", &low, &high) == 2)
+			inside = low < first + bytes && high > first;
+		else if (inside && !strncmp(line, key, strlen(key)))
+			sum += strtol(line + strlen(key), NULL, 10);
+	return file ? fclose(file), sum : KD_UNKNOWN;
+}
+
+/* How many mappings the range consists of. */
+static long kd_vmas(const char *start, size_t bytes)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	unsigned long low, high, first = (unsigned long)start;
+	char line[512];
+	long vmas = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%lx-%lx ", &low, &high) == 2)
+			vmas += low < first + bytes && high > first;
+	return file ? fclose(file), vmas : KD_UNKNOWN;
+}
+
+#define KD_THP	"/sys/kernel/mm/transparent_hugepage/"
+
+static void kd_need_thp(void)
+{
+	if (access(KD_THP "enabled", F_OK))
+		kd_skip("no transparent huge pages");
+}
+
+/* Huge pages wherever the kernel can. */
+static void kd_fault_thp(char *start, size_t bytes)
+{
+	kd_need_thp();
+	madvise(start, bytes, MADV_HUGEPAGE);
+	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+	madvise(start, bytes, MADV_COLLAPSE);
+}
+
+struct kd_audit {
+	long present, swapped, anon_huge_kb;
+};
+
+static struct kd_audit kd_audit(const char *start, size_t bytes)
+{
+	return (struct kd_audit){
+		.present = kd_present(start, bytes),
+		.swapped = kd_pagemap_count(start, bytes, KD_PM_SWAPPED),
+		.anon_huge_kb = kd_smaps(start, bytes, "AnonHugePages:"),
+	};
+}
+
+static char *kd_ladder[2];
+#define kd_ladders(below, above) (kd_ladder[0] = below, kd_ladder[1] = above)
+
+/* The layout of that number; both ladders grow towards the memory. */
+static void kd_lay_out(unsigned int number)
+{
+	kd_set_ladder(kd_ladder[0], (number * 49472 % 65536) * KD_HEIGHTS / 65536, false);
+	kd_set_ladder(kd_ladder[1], (number * 37345 % 65536) * KD_HEIGHTS / 65536, true);
+}

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One scenario as one short C file that builds and runs alone, to put into a mail.
+
+It is the workload's own program with the scenario's numbers put in, what other scenarios need left
+out, and of kdelta.h what is still called; `reproducer.h` stands for the harness.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kdelta import data
+from kdelta.errors import InfraError, SpecError
+from kdelta.rendering import c_items
+from kdelta.rendering.c_folding import specialised
+from kdelta.rendering.c_items import Item
+from kdelta.rendering.c_tree import Given
+from kdelta.rendering.c_values import computed
+from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload, exported_source
+
+MOST_LINES = 199
+_SPDX = "// SPDX-License-Identifier: GPL-2.0-or-later\n"
+_HARNESS = Path(__file__).with_name("reproducer.h")
+_FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
+# Quiet for counting: who takes times needs none of it.
+_ASIDE = ("kd_alone", "kd_fixed_layout", "KD_BEGIN", "KD_END")
+_REPLACED = {
+    ("kd_audit_anon", 6): "kd_look({1}, {2});",
+    ("kd_audit_state", 5): "kd_look({1}, {2});",
+    ("kd_state", 4): "kd_state({1}, {2}, {3});",
+}
+# What the file can tell of the contract: fact, words, how it is seen.
+_SEEN = (
+    ("present_pages", "present pages", "kd_present(start, bytes)"),
+    ("anon_huge_kb", "kB in huge pages", 'kd_smaps(start, bytes, "AnonHugePages:")'),
+)
+# What is left out, step by step, until the file is short enough: what the windows themselves
+# are asked, then what the audit looks at beside the memory, then that.
+_FACTS = frozenset({"kd_state", "kd_all"})
+_STEPS = (frozenset[str](), _FACTS, _FACTS, _FACTS | {"audit", "kd_look"})
+_AUDIT_ONLY = 2
+_GAPS = re.compile(r"(?<=\{\n)\n|\n{3,}")  # what was between lines is left
+# Headers that are wanted only where one of their words is.
+_HEADERS = (
+    ("err.h", r"err|errx|warnx"),
+    ("errno.h", r"errno|E[A-Z]{3,}"),
+    ("fcntl.h", r"open|O_[A-Z]+|fcntl"),
+    ("inttypes.h", r"PRIu64"),
+    ("sched.h", r"sched_\w+|cpu_set_t|CPU_\w+"),
+    ("signal.h", r"signal|kill|SIG\w+|sig_atomic_t"),
+    ("stdbool.h", r"bool|true|false"),
+    ("stddef.h", r"offsetof"),
+    ("stdint.h", r"u?int\d+_t|uintptr_t|UINT\w+"),
+    ("stdio.h", r"\w*printf|FILE|fopen|\w*scanf|putchar|puts|fflush"),
+    ("stdlib.h", r"malloc|free|qsort|strto\w+|exit|atexit|getenv|mkdtemp|realpath|\w*setenv"),
+    ("string.h", r"str\w+|mem\w+"),
+    ("sys/mman.h", r"mmap|munmap|mprotect|madvise|mincore|mremap|MAP_\w+|PROT_\w+|memfd_create"),
+    ("sys/personality.h", r"personality"),
+    ("sys/resource.h", r"rusage|getrusage|getpriority|setpriority"),
+    ("sys/wait.h", r"wait\w*|W[A-Z]{4,}"),
+    ("time.h", r"clock_gettime|nanosleep|timespec"),
+    ("unistd.h", r"\w*"),
+)
+_PREFACE = """\
+{name}.c - {summary}
+
+{source}
+Path:   {path}
+Build:  gcc -O2 -static {name}.c -o {name}
+Run:    taskset -c 0 ./{name}
+Made by: kdelta export {reference}
+"""
+
+
+def reproducer(workload: Workload, scenario: Scenario) -> str:
+    """The C file of one scenario; all of a program that is not written so that it can be cut.
+
+    Raises InfraError when the installation is damaged.
+    """
+    try:
+        program = _source(workload.program)
+        known = _known(workload, scenario, program)
+    except SpecError:
+        return exported_source(workload)
+    found = _whole(workload, scenario, program, known)
+    text = ""
+    for step, aside in enumerate(_STEPS):
+        known = replace(known, aside=known.aside | aside)
+        if step == _AUDIT_ONLY:
+            known = replace(known, replaced={**known.replaced, **_look_at_once(found)})
+        found = _again(found, known)
+        includes = _includes(program, found)
+        for comments in (True, False):
+            body = "".join(_joined(found, comments=comments))
+            text = f"{_SPDX}{_preface(workload, scenario)}\n{includes}\n{_GAPS.sub(_gap, body)}"
+            if text.count("\n") <= MOST_LINES:
+                return text
+    return text
+
+
+def _look_at_once(found: list[Item]) -> dict[tuple[str, int], str]:
+    """The look at the memory in place of the audit, where that is given the memory."""
+    for item in found:
+        heading = re.match(r"static void audit\(([^)]*)\)", item.text)
+        looked = re.search(r"kd_look\((\w+), ([^;]*)\);", item.text)
+        if heading and looked:
+            names = [re.findall(r"\w+", one)[-1] for one in heading[1].split(",")]
+            if looked[1] in names and looked[2] == "BYTES":
+                place = names.index(looked[1])
+                return {("audit", len(names)): f"kd_look({{{place}}}, BYTES);"}
+    return {}
+
+
+def _gap(found: re.Match[str]) -> str:
+    return "" if found[0] == "\n" else "\n\n"
+
+
+def _whole(workload: Workload, scenario: Scenario, program: str, known: Given) -> list[Item]:
+    """What the scenario needs of program, harness and header."""
+    own = _items(_main(program), known)
+    harness = [*_prologue(workload, scenario), *_items(_source(_HARNESS), known)]
+    named = {name for item in (*own, *harness) for name in item.names}
+    header = _source(data.directory("guest") / "kdelta.h").replace("kd_api", "static")
+    header = re.sub(r"^#(?:ifndef|define|endif).*KDELTA_H.*\n", "", header, flags=re.MULTILINE)
+    shared = [item for item in c_items.items(header.encode()) if not item.names & named]
+    return _sliced([*harness, *shared, *own])
+
+
+def _again(found: list[Item], known: Given) -> list[Item]:
+    """As one: parameters that nobody needs show when their callers are there."""
+    text = "\n\n".join(_whole_text(item) for item in found)
+    whole = specialised(text.encode(), known)
+    return _sliced([_without_arguments(item) for item in c_items.items(whole)])
+
+
+def _source(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InfraError(
+            f"cannot be read: {error}", place=str(path), action="reinstall kdelta"
+        ) from error
+
+
+def _known(workload: Workload, scenario: Scenario, program: str) -> Given:
+    numbers = {**_FLAGS, **c_items.enumerators(program.encode())}
+    _, flags, calls = c_items.row(program, scenario.name)
+    value = computed(flags, numbers)
+    aside = [*_ASIDE, *workload.aside]
+    if not _looks(scenario):
+        aside += [name for name, _ in _REPLACED if name != "kd_state"]
+    return Given(
+        numbers=numbers,
+        fields={
+            "bytes": "BYTES",
+            "flags": str(value),
+            "calls": calls,
+            "name": f'"{scenario.name}"',
+        },
+        calls={"kd_over_layouts": int(bool(value & _FLAGS["KD_OVER_LAYOUTS"]))},
+        aside=frozenset(aside),
+        replaced=_REPLACED,
+    )
+
+
+def _looks(scenario: Scenario) -> str:
+    """What the file asks of its memory: that which is there, and huge."""
+    wanted = {fact.name: fact.want for fact in scenario.contract}
+    return "".join(
+        f'\tkd_check("{words}", {how}, {wanted[name]});\n'
+        for name, words, how in _SEEN
+        if wanted.get(name, "0").isdigit() and wanted.get(name, "0") != "0"
+    )
+
+
+def _prologue(workload: Workload, scenario: Scenario) -> Iterator[Item]:
+    """What stands for the command line and the table of scenarios."""
+    phases = 1 + max(phase.id for phase in workload.phases)
+    windows = scenario.layouts if scenario.layouts > 1 else ITERATIONS
+    size, *_ = c_items.row(_source(workload.program), scenario.name)
+    text = (
+        f"enum {{ ITERATIONS = {windows}, WARMUP = {WARMUP}, PHASES = {phases} }};\n\n"
+        f"#define BYTES\t({size})\n\n"
+        "/* The state that the numbers are of. */\n"
+        "static void kd_look(const char *start, size_t bytes)\n"
+        f"{{\n{_looks(scenario)}}}\n"
+    )
+    return c_items.items(text.encode())
+
+
+def _main(program: str) -> str:
+    """The program without the command line."""
+    text = re.sub(r"\tconst struct kd_scenario \*s(;| = kd_start\([^;]*\);)\n", "", program)
+    text = re.sub(r"\ts = kd_start\([^;]*\);\n", "", text)
+    text = text.replace("{ s, ", "{ ")  # an initialiser of what holds the scenario
+    return re.sub(r"\tkd\.protocol = [^\n]*\n", "", text)
+
+
+def _without_arguments(item: Item) -> Item:
+    """main() takes none where it looks at none: a parameter that nobody uses is a warning."""
+    if "main" not in item.names or "argv" in item.text.partition("{")[2]:
+        return item
+    return replace(item, text=item.text.replace("(int argc, char **argv)", "(void)"))
+
+
+def _items(text: str, known: Given) -> list[Item]:
+    return list(c_items.items(specialised(text.encode(), known)))
+
+
+def _whole_text(item: Item) -> str:
+    return f"{item.comment}\n{item.text}" if item.comment else item.text
+
+
+def _sliced(every: list[Item]) -> list[Item]:
+    """What main() needs, each after what it needs itself."""
+    by_name: dict[str, list[Item]] = {}
+    for item in every:
+        for name in item.names:
+            by_name.setdefault(name, []).append(item)
+    done: dict[int, Item] = {}
+
+    def add(item: Item) -> None:
+        if id(item) in done or id(item) in under_way:
+            return
+        under_way.add(id(item))
+        needed = {id(one): one for name in item.needs for one in by_name.get(name, ())}
+        for one in sorted(needed.values(), key=order.__getitem__):
+            add(one)
+        done[id(item)] = item
+
+    order = _Order(every)
+    under_way: set[int] = set()
+    for item in every:
+        if "main" in item.names:
+            add(item)
+    return list(done.values())
+
+
+class _Order:
+    """The place of each item in the text it comes from."""
+
+    def __init__(self, every: list[Item]) -> None:
+        self._place = {id(item): at for at, item in enumerate(every)}
+
+    def __getitem__(self, item: Item) -> int:
+        return self._place[id(item)]
+
+
+def _includes(program: str, found: Iterable[Item]) -> str:
+    body = "\n".join(c_items.bare(item.text) for item in found)
+    wanted = [name for name, words in _HEADERS if re.search(rf"\b(?:{words})\b", body)]
+    wanted += re.findall(r"#include <([^>]+)>", program)
+    lines = "".join(f"#include <{name}>\n" for name in sorted(set(wanted)))
+    return f"#define _GNU_SOURCE\n{lines}" + (
+        "#define noinline __attribute__((noinline))\n" if "noinline" in body else ""
+    )
+
+
+def _joined(found: list[Item], *, comments: bool) -> Iterator[str]:
+    """Functions with a line between them; what is one line stays beside its like."""
+    before = ""
+    for item in found:
+        text = item.text if comments else c_items.bare(item.text, strings=True)
+        if comments and item.comment:
+            text = f"{item.comment}\n{text}"
+        gap = "" if "\n" not in text and "\n" not in before else "\n"
+        yield f"{gap}{text}\n"
+        before = text
+
+
+def _preface(workload: Workload, scenario: Scenario) -> str:
+    text = _PREFACE.format(
+        name=scenario.name,
+        summary=scenario.summary,
+        source=textwrap.fill(workload.mail, 72),
+        path=textwrap.fill(workload.path, 66).replace("\n", "\n        "),
+        reference=scenario.reference,
+    )
+    return "\n".join(["/*", *(f" * {line}".rstrip() for line in text.splitlines()), " */"])

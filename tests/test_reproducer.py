@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `kdelta export` writes: one scenario, short, that builds alone and does what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta import process
+from kdelta.cli.workloads import export_command
+from kdelta.errors import SpecError
+from kdelta.rendering.c_folding import specialised
+from kdelta.rendering.c_tree import Given
+from kdelta.rendering.reproducer import MOST_LINES, reproducer
+from kdelta.workload import Scenario, load, names
+
+SCENARIOS = [scenario for name in names() for scenario in load(name).scenarios]
+# Programs of several tasks, or of several pieces of kernel to set up: they do not fit.
+LONGER = {"inotify_churn": 600, "kernbench": 370, "khugepaged": 700}
+LONG = {"demand_fault": 230, "fault_fork": 240, "madvise_pageout": 230, "migrate_pages": 260,
+        "mincore": 205, "mprotect": 210, "unmap": 260, "userfault": 240}  # fmt: skip
+FIRST = [load(name).scenarios[0] for name in names() if name not in ("kernbench", "demand_fault")]
+BUILD = ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror", "-x", "c"]
+
+needs_gcc = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+
+
+def text_of(scenario: Scenario) -> str:
+    return reproducer(load(scenario.workload), scenario)
+
+
+@pytest.mark.program
+@needs_gcc
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.reference)
+def test_every_scenario_is_a_short_file_that_compiles(scenario: Scenario, tmp_path: Path) -> None:
+    text = text_of(scenario)
+    bound = max({**LONG, **LONGER}.get(scenario.workload, MOST_LINES), MOST_LINES)
+    assert text.count("\n") <= bound
+    (tmp_path / "it.c").write_text(text)
+    process.run([*BUILD, "it.c", "-o", "it"], timeout=120, cwd=tmp_path)
+    assert scenario.reference in text
+    assert not re.search(r"\bkd_scenario\b|\bs->", text)
+
+
+@pytest.mark.program
+@needs_gcc
+@pytest.mark.parametrize("scenario", FIRST, ids=lambda one: one.reference)
+def test_it_runs_and_tells_each_phase(scenario: Scenario, tmp_path: Path) -> None:
+    (tmp_path / "it.c").write_text(text_of(scenario))
+    process.run([*BUILD, "it.c", "-o", "it"], timeout=120, cwd=tmp_path)
+    done = process.run([str(tmp_path / "it")], timeout=120, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
+    for window in scenario.windows:
+        found = re.search(
+            rf"^{window.name}: median ([\d.]+), min ([\d.]+) ns/{window.operation}$",
+            done.stdout,
+            re.MULTILINE,
+        )
+        assert found is not None
+        assert float(found[1]) >= float(found[2]) >= 0
+
+
+@pytest.mark.program
+@needs_gcc
+def test_a_page_that_is_not_there_is_status_1(tmp_path: Path) -> None:
+    text = text_of(load("advise").scenario("cold"))
+    honest = "kd_touch(start, KD_PAGES(BYTES), KD_PAGE);"
+    assert honest in text
+    (tmp_path / "it.c").write_text(text.replace(honest, honest.replace("(BYTES)", "(BYTES) - 1")))
+    process.run([*BUILD, "it.c", "-o", "it"], timeout=120, cwd=tmp_path)
+    done = process.run([str(tmp_path / "it")], timeout=120, check=False)
+    assert done.returncode == 1
+    assert "present pages is 464 and not 465" in done.stdout
+
+
+def test_export_writes_the_file_or_says_why_not(tmp_path: Path) -> None:
+    reference = "mprotect:single_protect"
+    scenario = load("mprotect").scenario("single_protect")
+    target = tmp_path / "out.c"
+    written = CliRunner().invoke(export_command, [reference, "-o", str(target)])
+    assert (written.exit_code, target.read_text()) == (0, text_of(scenario))
+    assert CliRunner().invoke(export_command, [reference]).output == text_of(scenario)
+    failed = CliRunner().invoke(export_command, [reference, "-o", str(tmp_path / "no" / "out.c")])
+    assert isinstance(failed.exception, SpecError)
+    assert "No such file or directory; choose another file with -o" in failed.exception.sentence()
+    unknown = CliRunner().invoke(export_command, ["mprotect:double"])
+    assert isinstance(unknown.exception, SpecError)
+
+
+KNOWN = Given(numbers={"A": 1, "B": 2}, fields={"flags": "1", "bytes": "BYTES"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if (s->flags & A)\n\t\tone();\n\telse\n\t\ttwo();", "one();"),
+        ("if (s->flags & B)\n\t\tone();\n\telse\n\t\ttwo();", "two();"),
+        ("if (s->flags & B)\n\t\tone();", ""),
+        ("if (x)\n\t\tone();\n\telse if (s->flags & B)\n\t\ttwo();", "if (x)\n\t\tone();"),
+        ("use(s->flags & A ? p : q, s->bytes);", "use(p, BYTES);"),
+        ("bool b = s->flags & A;\n\n\tuse(b || f());", "use(1);"),
+        ("long n = f();\n\n\tuse(s->flags & B && n);", "long n = f();\n\n\tuse(0);"),
+    ],
+)
+def test_what_is_known_is_put_in(before: str, after: str) -> None:
+    text = f"void f(void)\n{{\n\t{before}\n}}\n"
+    found = specialised(text.encode(), KNOWN).decode()
+    assert found.split() == f"void f(void) {{ {after} }}".split()
+
+
+def test_a_call_that_does_something_is_kept() -> None:
+    text = b"void f(void)\n{\n\tlong n = g();\n\n\tuse(g() && (s->flags & B));\n}\n"
+    assert specialised(text, KNOWN).count(b"g()") == 2
