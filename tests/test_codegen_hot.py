@@ -224,3 +224,16 @@ def test_only_cells_with_the_code_that_ran_are_marked(code: Code) -> None:
     )
     found = marked(matrix, [Executed(code=code, hot=counted(code))])
     assert [cell.hot is not None for cell in found.cells] == [True, False, False]
+
+
+def test_what_ran_and_is_the_code_of_no_cell_is_told(code: Code) -> None:
+    """Where a kernel links or patches a function otherwise, nothing is marked: it said nothing."""
+    other = disassemble(
+        Function(name="f", code=BYTES[:2] + BYTES[6:12] + b"\xc3", start=START), X86
+    )
+    executed = [Executed(code=code, hot=counted(code))]
+    matrix = matrix_of(Cell(row="original", column="gcc-12", code=other))
+    (note,) = marked(matrix, executed).notes
+    assert note.startswith(f"counts of {executed[0].hot.source} stand in no cell: f is other code")
+    fitting = matrix_of(Cell(row="original", column="gcc-12", code=code))
+    assert not marked(fitting, executed).notes

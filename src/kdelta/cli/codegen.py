@@ -39,7 +39,7 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
     help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
 )
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
-@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs; names of LLVM.")
+@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs, fetching LLVM.")
 @click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
@@ -203,10 +203,7 @@ def _marked(
         folder, record, table, phase, _resolver(progress), scenario=scenario
     )
     result = marked(table, found)
-    notes = list(problems)
-    if found and not any(cell.hot for cell in result.cells):
-        notes.append(f"no cell has the code that {record.run_id} executed")
-    return replace(result, notes=(*result.notes, *notes))
+    return replace(result, notes=(*result.notes, *problems))
 
 
 def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
@@ -231,10 +228,18 @@ def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> C
         return table
     cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))
     try:
-        tools = toolchains.find(_LLVM, progress=progress).tools
+        asked_for = bool(asked["cpus"])
+        found = toolchains.find(_LLVM, progress=progress) if asked_for else toolchains.here(_LLVM)
     except KdeltaError as error:
         return replace(table, notes=(*table.notes, f"no predictions: {error.cause}"))
-    return predicted(table, tools / "llvm-mca", cpus) if tools else table
+    if found is None:
+        told = (
+            f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
+            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta toolchain fetch"
+            f" {_LLVM}"
+        )
+        return replace(table, notes=(*table.notes, told))
+    return predicted(table, found.tools / "llvm-mca", cpus) if found.tools else table
 
 
 def _list(text: str) -> list[str]:

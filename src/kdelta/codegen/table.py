@@ -254,7 +254,10 @@ def references(table: CodeTable) -> frozenset[str]:
 
 
 def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
-    """The table with counts in each cell whose code is, instruction by instruction, what ran."""
+    """The table with counts in each cell whose code is, instruction by instruction, what ran.
+
+    What ran and is the code of no cell is a note.
+    """
     known = list(executed)
     cells = []
     for cell in table.cells:
@@ -264,7 +267,14 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
             if cell.code is not None and entry.code.normal == cell.code.normal
         ]
         cells.append(replace(cell, hot=fitting[0]) if fitting else cell)
-    return replace(table, cells=tuple(cells))
+    here = [cell.code.normal for cell in table.cells if cell.code is not None]
+    notes = [
+        f"counts of {entry.hot.source} stand in no cell: {table.function} is other code there than"
+        " in any of them, as it was linked and patched"
+        for entry in known
+        if entry.code.normal not in here
+    ]
+    return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
 
 
 def predicted(table: CodeTable, program: Path, cpus: Sequence[str]) -> CodeTable:
