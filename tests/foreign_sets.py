@@ -72,14 +72,15 @@ def written(found: Set, folder: Path, encoding: str = "utf-8") -> Path:
     return folder
 
 
-def _set(draw: _Draw) -> _Draw:
+def plain_set(draw: _Draw) -> _Draw:
+    """A set that is read right without help."""
     SETS[draw.__name__.strip("_").replace("_", "-")] = draw
     return draw
 
 
 def _doubted(replaced: str = "", by: str = "") -> Callable[[_Draw], _Draw]:
     def keep(draw: _Draw) -> _Draw:
-        _set(draw)
+        plain_set(draw)
         DOUBTED[draw.__name__.strip("_").replace("_", "-")] = (replaced, by)
         return draw
 
@@ -88,7 +89,7 @@ def _doubted(replaced: str = "", by: str = "") -> Callable[[_Draw], _Draw]:
 
 def _refused(words: str) -> Callable[[_Draw], _Draw]:
     def keep(draw: _Draw) -> _Draw:
-        _set(draw)
+        plain_set(draw)
         REFUSED[draw.__name__.strip("_").replace("_", "-")] = words
         return draw
 
@@ -102,39 +103,39 @@ def _records(found: Set, name: str = "ns_per_page") -> list[dict[str, object]]:
 # JSON.
 
 
-@_set
+@plain_set
 def _json_list_of_objects(found: Set) -> None:
     found.files["r.json"] = json.dumps(_records(found))
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_lines(found: Set) -> None:
     found.files["r.jsonl"] = "".join(json.dumps(one) + "\n" for one in _records(found))
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_lines_called_json(found: Set) -> None:
     found.files["r.json"] = "".join(json.dumps(one) + "\n" for one in _records(found))
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_arrays(found: Set) -> None:
     records = _records(found)
     found.files["r.json"] = json.dumps({key: [one[key] for one in records] for key in records[0]})
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_results_with_a_head(found: Set) -> None:
     head = {"date": "2026-03-01", "machine": {"cpu": "Xeon", "ram_gb": 64}}
     found.files["r.json"] = json.dumps({"meta": head, "results": _records(found)})
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_nested(found: Set) -> None:
     found.files["r.json"] = json.dumps(
         [
@@ -145,7 +146,7 @@ def _json_nested(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_by_arm(found: Set) -> None:
     found.files["r.json"] = json.dumps(
         {arm: {"latency_ns": values} for arm, values in found.levels.items()}
@@ -153,14 +154,14 @@ def _json_by_arm(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_samples_by_arm_below(found: Set) -> None:
     kernels = {arm: {"samples_us": values} for arm, values in found.levels.items()}
     found.files["r.json"] = json.dumps({"host": "box1", "kernels": kernels})
     found.is_true()
 
 
-@_set
+@plain_set
 def _json_runs_in_runs(found: Set) -> None:
     found.files["r.json"] = json.dumps(
         [
@@ -171,81 +172,13 @@ def _json_runs_in_runs(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _fio(found: Set) -> None:
     for arm, boot, value in found.runs():
         side = {"min": 1, "max": 9000, "mean": value, "stddev": 12.5}
         job = {"jobname": "randread", "error": 0, "read": {"io_bytes": 4096, "lat_ns": side}}
         found.files[f"{arm}/fio-{boot}.json"] = json.dumps(
             {"fio version": "fio-3.33", "timestamp": 1_700_000_000 + boot, "jobs": [job]}
-        )
-    found.is_true()
-
-
-# Logs.
-
-
-@_set
-def _key_value_files(found: Set) -> None:
-    for arm, boot, value in found.runs():
-        found.files[f"{arm}/run-{boot}.log"] = (
-            f"kernel: {arm}\nboot: {boot}\nmprotect_ns_per_page: {value}\nstatus: ok\n"
-        )
-    found.is_true()
-
-
-@_set
-def _equal_signs_and_arms_in_names(found: Set) -> None:
-    for arm, boot, value in found.runs():
-        found.files[f"{arm}-{boot}.txt"] = f"# walk\nlatency_us={value}\n"
-    found.is_true()
-
-
-@_set
-def _pairs_in_lines(found: Set) -> None:
-    found.files["all.log"] = "".join(
-        f"kernel={arm} boot={boot} ns_per_page={value}\n" for arm, boot, value in found.runs()
-    )
-    found.is_true()
-
-
-@_set
-def _yaml_list(found: Set) -> None:
-    found.files["r.yaml"] = "---\n" + "".join(
-        f"- kernel: {arm}\n  boot: {boot}\n  lat_ns: {value}\n" for arm, boot, value in found.runs()
-    )
-    found.is_true()
-
-
-@_set
-def _stress_ng_yaml(found: Set) -> None:
-    for arm, boot, value in found.runs():
-        found.files[f"{arm}/run{boot}.yaml"] = (
-            f"---\nsystem-info:\n      run-by: root\n      release: {arm}\n\nmetrics:\n"
-            f"    - stressor: mmap\n      bogo-ops: {int(100 * value)}\n"
-            f"      bogo-ops-per-second-real-time: {value}\n\n...\n"
-        )
-    found.is_true("higher")
-
-
-@_set
-def _sysbench(found: Set) -> None:
-    for arm, boot, value in found.runs():
-        found.files[f"{arm}-{boot}.log"] = (
-            "sysbench 1.0.20 (using bundled LuaJIT 2.1)\n\nRunning the test with:\n"
-            "Number of threads: 4\n\nGeneral statistics:\n    total number of events:    90000\n\n"
-            f"Latency (ms):\n     min:     0.10\n     avg:     {value}\n     max:     9999.1\n"
-            "     95th percentile:    0.13\n"
-        )
-    found.is_true()
-
-
-@_set
-def _perf_bench(found: Set) -> None:
-    for arm, boot, value in found.runs():
-        found.files[f"{arm}/pipe{boot}.txt"] = (
-            "# Running 'sched/pipe' benchmark:\n# Executed 1000000 pipe operations\n\n"
-            f"       {value} usecs/op\n"
         )
     found.is_true()
 
@@ -261,29 +194,29 @@ def _latency(found: Set, name: str = "t.csv", cut: str = ",", end: str = "\n") -
     return found.files[name]
 
 
-@_set
+@plain_set
 def _title_and_blank_lines(found: Set) -> None:
     text = _latency(found, "t.csv").replace("\n", ",\n")
     found.files["t.csv"] = f"mprotect on the old box,,,\n,,,\n{text},,,\n"
 
 
-@_set
+@plain_set
 def _title_with_a_comma(found: Set) -> None:
     text = _latency(found, "t.csv", ";")
     found.files["t.csv"] = f"measured in May, in the lab\n\n{text}"
 
 
-@_set
+@plain_set
 def _tabs_and_carriage_returns(found: Set) -> None:
     _latency(found, "t.tsv", "\t", "\r\n")
 
 
-@_set
+@plain_set
 def _byte_order_mark(found: Set) -> None:
     found.files["t.csv"] = "\ufeff" + _latency(found)
 
 
-@_set
+@plain_set
 def _numbered_by_a_data_tool(found: Set) -> None:
     head, *rows = _latency(found).splitlines()
     found.files["t.csv"] = "".join(
@@ -291,7 +224,7 @@ def _numbered_by_a_data_tool(found: Set) -> None:
     )
 
 
-@_set
+@plain_set
 def _database_client(found: Set) -> None:
     head, *rows = _latency(found, "t.txt", " | ").splitlines()
     found.files["t.txt"] = "\n".join(
@@ -299,21 +232,21 @@ def _database_client(found: Set) -> None:
     )
 
 
-@_set
+@plain_set
 def _framed(found: Set) -> None:
     rule = "+---------+------+------------+"
     head, *rows = (f"| {line} |" for line in _latency(found, "t.txt", " | ").splitlines())
     found.files["t.txt"] = "\n".join((rule, head, rule, *rows, rule, ""))
 
 
-@_set
+@plain_set
 def _markdown_in_a_text(found: Set) -> None:
     head, *rows = (f"| {line} |" for line in _latency(found, "t.md", " | ").splitlines())
     table = "\n".join((head, "|---|---:|---:|", *rows))
     found.files["t.md"] = f"# Results\n\nTwo kernels were measured.\n\n{table}\n\nIt is slower.\n"
 
 
-@_set
+@plain_set
 def _ruled_columns(found: Set) -> None:
     lines = ["kernel     boot  latency_us", "---------  ----  ----------"]
     lines += [f"{arm:<10} {boot:<5} {value}" for arm, boot, value in found.runs()]
@@ -321,7 +254,7 @@ def _ruled_columns(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _mean_below_the_runs(found: Set) -> None:
     old, new = found.levels.values()
     lines = [f"boot,{ARMS[0]}_ns,{ARMS[1]}_ns"]
@@ -331,7 +264,7 @@ def _mean_below_the_runs(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _statistics_in_rows(found: Set) -> None:
     means = [sum(values) / BOOTS for values in found.levels.values()]
     lines = [f"stat,{ARMS[0]} (ns),{ARMS[1]} (ns)", f"mean,{means[0]},{means[1]}"]
@@ -340,19 +273,38 @@ def _statistics_in_rows(found: Set) -> None:
     found.is_true(means=True)
 
 
-@_set
+@plain_set
+def _statistics_in_long_rows(found: Set) -> None:
+    rows = []
+    for arm, values in found.levels.items():
+        rows += [f"{arm},mean,{sum(values) / BOOTS:.4f}", f"{arm},stddev,2", f"{arm},n,9"]
+    found.files["t.csv"] = "\n".join(("kernel,stat,value_ns", *rows)) + "\n"
+    found.is_true(means=True)
+
+
+@plain_set
+def _two_head_lines(found: Set) -> None:
+    """As spreadsheets merge cells."""
+    rows = [f"Test,{ARMS[0]},,{ARMS[1]},", ",mean,sd,mean,sd", "mmap (us),1.2,.1,1.3,.1"]
+    found.files["t.csv"] = "\n".join((*rows, "fork (us),95,1,99,2")) + "\n"
+    for arm, (mmap, fork) in zip(ARMS, ((1.2, 95.0), (1.3, 99.0)), strict=True):
+        found.truth[arm, frozenset(), "mmap lower"] = (mmap,)
+        found.truth[arm, frozenset(), "fork lower"] = (fork,)
+
+
+@plain_set
 def _units_below_the_head(found: Set) -> None:
     head, *rows = _latency(found).replace("latency_us", "latency").splitlines()
     found.files["t.csv"] = "\n".join((head, ",,us", *rows)) + "\n"
 
 
-@_set
+@plain_set
 def _units_in_cells(found: Set) -> None:
     found.table("t.csv", "kernel,boot,latency", lambda *run: f"{run[0]},{run[1]},{run[2]} us")
     found.is_true()
 
 
-@_set
+@plain_set
 def _unlike_units_in_cells(found: Set) -> None:
     found.levels = {arm: [900.0, 1100.0 + at] for at, arm in enumerate(ARMS)}
 
@@ -363,7 +315,7 @@ def _unlike_units_in_cells(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _thousands(found: Set) -> None:
     found.levels = {
         arm: [float(int(value * 100_000)) for value in values]
@@ -375,7 +327,7 @@ def _thousands(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _list_in_brackets(found: Set) -> None:
     lines = ["kernel,samples_us"]
     lines += [f'{arm},"[{", ".join(map(str, v))}]"' for arm, v in found.levels.items()]
@@ -383,7 +335,7 @@ def _list_in_brackets(found: Set) -> None:
     found.is_true()
 
 
-@_set
+@plain_set
 def _unit_of_each_row(found: Set) -> None:
     """As Phoronix exports it: a row for each test, with a unit of its own."""
     means = [round(sum(values) / BOOTS, 3) for values in found.levels.values()]
@@ -437,6 +389,12 @@ def _decimal_comma(found: Set) -> None:
 
 def _comma(value: float) -> str:
     return f"{value:.3f}".replace(".", ",")
+
+
+@_doubted('better = "none"', 'better = "lower"')
+def _numbers_of_no_unit(found: Set) -> None:
+    found.table("t.csv", "kernel,boot,mmap", lambda *run: f"{run[0]},{run[1]},{run[2]}")
+    found.is_true()
 
 
 @_refused("there is no head line: its cells are figures")

@@ -113,3 +113,26 @@ def test_names_from_a_table_cannot_drive_a_terminal(capsys: pytest.CaptureFixtur
     said = refused(capsys, path)
     assert "\x1b" not in said
     assert "\u202e" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("r.json", "[" * 100_000, "r.json: not JSON that can be used: maximum recursion depth"),
+        ("r.json", '[{"kernel": "6.16", "ns": NaN}]', "NaN is not a number; write null for"),
+        ("r.json", '[{"kernel": "6.16", "ns": 1e999}]', 'line 1, column ns: "inf" is not a number'),
+        ("r.json", "[]", "nothing in it can be judged: r.json"),
+        ("r.json", '{"kernel": "6.16", "kernel": "6.17"}', "a name stands twice in an object"),
+        ("r.jsonl", '{"k": 1}\n{"k": }\n', "r.jsonl: line 2, column 7: not JSON"),
+        ("a.log", "kernel: 6.16\nlat_us: five\n", "a.log: line 1, column lat_us: "),
+        ("a.csv", "", "a.csv: line 1: there is no head line"),
+        ("a.csv", "kernel,ns\n", "nothing in it can be judged: a.csv"),
+        ("a.csv", "kernel,ns,ns\n6.16,1,2\n", 'line 1, column 3: two columns are called "ns"'),
+        ("a.csv", "kernel,boot,ns\n6.16,1,5\n6.17", "line 3, column boot: 1 cells where the"),
+        ("a.csv", "a,b\n0.5,3.25\n0.75,4\n", "what are a, b: which unit, and is lower better?"),
+    ],
+)
+def test_other_bad_input_is_a_sentence_too(
+    name: str, content: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, table(content.encode(), name))

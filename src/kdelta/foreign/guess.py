@@ -30,11 +30,17 @@ _FEW = 24
 
 
 def guess(
-    source: SourceFile, base: Mapping, *, arms_wanted: bool = False, asked: tuple[str, ...] = ()
+    source: SourceFile,
+    base: Mapping,
+    *,
+    arms_wanted: bool = False,
+    all_asked: bool = False,
+    asked: tuple[str, ...] = (),
 ) -> Guess:
     """What the columns of a loaded table would be.  base: encoding and delimiter of the file.
 
     arms_wanted: no other file has the other arm, so something in this one must name it.
+    all_asked: propose something for every number, since nothing else can be judged.
     asked: doubts about how the table was written.
     """
     table = columns_of(source, frozenset(MISSING))
@@ -60,7 +66,7 @@ def guess(
     _plain(work)
     measures.take(work)
     dimensions.take(work)
-    measures.settle(work)
+    measures.settle(work, all_asked=all_asked)
     return work.guess(base)
 
 
@@ -137,9 +143,10 @@ def _long(work: Work) -> None:
     figures += [name for name in work.of(Part.STATISTIC) if not _own_metric(work.left[name])]
     texts = [
         name
-        for name in work.of(Part.UNKNOWN, Part.NOTE)
+        for name in work.of(Part.UNKNOWN, Part.NOTE, Part.DIMENSION)
         if work.cells(name).holds is Holds.TEXT
         and all(words.metric_of(text) for text in work.cells(name).distinct)
+        and (work.left[name].part is not Part.DIMENSION or _all_united(work.cells(name)))
     ]
     if not named and texts and (figures or work.arms):
         work.left[texts[0]] = Said(part=Part.METRIC)
@@ -149,6 +156,11 @@ def _long(work: Work) -> None:
         direct = [one for one in work.of(Part.TIME) if work.left[one].unit]
         if direct and not figures:
             work.left[name] = Said(part=Part.DIMENSION)
+
+
+def _all_united(cells: Cells) -> bool:
+    """True when every cell names a unit: mmap (us), fork (us)."""
+    return all(words.said(text).unit for text in cells.distinct)
 
 
 def _unit_owner(work: Work) -> None:

@@ -19,9 +19,10 @@ def loaded(text: str, name: str, line: int = 1) -> Any:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except json.JSONDecodeError as error:
         place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"
-        raise SpecError(f"not JSON: {error.msg}", place=place) from error
+        raise SpecError(f"not JSON: {error.msg}", place=place, action="correct it") from error
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"not JSON that can be used: {error}", place=name) from error
+        action = "write null for what is missing, and each name once"
+        raise SpecError(f"not JSON that can be used: {error}", place=name, action=action) from error
 
 
 def _refuse_constant(constant: str) -> float:

@@ -70,9 +70,26 @@ def trimmed(rows: Sequence[Row]) -> list[Row]:
     kept = kept[start:]
     while len(kept) > 1 and _is_note(kept[-1][1], width):
         kept.pop()
+    kept = _one_head(kept)
     head = kept[0][1]
     kept = [kept[0], *(row for row in kept[1:] if row[1] != head)]
     return _named(kept)
+
+
+def _one_head(rows: list[Row]) -> list[Row]:
+    """Two head lines as one, where the first names groups: 6.16,,6.17, over mean,sd,mean,sd."""
+    if len(rows) < 3 or len(rows[0][1]) != len(rows[1][1]):
+        return rows
+    (number, upper), (_, lower) = rows[:2]
+    pairs = list(zip(upper, lower, strict=True))
+    grouped = any(not top.strip() and below.strip() for top, below in pairs)
+    if not grouped or any(re.fullmatch(_NUMBER, cell.strip()) for cell in lower):
+        return rows
+    names, group = [], ""
+    for top, below in pairs:
+        group = top.strip() or group
+        names.append(f"{group} {below.strip()}".strip() if below.strip() else top)
+    return [(number, names), *rows[2:]]
 
 
 def framed(text: str) -> str:
@@ -309,11 +326,11 @@ def _turned(found: Plain, at: int) -> Plain:
     stats = list(dict.fromkeys(line.cells[at] for line in found.lines))
     names: dict[tuple[int, str], str] = {}
     for n in numbers:
+        base = re.sub(r"(?i)\A(?:value|val)[ _]*", "", found.columns[n])
         for stat in stats:
             word = "n" if _statistic(stat) in _COUNTS else stat
-            bare = found.columns[n].lower() in ("value", "val") or not found.columns[n]
-            base = found.columns[n].partition(" (")[0] if word == "n" else found.columns[n]
-            names[n, stat] = word if bare else f"{base} {word}"
+            arm = base.partition(" (")[0] if len(numbers) > 1 else ""
+            names[n, stat] = f"{arm if word == 'n' else base} {word}".strip()
     made: dict[tuple[str, ...], dict[str, str]] = {}
     first: dict[tuple[str, ...], int] = {}
     for line in found.lines:

@@ -19,13 +19,15 @@ from kdelta.foreign import (
     layout,
     lkp,
     perf_stat,
+    programs,
     records,
     tables,
 )
 from kdelta.foreign.guess import guess
+from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import ImportFormat, SourceFile
-from kdelta.foreign.stack import Stack, StackedFile, stacked
+from kdelta.foreign.stack import Stack, StackedFile, repeats, stacked
 from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
@@ -150,7 +152,7 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     if kind is None and not mapped and suffix not in (".csv", ".tsv"):
         kind = next((one for one, like in _TEXTS.items() if like(text)), None)
     if kind is None and suffix not in (".csv", ".tsv"):
-        log = suffix != ".md" and records.is_log(text)
+        log = suffix != ".md" and (records.is_log(text) or bool(programs.records_of(text)))
         if log or (suffix not in _TABULAR and not mapped):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
     if kind is None and suffix == ".csv" and perf_stat.looks_like(text):
@@ -197,7 +199,9 @@ def _table(
     base = Mapping(delimiter=delimiter, encoding=encoding)
     if mapped:
         dimensions.check(found, mapped)
-    made = None if mapped else guess(found, base, asked=shown.doubts)
+    made = None if mapped else known(found.columns, base)
+    if not (mapped or made):
+        made = guess(found, base, asked=shown.doubts)
     kind = ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.TABLE
     return LoadedFile(
         number=number,
@@ -222,18 +226,55 @@ def recorded(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
         if listed:
             shown = records.table_of(listed, file.source.name)
             parts.append(StackedFile(file.number, file.source.name, shown))
+    return _below_each_other(files, parts, wish, Mapping(delimiter=","))
+
+
+def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
+    """The same files, tables of one head line that are a run each below each other as one.
+
+    Such tables name no arm, and paths like 6.16/boot1.csv, 6.16/boot2.csv, 6.17/boot1.csv do.
+    """
+    tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
+    heads = {file.source.columns for file in tables_}
+    armless = all(file.mapping and _armless(file) for file in tables_)
+    if len(tables_) < 3 or len(heads) > 1 or not armless:
+        return list(files)
+    if not repeats([file.source.name for file in tables_]):
+        return list(files)
+    parts = [
+        StackedFile(
+            file.number,
+            file.source.name,
+            layout.Plain(columns=file.source.columns, lines=file.source.lines),
+        )
+        for file in tables_
+    ]
+    first = tables_[0].mapping or Mapping()
+    base = Mapping(delimiter=first.delimiter, encoding=first.encoding)
+    return _below_each_other(files, parts, wish, base)
+
+
+def _armless(file: LoadedFile) -> bool:
+    """True for a table in which no column is the arm; one of a path is none of its own."""
+    if file.guess:
+        return file.guess.armless
+    mapping = file.mapping or Mapping()
+    return not mapping.arms and mapping.columns.arm not in file.source.columns
+
+
+def _below_each_other(
+    files: Sequence[LoadedFile], parts: Sequence[StackedFile], wish: Wish, base: Mapping
+) -> list[LoadedFile]:
     if not parts:
         return list(files)
     made = stacked(parts)
     mapped = wish.mapping_of(made.source.name)
     if mapped:
         dimensions.check(made.source, mapped)
-    base = Mapping(delimiter=",")
     found = None if mapped else guess(made.source, base, asked=made.doubts)
-    label = next(file.label for file in files if file.number == parts[0].number)
     one = LoadedFile(
         number=parts[0].number,
-        label=label,
+        label=next(file.label for file in files if file.number == parts[0].number),
         source=made.source,
         kind=ImportFormat.TABLE,
         mapping=mapped or (found.mapping if found else None),
@@ -249,4 +290,5 @@ def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]
     text = file.source.text
     if suffix in (".json", ".jsonl", ".ndjson"):
         return records.of_json(text, file.source.name)
-    return records.of_log(text) if records.is_log(text) else []
+    found = programs.records_of(text)
+    return found or (records.of_log(text) if records.is_log(text) else [])

@@ -190,8 +190,11 @@ def _values_beside(work: Work) -> bool:
     return bool(work.of(Part.VALUE, Part.VALUES, Part.STATISTIC))
 
 
-def settle(work: Work) -> None:
-    """Make metrics of the columns of figures: runs, or summaries of runs."""
+def settle(work: Work, *, all_asked: bool = False) -> None:
+    """Make metrics of the columns of figures: runs, or summaries of runs.
+
+    all_asked: numbers that nothing names are asked about also where nothing is an arm.
+    """
     counts = [name for name, said in work.figures.items() if said.part is Part.COUNT]
     failed = [name for name, said in work.figures.items() if said.part is Part.FAILED]
     bases = _bases(work)
@@ -206,7 +209,7 @@ def settle(work: Work) -> None:
         work.measured = bool(merged)
     else:
         _settle_wide(work, bases, summary=summary)
-        _nameless(work)
+        _nameless(work, all_asked=all_asked)
     if summary:
         _settle_counts(work, counts, failed)
     for name in (*counts, *failed):
@@ -317,9 +320,9 @@ def _settle_wide(work: Work, bases: dict[str, dict[str, str]], *, summary: bool)
         _tell(work, columns, f"metrics.{name}")
 
 
-def _nameless(work: Work) -> None:
+def _nameless(work: Work, *, all_asked: bool) -> None:
     """Numbers beside an arm, and no name says what they are: that is to be said."""
-    if not work.arm or work.measured or work.state or work.read_back:
+    if work.measured or not (all_asked or (work.arm and not (work.state or work.read_back))):
         return
     names = [
         name

@@ -2,7 +2,8 @@
 """What `perf stat -x SEP` writes: value, unit, event, and with -r the scatter in percent.
 
 A file is an arm, or its folder is where several files lie in each; what perf wrote of one command
-is a run, also when several were appended to one file.
+is a run, also when several were appended to one file.  Intervals (-I) are of one run, and nothing
+says whether less in a second is better.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable
 
 _LINE = re.compile(
+    r"(?:\s*(?P<time>\d+\.\d+)[,;|\t]\s*)?"
     r"(?:(?P<cpu>(?:CPU|S|N)\d[\w-]*)(?P<cut>[,;|\t]))?"
     r"(?P<value>-?\d+(?:\.\d+)?|<not counted>|<not supported>)(?P<sep>[,;|\t])"
     r"(?P<unit>[A-Za-z/]*)(?P=sep)(?P<event>[A-Za-z][^,;|\t]*)(?P=sep)(?P<rest>.*)\Z"
@@ -35,6 +37,11 @@ def looks_like(text: str) -> bool:
     return bool(_LINE.match(next(lines, "")))
 
 
+def is_cost(event: str) -> bool:
+    """True for an event of which fewer are better, where the work is the same."""
+    return bool(_LOWER.match(event))
+
+
 def read(
     sources: Sequence[tuple[int, SourceFile]], texts: Sequence[str], labels: Mapping[int, str]
 ) -> Contents:
@@ -44,6 +51,7 @@ def read(
     metrics: dict[str, Metric] = {}
     left: dict[str, None] = {}
     counts: Counter[tuple[str, Pairs, str]] = Counter()
+    begun: set[tuple[int, str]] = set()  # intervals of one file are of one run
     folders = _folders(sources)
     for (number, source), text in zip(sources, texts, strict=True):
         arm = folders.get(number, labels[number])
@@ -53,23 +61,21 @@ def read(
                 left[name] = None
                 continue
             unit = found["unit"] or "events"
-            metrics[name] = Metric(name=name, unit=unit, better=Better.LOWER, assume=Assume.NOTHING)
+            # So much in a second is neither good nor bad: the work is not the same.
+            better = Better.NONE if found["time"] else Better.LOWER
+            metrics[name] = Metric(name=name, unit=unit, better=better, assume=Assume.NOTHING)
             group: Pairs = (("cpu", found["cpu"]),) if found["cpu"] else ()
             missing = found["value"].startswith("<")
             cell = TableCell(found["value"], source.name, at, name)
             if _SCATTER.match(found["rest"]) and not missing:
+                mean = cell.number()
                 published.append(
-                    Published(
-                        source=number,
-                        line=at,
-                        arm=arm,
-                        metric=name,
-                        group=group,
-                        mean=cell.number(),
-                    )
+                    Published(source=number, line=at, arm=arm, metric=name, group=group, mean=mean)
                 )
                 continue
-            counts[arm, group, name] += 1
+            if not found["time"] or (number, name) not in begun:
+                counts[arm, group, name] += 1
+            begun.add((number, name))
             count = counts[arm, group, name]
             readings.append(
                 ForeignReading(
@@ -113,6 +119,6 @@ def _lines(name: str, text: str) -> Iterator[tuple[int, re.Match[str]]]:
             raise SpecError(
                 "not what perf stat -x writes: value, unit, event",
                 place=f"{name}: line {at}",
-                action="leave out what perf did not write, and -I",
+                action="leave out what perf did not write",
             )
         yield at, found

@@ -24,7 +24,7 @@ from kdelta.foreign import (
 )
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.guess import guess
-from kdelta.foreign.loading import LoadedFile, Wish, found_in, labels_of, loaded, recorded
+from kdelta.foreign.loading import LoadedFile, Wish, found_in, labels_of, loaded, numbered, recorded
 from kdelta.foreign.mapping import Mapping, audit_only
 from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, SourceFile, merged
 from kdelta.foreign.records import is_lines
@@ -64,6 +64,8 @@ def read(
     sources = tuple(file.source for file in files)
     if wanted.kind is None and not any(file.kind for file in files):
         files = recorded(files, wanted)
+    if wanted.kind in (None, ImportFormat.TABLE):
+        files = numbered(files, wanted)
     chosen = wanted.kind or _kind(paths, files)
     contents = _contents(files, chosen, wanted)
     if not (contents.readings or contents.published or contents.audited):
@@ -98,6 +100,18 @@ def _kind(paths: Sequence[Path], files: Sequence[LoadedFile]) -> ImportFormat:
 
 
 def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
+    for file in files:
+        if file.guess and file.source.lines and not file.guess.profile:
+            known = file.guess.mapping
+            base = Mapping(delimiter=known.delimiter, encoding=known.encoding)
+            made = guess(file.source, base, arms_wanted=True, all_asked=True)
+            if made.measured:
+                return UndescribedError(
+                    "nothing in it is known to be a measured time: "
+                    + printable("; ".join(made.doubts) or "which unit is it in?", 200),
+                    place=file.source.name,
+                    proposal=proposal.text(file.source, made),
+                )
     names = ", ".join(printable(file.source.name, 60) for file in files[:5]) or "no file"
     return SpecError(
         f"nothing in it can be judged: {names}",
