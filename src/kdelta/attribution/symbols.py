@@ -46,6 +46,11 @@ class Symbols:
             return UNKNOWN, address
         return self.names[at], address - self.starts[at]
 
+    def end(self, start: int) -> int:
+        """The first address behind the function that begins at one."""
+        at = bisect.bisect_right(self.starts, start)
+        return self.starts[at] if at < len(self.starts) else _LAST
+
     def with_modules(self, text: str) -> Symbols:
         """These and the functions of modules that were loaded later: their lines of kallsyms.
 

@@ -14,12 +14,15 @@ import click
 from kdelta.cli.options import formats, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
 from kdelta.errors import SpecError
+from kdelta.printable import quoted
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
+    from kdelta.disassembly.executed import ExecutedInsn
     from kdelta.journal.run import RunRecord
+    from kdelta.rendering.listing import Listing
 
     Trees = Sequence[Sequence[PathNode]]
 
@@ -195,6 +198,12 @@ def print_report(
     "--values", "part", flag_value="values", help="The values that probes of the run read."
 )
 @click.option(
+    "--code",
+    "function",
+    metavar="FUNCTION",
+    help="What ran of a function, side by side.",
+)
+@click.option(
     "--as",
     "picture",
     type=click.Choice(PICTURES),
@@ -209,6 +218,7 @@ def explain(
     form: str,
     calls: bool,
     part: str | None,
+    function: str | None,
     picture: str | None,
     output: Path | None,
     **choice: Any,
@@ -222,12 +232,12 @@ def explain(
     from kdelta.analysis import explanation
     from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
-    from kdelta.rendering import work
+    from kdelta.rendering import listing, work
 
     if (picture is None) != (output is None):
         raise click.UsageError("--as says what, and -o FILE where to write it")
-    if part and (calls or picture):
-        raise click.UsageError(f"--{part} is told alone")
+    if (bool(part), bool(function), calls or bool(picture)).count(True) > 1:
+        raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
     if choice["top"] is None and not form and not part:
         choice["top"] = TOP
     record = one_record(runs, run)
@@ -237,6 +247,8 @@ def explain(
     recorded = _Recorded(RUNS.find(runs, run), record, whole, choice["point"])
     if part:
         print_found(form, work, work.WorkPart(recorded.work(), part))
+    elif function:
+        print_found(form, listing, recorded.listing(function))
     elif calls or picture:
         _print_calls(form, found, recorded)
         if picture and output and not found.refused:
@@ -303,6 +315,40 @@ class _Recorded:
             [(beside.kept(self._folder, at), phase) for at, phase in side] for side in self._sides
         )
         return compared(self._whole, old, new)
+
+    def listing(self, function: str) -> Listing:
+        """What ran of a function.  Raises SpecError for one of which nothing did."""
+        from kdelta.rendering.listing import Listing
+
+        old, new = (self._executed(side, function) for side in self._sides)
+        if not old and not new and not self._whole.refused:
+            raise SpecError(
+                f"nothing of {quoted(function)} ran in these windows",
+                action="name one that kdelta explain lists",
+            )
+        return Listing(self._whole, function, old, new)
+
+    def _executed(self, side: Sequence[tuple[int, str]], function: str) -> tuple[ExecutedInsn, ...]:
+        """Over the windows of one kernel."""
+        from kdelta import arch
+        from kdelta.analysis.explanation import base_name
+        from kdelta.disassembly.executed import executed
+        from kdelta.journal import beside, recount
+
+        ran: list[tuple[int, bytes, int]] = []
+        places: dict[tuple[int, int], None] = {}
+        architecture = arch.native()
+        for index, phase in side:
+            told = beside.kept(self._folder, index).functions
+            names = [name for name in told if function in (name, base_name(name))]
+            places |= dict.fromkeys(place for name in names for place in told[name])
+            trial = next(one for one in self._record.trials if one.index == index)
+            if trial.result is None:
+                continue
+            architecture = arch.of(self._record.arms[trial.arm].kernel.arch)
+            ran += recount.standing(self._folder, index, trial.result)[phase].instructions()
+        lists = [executed(ran, start, end, architecture) for start, end in places]
+        return tuple(one for found in lists for one in found)
 
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""

@@ -31,12 +31,14 @@ class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Of each phase, of the window that stands for it.
 
     work: kinds of instructions, by function.  memory: touched, where --probe memory asked for it,
-    else None.  values: by probe as the study words it.
+    else None.  values: by probe as the study words it.  functions: of all phases, where each
+    function of the kernel that ran lies: first address, first behind.
     """
 
     work: dict[str, tuple[WorkRow, ...]] = {}
     memory: dict[str, tuple[MemoryRow, ...]] | None = None
     values: dict[str, dict[str, Histogram]] = {}
+    functions: dict[str, tuple[tuple[int, int], ...]] = {}
 
 
 def keep(place: Path, beside: Beside) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kdelta.attribution import insns
-from kdelta.errors import KdeltaError
+from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal.bundle import Difference
 from kdelta.journal.results import trial_folder
 from kdelta.printable import printable
@@ -38,7 +38,7 @@ def recounted(
             yield Difference(file=name, what="is missing: the counts cannot be made again")
             continue
         try:
-            counts = _read(path)
+            counts = read(path)
         except (KdeltaError, OSError, EOFError, zlib.error) as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
@@ -47,8 +47,12 @@ def recounted(
             yield Difference(file=name, what=what)
 
 
-def _read(path: Path) -> insns.Counts:
-    """Raises InfraError for what unpacks to more than any trial writes."""
+def read(path: Path) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept.
+
+    Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
+    more than any trial writes.
+    """
     with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
         size = 0
         with gzip.open(path, "rb") as packed:
@@ -75,6 +79,33 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
         found = [each for each in words if len(each) == 5 and each[0] == "phase"]
         return {name: int(number) for _, number, name, _, _ in found if number.isdecimal()}
     return {}
+
+
+def standing(folder: Path, index: int, result: TrialResult) -> dict[str, insns.CountedWindow]:
+    """Of each phase of a trial the window that stands for it.
+
+    Raises SpecError when the run did not keep it, StoreError when it is damaged.
+    """
+    path = trial_folder(folder, index) / _COUNTS
+    try:
+        counts = read(path)
+    except FileNotFoundError:
+        raise SpecError(
+            "the run kept no raw counts",
+            place=str(path),
+            action="count again: kdelta run ... --new",
+        ) from None
+    except (KdeltaError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+    found: dict[str, insns.CountedWindow] = {}
+    for phase in result.exact.phases:
+        for number in {window.phase for window in counts.windows}:
+            own = [window for window in counts.windows if window.phase == number]
+            if ([w.user for w in own], [w.kernel for w in own]) == ([*phase.user], [*phase.kernel]):
+                found[phase.phase] = insns.typical(own, phase.layouts)
+    if len(found) != len(result.exact.phases):
+        raise StoreError("its raw counts are another trial's", place=str(path))
+    return found
 
 
 def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 from kdelta.arch import Arch
 from kdelta.attribution import calls, memory, values
 from kdelta.attribution.insns import CountedWindow
-from kdelta.attribution.symbols import Symbols
+from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.attribution.work import work
 from kdelta.errors import SpecError
 from kdelta.journal import beside
 from kdelta.journal import calls as kept_calls
 from kdelta.study import probes
 
+_KERNEL_HALF = 1 << 63
 FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
 
 
@@ -64,7 +65,12 @@ class Probing:
             }
         kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
         histograms = {phase: self._histograms(window) for phase, window in standing.items()}
-        found = beside.Beside(work=kinds, memory=told, values=histograms if self.asked else {})
+        found = beside.Beside(
+            functions=_places(standing.values(), table),
+            work=kinds,
+            memory=told,
+            values=histograms if self.asked else {},
+        )
         beside.keep(folder, found)
 
     def _histograms(self, window: CountedWindow) -> dict[str, beside.Histogram]:
@@ -89,6 +95,23 @@ class Probing:
                 others_count=sum(count for _, count in rest),
             )
         return found
+
+
+def _places(
+    windows: Iterable[CountedWindow], table: Symbols
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Where the functions of the kernel lie that ran."""
+    starts: dict[int, str] = {}
+    for window in windows:
+        for addresses, _ in window.groups():
+            for address in addresses if addresses[0] >= _KERNEL_HALF else ():
+                name, offset = table.find(address)
+                starts[address - offset] = name
+    found: dict[str, tuple[tuple[int, int], ...]] = {}
+    for start, name in sorted(starts.items()):
+        if name != UNKNOWN:
+            found[name] = (*found.get(name, ()), (start, table.end(start)))
+    return found
 
 
 def prepared(wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch) -> Probing:
