@@ -3,7 +3,8 @@
 
     python bench/explained.py RUN...         of runs with --probe calls: how much the first row is
     python bench/explained.py --costs        what each probe takes, as ratios to plain counting
-    python bench/explained.py --write FILE   measure four steps, and write docs/explain.md
+    python bench/explained.py --write FILE   measure four steps, and write docs/explain.md;
+                                             with RUN... of these, which have been measured
 
 A first row explains a step when it is at least 80 % of the net, and not more than 120 %.
 """
@@ -58,8 +59,8 @@ def main() -> None:
     if given.costs:
         _costs()
     if given.write:
-        given.write.write_text(_page())
-    if given.runs:
+        given.write.write_text(_page(given.runs))
+    elif given.runs:
         _first_rows(given.runs)
 
 
@@ -121,16 +122,19 @@ def _costs() -> None:
         print(f"{scenario}: plain {plain:.2f} s, {', '.join(ratios)}")
 
 
-def _page() -> str:
+def _page(runs: list[Path]) -> str:
+    """The page, of runs in the order of the steps or of new ones."""
     parts = [_HEAD]
-    with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as runs:
-        for scenario, old, new in _STEPS:
+    with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as scratch:
+        for number, (scenario, old, new) in enumerate(_STEPS):
             kernels = f"{old},{new}"
-            _kdelta("run", scenario, "--kernels", kernels, *_PROBES, "--runs", runs)
-            told = _kdelta("explain", "latest", old, new, "--calls", "--runs", runs)
-            run = f"kdelta run {scenario} --kernels {kernels} {' '.join(_PROBES)}"
+            if not runs:
+                _kdelta("run", scenario, "--kernels", kernels, *_PROBES, "--runs", scratch)
+            run = str(runs[number]) if runs else "latest"
+            told = _kdelta("explain", run, old, new, "--calls", "--runs", scratch)
+            made = f"kdelta run {scenario} --kernels {kernels} {' '.join(_PROBES)}"
             shown = f"kdelta explain latest {old} {new} --calls"
-            parts.append(f"## {scenario}, {old} to {new}\n\n```\n$ {run}\n$ {shown}\n{told}```\n")
+            parts.append(f"## {scenario}, {old} to {new}\n\n```\n$ {made}\n$ {shown}\n{told}```\n")
     return "\n".join(parts)
 
 

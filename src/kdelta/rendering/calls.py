@@ -18,6 +18,8 @@ _LISTED = 8  # causes in the text; JSON and CSV have all
 _TELLING = 0.005  # share of the difference from which a cause has a line
 _SMALL = 0.02  # share of the difference below which a branch of the tree is left out
 _NAME_WIDTH = 48
+_PIECES = 2  # functions that code moved into, by name
+_BRANCHES = 14  # lines of the tree in the text
 _DEEPEST = 24  # levels of the tree that are indented
 
 
@@ -33,7 +35,7 @@ def show(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list[Line]
         return [*lines, (), *paragraph(f"Every call path is the same, per {per} and in all.")]
     claim = f"Per {per} {scale.signed(difference.root.delta)}, and it is this:"
     lines += [(), *paragraph(claim, Tone.BOLD), *_causes(difference, scale), ()]
-    lines += _tree(difference.root, scale)
+    lines += _tree(difference.root, difference.causes, scale)
     return [*lines, (), *paragraph(PATH_LENGTH)]
 
 
@@ -99,7 +101,8 @@ def _share(delta: int, whole: int) -> str:
 def sentence(cause: Cause, scale: Scale) -> str:
     """One cause in words."""
     name = short(cause.function, _NAME_WIDTH)
-    pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into)
+    pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into[:_PIECES])
+    pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
     where = f" in {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
     called = f"called {scale.calls(cause.calls_new)} times"
     if cause.calls_old != cause.calls_new:
@@ -123,8 +126,10 @@ def sentence(cause: Cause, scale: Scale) -> str:
             return f"{name}: its own code, {called}"
 
 
-def _tree(root: Branch, scale: Scale) -> Iterator[Line]:
-    rows = [*_branches(root, root.delta)]
+def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]:
+    most = max((abs(cause.delta) for cause in causes), default=0)
+    found = [*_branches(root, max(abs(root.delta), most))]
+    rows = found[:_BRANCHES]
     columns = (
         Column("delta", [scale.signed(branch.delta) for _, branch, _ in rows]),
         Column("own", [scale.signed(branch.own_new - branch.own_old) for _, branch, _ in rows]),
@@ -132,6 +137,9 @@ def _tree(root: Branch, scale: Scale) -> Iterator[Line]:
         Column("path", [_path(*row) for row in rows], right=False),
     )
     yield from table_lines(columns)
+    if len(found) > len(rows):
+        told = f"and {len(found) - len(rows)} more branches; --json has all of them"
+        yield from paragraph(told, Tone.FAINT)
 
 
 def _called(branch: Branch, scale: Scale) -> str:

@@ -19,7 +19,8 @@ _NAMED = 2
 _REST = 0.2  # share of the difference that may lie elsewhere than below the one function
 _MANY = 0.05  # share of the difference from which loads and stores are told
 _RARE = 0.01  # executions per operation from which all other kinds are
-_LINES = 0.05  # lines per operation from which a kind of memory is
+_LINES = 0.05  # lines per operation from which a kind of memory is, and
+_SHARE = 0.01  # of all lines: a random begin of the stack moves some
 _NAME_WIDTH = 40
 _PLAIN = (Kind.LOAD, Kind.STORE)
 
@@ -101,11 +102,15 @@ def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     if work.memory is None:
         return ""
     lines = [row for row in work.memory if row.group == "lines"]
-    rows = [row for row in lines if _is_told(row, scale, _LINES)]
+    whole = sum(row.new for row in lines)
+    least = max(_LINES, _SHARE * whole / scale.operations)
+    rows = [row for row in lines if _is_told(row, scale, least)]
     per = found.operation or "operation"
     if not rows:
-        whole = scale.plain(sum(row.new for row in lines))
-        return f"The memory touched is the same within {_LINES:g} lines of 64 bytes of {whole}."
+        return (
+            f"Of no kind of memory it touches {least:.2g} lines of 64 bytes more or fewer, of"
+            f" {scale.each(whole)}."
+        )
     parts = [
         f"{scale.signed(row.delta)} of {row.kind} ({scale.plain(row.old)} ->"
         f" {scale.plain(row.new)}{_mostly(row)})"
