@@ -96,9 +96,11 @@ def _percent(ratio: float) -> str:
 
 
 def _legend(found: Survey) -> Iterator[Line]:
+    against = " or ".join(sorted({each.baseline for each in found.report.ladders} - {""}))
+    before = against or "the kernel before"
     text = (
         "instructions per operation (page, call) in the first kernel with a count, then the"
-        f" change from the kernel before; {_SAME}: at most {found.step_percent:g} %;"
+        f" change from {before}; {_SAME}: at most {found.step_percent:g} %;"
         " skip: not supported there; invalid: page state or environment differ;"
         " ~: a median, the counts hardly repeat"
     )
@@ -117,7 +119,7 @@ def _legend(found: Survey) -> Iterator[Line]:
     )
     if crossings:
         text += (
-            f"; {CROSSED}: built by another compiler than the kernel before, so its changes are"
+            f"; {CROSSED}: built by another compiler than {before}, so its changes are"
             f" UNDECIDED: {', '.join(crossings)}"
         )
     yield from paragraph(text, Tone.FAINT)
