@@ -299,3 +299,25 @@ def test_a_clock_too_coarse_for_the_sample_is_noted(tmp_path: Path) -> None:
     expected = "scan: 2 of 2 samples span fewer than 100 clock steps of 4000250 ns"
     assert expected in reading.notes
     assert {sample.nanoseconds % 4000250 for sample in reading.samples} == {0}
+
+
+@pytest.mark.parametrize(
+    ("status", "mode"),
+    [
+        ("Name:\tx\nThreads:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n", "2"),
+        ("Name:\tx\nThreads:\t1\n", "0"),  # CONFIG_SECCOMP=n, as of tree:'s own configuration
+        ("", "unknown"),
+    ],
+)
+def test_a_kernel_without_seccomp_has_no_task_in_it(tmp_path: Path, status: str, mode: str) -> None:
+    (tmp_path / "status").write_text(status)
+    workload = load("control")
+    scenario = workload.scenario("user_loop")
+    source = exported_source(workload)
+    assert source.count('"/proc/self/status"') == 1
+    source = source.replace('"/proc/self/status"', f'"{tmp_path}/status"')
+    (tmp_path / "control.c").write_text(source)
+    compile_c("gcc", ["-O2", *STRICT], tmp_path / "control.c", tmp_path / "control")
+    done = run(tmp_path / "control", scenario.arguments(iterations=1))
+    state = parse_output(done.stdout, workload, scenario).state
+    assert {field.value for field in state if field.name == "seccomp"} == {mode}

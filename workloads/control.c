@@ -113,6 +113,17 @@ static void start_echo(void)
 	_exit(0);
 }
 
+/*
+ * The mode of this task.  A kernel that is built without seccomp has no such line in a status that
+ * is otherwise there, and no task in another mode than 0.
+ */
+static long seccomp_mode(const char *status)
+{
+	long mode = kd_keyed(status, "Seccomp");
+
+	return mode == KD_UNKNOWN && kd_keyed(status, "Threads") != KD_UNKNOWN ? 0 : mode;
+}
+
 /* What would put another path before each system call, or another task on the CPU. */
 static void audit(enum kd_when when)
 {
@@ -124,7 +135,7 @@ static void audit(enum kd_when when)
 	kd_state(when, "cpus_allowed", CPU_COUNT(&set), 1);
 	kd_state(when, "threads", kd_keyed(status, "Threads"), 1);
 	kd_state(when, "tracer", kd_keyed(status, "TracerPid"), 0);
-	kd_state(when, "seccomp", kd_keyed(status, "Seccomp"), KD_SAME);
+	kd_state(when, "seccomp", seccomp_mode(status), KD_SAME);
 	free(status);
 }
 
