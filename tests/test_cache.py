@@ -445,3 +445,42 @@ def test_a_passing_folder_is_no_entry_and_leaves_nothing() -> None:
         assert (folder / "file").is_file()
     assert list((cache.root() / "checkpoints").iterdir()) == []
     assert list((cache.root() / "locks").glob("checkpoints-*")) == []
+
+
+HOLD = """if True:
+    import sys
+    from kdelta import cache
+    with cache.locked("builds-1"):
+        print("mine", flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_waiting_for_another_process_is_said_and_for_an_own_thread_is_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It looked like a build at 0 %."""
+    monkeypatch.setattr(cache, "_SILENT_S", 0.05)
+    argv = [sys.executable, "-c", HOLD]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as other:  # type: ignore[call-overload]
+        assert other.stdout.readline() == "mine\n"
+        threading.Timer(0.3, lambda: other.stdin.write("\n") and other.stdin.flush()).start()
+        with cache.locked("builds-1"):
+            pass
+    assert caplog.messages == ["waiting for another kdelta, which works on the same: builds-1"]
+    caplog.clear()
+    begun = threading.Event()
+
+    def work() -> None:
+        with cache.locked("builds-1"):
+            begun.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    with cache.locked("builds-1"):
+        pass
+    thread.join()
+    assert caplog.messages == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import uuid
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,7 +35,13 @@ from kdelta.files import (
     write_aside,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+log = logging.getLogger(__name__)
 _LOCK_S = 6 * 3600.0
+_SILENT_S = 2.0  # that a lock is waited for without a word
+_OURS: set[str] = set()  # names of locks that threads of this process have
 _LOCKS = "locks"
 _MAKING, _GONE = ".making-", ".gone-"
 _COMPARED = ".compared.json"
@@ -400,7 +408,7 @@ def _lock(place: Path) -> str:
 
 @contextmanager
 def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
-    """Hold the lock of that name; other threads and processes wait.
+    """Hold the lock of that name; other threads and processes wait, and the latter say so.
 
     Raises BusyError when it cannot be had within timeout seconds.  However its holder ends, it is
     free again.
@@ -412,17 +420,34 @@ def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(path, thread_local=False)
         try:
-            lock.acquire(timeout=timeout)
+            _acquire(lock, name, timeout)
         except filelock.Timeout as error:
             raise BusyError(
                 f"another kdelta has held a lock for {timeout:.0f} s",
                 place=str(path),
                 action="wait for it to end, or end it",
             ) from error
+    _OURS.add(name)
     try:
         yield
     finally:
+        _OURS.discard(name)
         lock.release()
+
+
+def _acquire(lock: BaseFileLock, name: str, timeout: float) -> None:
+    """Take a lock; where another process keeps it for a while, tell the user what is waited for."""
+    import filelock
+
+    patience = min(_SILENT_S, timeout)
+    try:
+        lock.acquire(timeout=patience)
+    except filelock.Timeout:
+        if timeout <= patience:
+            raise
+        if name not in _OURS:  # a thread of ours works on it, and shows that it does
+            log.warning("waiting for another kdelta, which works on the same: %s", name)
+        lock.acquire(timeout=timeout - patience)
 
 
 def held(beginning: str) -> tuple[str, ...]:
