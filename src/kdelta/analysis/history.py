@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Many runs as one lab: scenarios over kernels, their steps, any two kernels, a function's history.
+
+Only counts, and only those of one kind of machine: others are left out, and said to be.  Kernels
+are compared where one run has both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kdelta.analysis.counts import CountEvidence, CountMethod, counted
+from kdelta.analysis.evidence import compare_arms, parts
+from kdelta.analysis.explanation import Explanation, profile
+from kdelta.analysis.findings import Ladder, report
+from kdelta.analysis.survey import SurveyStep, surveyed
+from kdelta.journal.run import RunRecord
+from kdelta.sample import TOTAL, Instrument
+from kdelta.stats.verdict import Comparison
+
+_NUMBERS = re.compile(r"\d+|rc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """One kernel in one scenario, by the newest run that has it.
+
+    value: instructions per operation, None for the reason in `note`.  comparison: with the kernel
+    `previous` of the same run; same_code: it was not measured, its code is that kernel's.
+    """
+
+    kernel: str
+    value: float | None
+    note: str
+    previous: str
+    comparison: Comparison | None
+    same_code: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioHistory:
+    """A scenario over all kernels, oldest first."""
+
+    name: str
+    operation: str
+    points: tuple[HistoryPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabStep:
+    """A step with the run that shows it."""
+
+    run_id: str
+    created: str
+    name: str
+    explanation: Explanation
+    phases: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """A scenario on two kernels.  same_code: neither was measured anew, their code is one."""
+
+    name: str
+    operation: str
+    old: float
+    new: float
+    comparison: Comparison
+    same_code: bool
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two kernels in every scenario that one run has on both; the largest change first."""
+
+    old: str
+    new: str
+    rows: tuple[PairRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionHistory:
+    """A function that a step names: instructions per operation by scenario and kernel."""
+
+    name: str
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """All that the runs of a lab show together.  left_out: a sentence for each run that is not."""
+
+    machine: str
+    newest: str
+    kernels: tuple[str, ...]
+    scenarios: tuple[ScenarioHistory, ...]
+    steps: tuple[LabStep, ...]
+    pairs: tuple[Pair, ...]
+    functions: tuple[FunctionHistory, ...]
+    runs: tuple[tuple[str, str, str], ...]
+    left_out: tuple[str, ...]
+
+
+def lab(records: Iterable[RunRecord], *, most_pairs: int) -> Lab:
+    """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only."""
+    every = sorted(records, key=lambda one: one.created, reverse=True)
+    used, machine, left_out = _of_one_machine(every)
+    points: dict[str, dict[str, HistoryPoint]] = {}
+    operations: dict[str, str] = {}
+    steps: dict[tuple[str, str, str], LabStep] = {}
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = {}
+    for record in used:
+        found = surveyed(record)
+        for ladder in found.report.ladders:
+            name = _name(ladder.workload, ladder.scenario, ladder.point)
+            operations.setdefault(name, ladder.operation or "operation")
+            for kernel, seen in _points(record, ladder):
+                known = points.setdefault(name, {}).get(kernel)
+                if known is None or (known.value is None and seen.value is not None):
+                    points[name][kernel] = seen
+        for change in found.changes:
+            own = change.explanation
+            key = (_step_name(change), own.old, own.new)
+            steps.setdefault(key, _lab_step(record, change))
+        for point, part, workload, scenario in parts(record):
+            evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
+            arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))
+    kernels = tuple(sorted({k for own in points.values() for k in own}, key=version_key))
+    return Lab(
+        machine=machine,
+        newest=used[0].created if used else "",
+        kernels=kernels,
+        scenarios=tuple(
+            ScenarioHistory(
+                name=name,
+                operation=operations[name],
+                points=tuple(own[kernel] for kernel in kernels if kernel in own),
+            )
+            for name, own in sorted(points.items())
+        ),
+        steps=tuple(sorted(steps.values(), key=_size, reverse=True)),
+        pairs=tuple(_pairs(kernels, arms, operations, points, most_pairs)),
+        functions=tuple(_functions(steps.values(), kernels, arms)),
+        runs=tuple((one.run_id, one.created, one.title or one.name) for one in used),
+        left_out=left_out,
+    )
+
+
+def _of_one_machine(
+    every: Sequence[RunRecord],
+) -> tuple[list[RunRecord], str, tuple[str, ...]]:
+    """The runs of the machine that has most values; why the others are not among them."""
+    left_out: list[str] = []
+    machines: dict[str, tuple[RunRecord, str]] = {}
+    weight: Counter[str] = Counter()
+    for record in every:
+        if record.instrument is not Instrument.EXACT:
+            left_out.append(f"{record.run_id}: it is of times, and these pages are of counts")
+            continue
+        found = report(record)
+        told = {machine.told for ladder in found.ladders for machine in ladder.machines}
+        if len(told) != 1:
+            why = "it has no value yet" if not told else "its trials were on several machines"
+            left_out.append(f"{record.run_id}: {why}")
+            continue
+        (machine,) = told
+        machines[record.run_id] = record, machine
+        weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
+    if not weight:
+        return [], "", tuple(left_out)
+    chosen = weight.most_common(1)[0][0]
+    left_out += [
+        f"{name}: counted on another machine ({machine})"
+        for name, (_, machine) in machines.items()
+        if machine != chosen
+    ]
+    return [one for one, machine in machines.values() if machine == chosen], chosen, tuple(left_out)
+
+
+def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
+    """Orders kernels by the numbers in their names; a candidate is before its release."""
+    words = _NUMBERS.findall(kernel)
+    return tuple((0, 0) if word == "rc" else (1, min(int(word), 1 << 62)) for word in words[:12])
+
+
+def _name(workload: str, scenario: str, point: str) -> str:
+    return f"{workload}:{scenario} {point}".strip()
+
+
+def _step_name(change: SurveyStep) -> str:
+    return f"{change.reference} {change.point}".strip()
+
+
+def _points(record: RunRecord, ladder: Ladder) -> Iterable[tuple[str, HistoryPoint]]:  # type: ignore[type-arg]
+    copies = {
+        record.arms[trial.arm].label: trial.result.copied.sentence
+        for trial in record.trials
+        if (trial.workload, trial.scenario) == (ladder.workload, ladder.scenario)
+        and trial.result
+        and trial.result.copied
+    }
+    for rung in ladder.rungs:
+        note = "" if rung.total else "not supported" if rung.skipped else "no value"
+        yield (
+            rung.arm,
+            HistoryPoint(
+                kernel=rung.arm,
+                value=rung.total.per_operation if rung.total else None,
+                note=note,
+                previous=rung.previous or "",
+                comparison=rung.comparison if rung.total else None,
+                same_code=copies.get(rung.arm, ""),
+                run_id=record.run_id,
+            ),
+        )
+
+
+def _lab_step(record: RunRecord, change: SurveyStep) -> LabStep:
+    return LabStep(
+        run_id=record.run_id,
+        created=record.created,
+        name=_step_name(change),
+        explanation=change.explanation,
+        phases=change.phases,
+    )
+
+
+def _size(step: LabStep) -> float:
+    ratio = step.explanation.comparison.ratio or 1.0
+    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+
+
+def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
+    every = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
+    if len(every) <= most:
+        return every
+    near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
+    return [pair for pair in every if pair in near][:most]
+
+
+def _pairs(
+    kernels: Sequence[str],
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
+    operations: dict[str, str],
+    points: dict[str, dict[str, HistoryPoint]],
+    most: int,
+) -> Iterable[Pair]:
+    for old, new in _wanted(kernels, most):
+        rows = []
+        for name, every in arms.items():
+            both = next(
+                (
+                    (record, own[old], own[new])
+                    for record, own in every
+                    if old in own and new in own and own[old].total and own[new].total
+                ),
+                None,
+            )
+            if both:
+                copied = bool(points[name][new].same_code and points[name][new].previous == old)
+                rows.append(_row(name, operations[name], *both, same_code=copied))
+        if rows:
+            yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
+
+
+def _row(
+    name: str,
+    operation: str,
+    record: RunRecord,
+    old: CountEvidence,
+    new: CountEvidence,
+    *,
+    same_code: bool,
+) -> PairRow:
+    method = CountMethod(step_percent=record.study.thresholds.step_percent)
+    return PairRow(
+        name=name,
+        operation=operation,
+        old=old.total.per_operation if old.total else 0.0,
+        new=new.total.per_operation if new.total else 0.0,
+        comparison=compare_arms(method, old, new),
+        same_code=same_code,
+        run_id=record.run_id,
+    )
+
+
+def _distance(row: PairRow) -> float:
+    ratio = row.comparison.ratio
+    return max(ratio, 1 / ratio) if ratio else 0.0
+
+
+def _functions(
+    steps: Iterable[LabStep],
+    kernels: Sequence[str],
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
+) -> Iterable[FunctionHistory]:
+    named = {
+        row.function
+        for step in steps
+        for row in (*step.explanation.rising, *step.explanation.falling)
+    }
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name, every in arms.items():
+        for _, own in every:
+            for kernel, arm in own.items():
+                if not arm.total:
+                    continue
+                for function, counts in profile(arm, TOTAL).functions.items():
+                    if function in named:
+                        row = table.setdefault(function, {}).setdefault(name, {})
+                        row.setdefault(kernel, counts[0] / arm.total.operations)
+    for function, rows in sorted(table.items()):
+        yield FunctionHistory(
+            name=function,
+            rows=tuple(
+                (name, tuple(own.get(kernel) for kernel in kernels))
+                for name, own in sorted(rows.items())
+            ),
+        )

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta site`: all runs of a lab as static files, to be published by copying."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli.options import runs_directory
+from kdelta.errors import KdeltaError, SpecError
+
+if TYPE_CHECKING:
+    from kdelta.journal.run import RunRecord
+
+_MARK = "kdelta-site.json"
+_PAIRS = 130  # all pairs of 16 kernels
+_MOST_TRIAGE = 4 << 20
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--triage",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
+)
+@click.option(
+    "--address", default="", help="Where the site will be, an https address: writes a feed."
+)
+@runs_directory
+def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
+    """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
+
+    OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
+    """
+    from kdelta.analysis import history
+    from kdelta.analysis import triage as said
+    from kdelta.files import content
+    from kdelta.rendering import site as pages
+
+    if address and not address.startswith(("https://", "http://")):
+        raise SpecError("is no address of a site", place=address, action="begin it with https://")
+    if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
+        raise SpecError("holds something else", place=str(out), action="name a new folder")
+    states = (
+        said.read(content(triage, _MOST_TRIAGE).decode(errors="replace"), str(triage))
+        if triage
+        else said.Triage()
+    )
+    lab = history.lab(_records(runs), most_pairs=_PAIRS)
+    files = pages.written(lab, states, address=address)
+    files[_MARK] = b'{"format": 1}\n'
+    _replace(out, files)
+    size = sum(map(len, files.values()))
+    click.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")
+
+
+def _records(runs: Path) -> Iterator[RunRecord]:
+    from kdelta.journal.run import RUNS, RunJournal
+
+    for folder in RUNS.folders(runs) if runs.is_dir() else ():
+        try:
+            yield RunJournal.open(folder).record()
+        except KdeltaError as error:
+            click.echo(f"left out: {error.sentence()}", err=True)
+
+
+def _replace(out: Path, files: dict[str, bytes]) -> None:
+    """All files at once: the old site is whole until the new one is."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent))
+    try:
+        fresh.chmod(0o755)
+        for name, text in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=".kdelta-old-", dir=out.parent))
+            out.rename(old / "site")
+            fresh.rename(out)
+            shutil.rmtree(old)
+        else:
+            fresh.rename(out)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise SpecError(f"cannot be written: {error.strerror}", place=str(out)) from error

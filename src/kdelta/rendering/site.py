@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A lab as static files: a page, and JSON beside it, for each view; a feed of steps.
+
+Names of files are made of digests and harmless letters, so nothing that a run names leads anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from kdelta.analysis.history import Lab, LabStep, Pair, ScenarioHistory
+from kdelta.analysis.triage import OPEN, Triage
+from kdelta.metric import number
+from kdelta.printable import printable
+from kdelta.rendering.formats import packed, told
+from kdelta.rendering.wording import change, effort, more, plural
+from kdelta.stats.verdict import Verdict
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_ODD = re.compile(r"[^A-Za-z0-9.]+")
+_MOST_NAME = 60
+_BAR = 120.0
+_SAID = 3  # steps in a sentence, the newest
+_SMALL = 0.05  # percent of a difference, below which a function is one of the others
+_ATOM = "http://www.w3.org/2005/Atom"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """One page.  up: the way back to the top."""
+
+    path: str
+    kind: str
+    title: str
+    verdict: str
+    sentence: str
+    data: object
+    context: Mapping[str, Any]
+
+    @property
+    def up(self) -> str:
+        return "../" * self.path.count("/")
+
+
+def written(lab: Lab, triage: Triage, *, address: str) -> dict[str, bytes]:
+    """Every file by its name below the site.  address: where it will be, "" for no feed."""
+    site = _Site(lab, triage)
+    template, fixed = _template()
+    found: dict[str, bytes] = {}
+    for page in site.pages():
+        json = page.path.removesuffix(".html") + ".json"
+        text = template.render(
+            **fixed,
+            **page.context,
+            lab=lab,
+            kind=page.kind,
+            title=page.title,
+            verdict=page.verdict,
+            sentence=page.sentence,
+            up=page.up,
+            own_json=json.rpartition("/")[2],
+            feed=bool(address),
+        )
+        found[page.path] = text.encode()
+        found[json] = packed(told(f"site-{page.kind}", {"page": page.data})).encode()
+    if address:
+        found["feed.xml"] = site.feed(address.rstrip("/")).encode()
+    return found
+
+
+def _template() -> tuple[Template, dict[str, Any]]:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kdelta.rendering", ""),
+        autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = environment.get_template("site.css").render()
+    script = environment.get_template("site.js").render()
+    own = {
+        "style": _Own(style),
+        "script": _Own(script),
+        "style_digest": _digest(style),
+        "script_digest": _digest(script),
+        "effort": lambda found: effort(found, timed=False),
+        "change": lambda ratio: f"{change(ratio, 'instructions')}",
+    }
+    return environment.get_template("site.html"), own
+
+
+class _Own(str):
+    """The site's own style and script, which go in as they are: nothing of a run is in them."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def slug(*names: str) -> str:
+    """A name of a file: letters that lead nowhere, and a digest that keeps names apart."""
+    whole = "\0".join(names)
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    words = _ODD.sub("-", "-".join(names)).strip("-.").replace("..", ".")[:_MOST_NAME]
+    return f"{words or 'x'}-{digest}"
+
+
+class _Site:
+    """The pages of a lab, and where each of them is."""
+
+    def __init__(self, lab: Lab, triage: Triage) -> None:
+        self._lab, self._triage = lab, triage
+        self._steps = {
+            (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
+            for one in lab.steps
+        }
+        self._functions = {one.name for one in lab.functions}
+
+    def pages(self) -> Iterator[_Page]:
+        """Every page."""
+        yield self._grid()
+        yield self._all_steps()
+        yield self._all_pairs()
+        yield self._all_functions()
+        yield self._page("runs.html", "runs", "Runs", self._lab.runs)
+        for history in self._lab.scenarios:
+            yield self._history(history)
+        for pair in self._lab.pairs:
+            yield self._pair(pair)
+        for step in self._lab.steps:
+            yield self._step(step)
+        for function in self._lab.functions:
+            links = [
+                (name, f"../{_scenario(name)}", [_figure(cell) for cell in cells])
+                for name, cells in function.rows
+            ]
+            kernels = f"{plural(len(function.rows), 'scenario')} execute it."
+            page = self._page(_function(function.name), "function", function.name, function)
+            yield _with(page, kernels, rows=links)
+
+    def _page(self, path: str, kind: str, title: str, data: object) -> _Page:
+        count, left_out = len(self._lab.runs), plural(len(self._lab.left_out), "other")
+        return _Page(
+            path=path,
+            kind=kind,
+            title=title,
+            verdict="",
+            sentence=f"{plural(count, 'run')} of one machine, {left_out} left out.",
+            data=data,
+            context={},
+        )
+
+    def _grid(self) -> _Page:
+        rows = [
+            {
+                "name": history.name,
+                "href": _scenario(history.name),
+                "cells": list(self._cells(history)),
+            }
+            for history in self._lab.scenarios
+        ]
+        page = self._page(
+            "index.html", "grid", "Which path changed in which kernel", self._lab.scenarios
+        )
+        return _with(page, self._headline(), self._verdict(), grid=rows)
+
+    def _headline(self) -> str:
+        if not self._lab.kernels:
+            return "No run of this lab has a count yet."
+        worse = sum(_verdict(one) is Verdict.REGRESSION for one in self._lab.steps)
+        better = sum(_verdict(one) is Verdict.IMPROVEMENT for one in self._lab.steps)
+        return (
+            f"{plural(len(self._lab.scenarios), 'scenario')} over"
+            f" {plural(len(self._lab.kernels), 'kernel')}:"
+            f" {plural(worse, 'step')} to more work, {better} to less.{self._largest()}"
+        )
+
+    def _largest(self) -> str:
+        if not self._lab.steps:
+            return ""
+        first = self._lab.steps[0]
+        own = first.explanation
+        size = change(own.comparison.ratio, "instructions")
+        return f" The largest: {first.name}, {size} from {own.old} to {own.new}."
+
+    def _verdict(self) -> str:
+        return "REGRESSION" if any(map(_is_worse, self._lab.steps)) else "SAME"
+
+    def _cells(self, history: ScenarioHistory) -> Iterator[dict[str, str]]:
+        points = {one.kernel: one for one in history.points}
+        first = True
+        for kernel in self._lab.kernels:
+            point = points.get(kernel)
+            href = text = verdict = ""
+            if point is None:
+                text = "not run"
+            elif point.value is None:
+                text = point.note
+            elif first:
+                first, text = False, number(point.value)
+            elif point.comparison:
+                verdict = point.comparison.verdict
+                text = _short(point.comparison.ratio, verdict)
+                step = self._steps.get((history.name, point.previous, kernel, "total"))
+                href = _step(step) if step else ""
+            yield {"text": text, "href": href, "verdict": verdict}
+
+    def _history(self, history: ScenarioHistory) -> _Page:
+        longest = max((one.value or 0 for one in history.points), default=0) or 1
+        rows = []
+        steps = []
+        for point in history.points:
+            step = self._steps.get((history.name, point.previous, point.kernel, "total"))
+            if step:
+                size = change(step.explanation.comparison.ratio, "instructions")
+                steps.append(f"{size} from {point.previous} to {point.kernel}")
+            why = "; ".join(point.comparison.reasons) if point.comparison else ""
+            rows.append(
+                {
+                    "point": point,
+                    "value": "" if point.value is None else number(point.value),
+                    "bar": round(_BAR * (point.value or 0) / longest, 1),
+                    "href": f"../{_step(step)}" if step else "",
+                    "why": point.same_code or point.note or why or point.run_id,
+                }
+            )
+        over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
+        told_steps = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
+        page = self._page(_scenario(history.name), "history", history.name, history)
+        return _with(page, told_steps, history=history, rows=rows)
+
+    def _all_pairs(self) -> _Page:
+        known = {}
+        for pair in self._lab.pairs:
+            changed = sum(one.comparison.verdict.is_step for one in pair.rows)
+            known[pair.old, pair.new] = _pair(pair), f"{changed} of {len(pair.rows)}"
+        page = self._page("compare.html", "pairs", "Two kernels", list(known))
+        return _with(page, "How many scenarios changed from one kernel to another.", known=known)
+
+    def _pair(self, pair: Pair) -> _Page:
+        rows = [
+            {
+                "own": row,
+                "href": f"../{_scenario(row.name)}",
+                "old": number(row.old),
+                "new": number(row.new),
+                "ratio": f"{row.comparison.ratio:.3f}" if row.comparison.ratio else "",
+                "note": "identical by code" if row.same_code else "; ".join(row.comparison.reasons),
+            }
+            for row in pair.rows
+        ]
+        worse = sum(one.comparison.verdict is Verdict.REGRESSION for one in pair.rows)
+        better = sum(one.comparison.verdict is Verdict.IMPROVEMENT for one in pair.rows)
+        text = (
+            f"{pair.new} does more work than {pair.old} in {worse} of"
+            f" {plural(len(pair.rows), 'scenario')}, and less in {better}."
+        )
+        page = self._page(_pair(pair), "pair", f"{pair.old} and {pair.new}", pair)
+        return _with(page, text, "REGRESSION" if worse else "SAME", pair=pair, rows=rows)
+
+    def _all_steps(self) -> _Page:
+        rows = [
+            {
+                "step": step,
+                "href": _step(step),
+                "functions": ", ".join(
+                    row.function for row in step.explanation.rising or step.explanation.falling
+                ),
+                "state": self._triage.of(*_key(step))[0],
+            }
+            for step in self._lab.steps
+        ]
+        waiting = sum(row["state"] == OPEN for row in rows)
+        page = self._page("steps.html", "steps", "Steps", self._lab.steps)
+        return _with(page, f"{plural(len(rows), 'step')}, {waiting} open.", rows=rows)
+
+    def _step(self, step: LabStep) -> _Page:
+        own = step.explanation
+        shown = [row for row in own.functions if abs(row.share or 0) >= _SMALL]
+        rows = [
+            {
+                "name": row.function,
+                "href": f"../{_function(row.function)}" if row.function in self._functions else "",
+                "old": "" if row.old is None else number(row.old / own.operations),
+                "new": "" if row.new is None else number(row.new / own.operations),
+                "delta": row.delta,
+                "change": more(row.delta / own.operations),
+            }
+            for row in shown
+        ]
+        state, words = self._triage.of(*_key(step))
+        text = (
+            f"From {own.old} to {own.new} one {own.operation} of {step.name} takes"
+            f" {change(own.comparison.ratio, 'instructions')}:"
+            f" {effort(own.comparison, timed=False)}."
+        )
+        title = f"{step.name}: {own.old} to {own.new}"
+        page = self._page(_step(step), "step", title, step)
+        verdict = own.comparison.verdict
+        return _with(page, text, verdict, step=step, rows=rows, state=state, words_of_state=words)
+
+    def _all_functions(self) -> _Page:
+        links = [(one.name, _function(one.name)) for one in self._lab.functions]
+        page = self._page(
+            "functions.html", "functions", "Functions that steps name", [n for n, _ in links]
+        )
+        return _with(page, f"{plural(len(links), 'function')}.", links=links)
+
+    def feed(self, address: str) -> str:
+        """Atom (RFC 4287): the steps, newest run first."""
+        root = Element("feed", xmlns=_ATOM)
+        SubElement(root, "title").text = "New steps of kernel paths"
+        SubElement(root, "id").text = printable(f"{address}/feed.xml")
+        SubElement(root, "link", rel="self", href=printable(f"{address}/feed.xml"))
+        SubElement(root, "updated").text = printable(
+            self._lab.newest or "1970-01-01T00:00:00+00:00"
+        )
+        SubElement(SubElement(root, "author"), "name").text = "kdelta"
+        for step in sorted(self._lab.steps, key=lambda one: one.created, reverse=True):
+            own = step.explanation
+            entry = SubElement(root, "entry")
+            size = change(own.comparison.ratio, "instructions")
+            what = f"{step.name}: {size} from {own.old} to {own.new}"
+            SubElement(entry, "title").text = printable(what)
+            SubElement(entry, "id").text = f"urn:kdelta:step:{slug(*_key(step), own.phase)}"
+            SubElement(entry, "updated").text = printable(step.created)
+            SubElement(entry, "link", href=printable(f"{address}/{_step(step)}"))
+            SubElement(entry, "summary").text = printable(effort(own.comparison, timed=False))
+        indent(root)
+        return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _with(page: _Page, sentence: str, verdict: str = "", **context: Any) -> _Page:
+    from dataclasses import replace
+
+    return replace(page, sentence=sentence, verdict=verdict, context=context)
+
+
+def _scenario(name: str) -> str:
+    return f"scenario/{slug(name)}.html"
+
+
+def _function(name: str) -> str:
+    return f"function/{slug(name)}.html"
+
+
+def _pair(pair: Pair) -> str:
+    return f"compare/{slug(pair.old, pair.new)}.html"
+
+
+def _key(step: LabStep) -> tuple[str, str, str]:
+    return step.name, step.explanation.old, step.explanation.new
+
+
+def _step(step: LabStep) -> str:
+    return f"step/{slug(*_key(step), step.explanation.phase)}.html"
+
+
+def _verdict(step: LabStep) -> Verdict:
+    return step.explanation.comparison.verdict
+
+
+def _is_worse(step: LabStep) -> bool:
+    return _verdict(step) is Verdict.REGRESSION
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _short(ratio: float | None, verdict: str) -> str:
+    """A cell: "23 % more", "2.22 times", nothing where nothing changed."""
+    if verdict == Verdict.SAME:
+        return ""
+    if verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT) or ratio is None:
+        return verdict.lower()
+    return change(ratio, "").strip().replace("fewer", "less").replace(" the", "")

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The site of a lab: every view is there, links lead to pages, and nobody's name does harm."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+import ladder_records
+from kdelta.analysis import history, triage
+from kdelta.analysis.history import version_key
+from kdelta.cli.site import site as command
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering import site
+
+HOSTILE = "<script>alert(1)</script>\"'\x1b[31m../../etc/passwd\u202e{{ 7*7 }}"
+SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def files(*records: RunRecord, said: str = "") -> dict[str, bytes]:
+    lab = history.lab(records, most_pairs=130)
+    return site.written(lab, triage.read(said, "triage.txt"), address="https://lab.example/")
+
+
+def named(label: str) -> RunRecord:
+    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
+    return ladder_records.run({"6.16.12": [old], label: [new]})
+
+
+class Page(HTMLParser):
+    """Links, text and scripts of a page."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.scripts = 0
+        self.policy = self.text = ""
+        self.feed(content.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        own = dict(attrs)
+        self.scripts += tag == "script"
+        assert not [name for name in own if name.startswith("on") or name in ("style", "src")]
+        if own.get("http-equiv") == "Content-Security-Policy":
+            self.policy = own["content"] or ""
+        if tag in ("a", "link") and own.get("href"):
+            self.links.append(own["href"] or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def ladder() -> dict[str, bytes]:
+    said = f"# ours\n{SCENARIO} 6.16.12 6.17.13 accepted: the price of <b>safety</b>\n"
+    return files(ladder_records.ladder(1), said=said)
+
+
+def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
+    folders = {name.partition("/")[0] for name in ladder if name.endswith(".html")}
+    assert folders == {
+        *("index.html", "steps.html", "compare.html", "functions.html", "runs.html"),
+        *("scenario", "compare", "step", "function"),
+    }
+    for name in ladder:
+        if name.endswith(".html"):
+            assert json.loads(ladder[name.removesuffix(".html") + ".json"])["format"] == 1
+    grid = Page(ladder["index.html"]).text
+    assert "1 scenario over 9 kernels: " in grid
+    assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
+
+
+def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:
+    for name, content in ladder.items():
+        if not name.endswith(".html"):
+            continue
+        for link in Page(content).links:
+            if link in ("data:,", "#main"):
+                continue
+            parts: list[str] = []
+            for part in (*PurePosixPath(name).parent.parts, *link.split("/")):
+                if part == "..":
+                    parts.pop()
+                else:
+                    parts.append(part)
+            assert "/".join(parts) in ladder, f"{name}: {link}"
+
+
+def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> None:
+    (name,) = [
+        n for n in ladder if n.startswith("step/") and "6.16.12-6.17.13" in n and ".html" in n
+    ]
+    text = " ".join(Page(ladder[name]).text.split())
+    assert "more work" in text
+    assert "prot_commit_flush_ptes" in text
+    assert "State: accepted: the price of <b>safety</b>." in text
+    steps = Page(ladder["steps.html"]).text
+    assert "accepted" in steps
+    assert "open" in steps
+
+
+def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
+    pairs = [n for n in ladder if n.startswith("compare/") and n.endswith(".html")]
+    assert len(pairs) == 9 * 8 // 2
+    (one,) = [name for name in pairs if "6.16.12-7.2.1" in name]
+    text = " ".join(Page(ladder[one]).text.split())
+    assert "7.2.1 does more work than 6.16.12 in 1 of 1 scenario" in text
+
+
+def test_only_our_own_script_runs(ladder: dict[str, bytes]) -> None:
+    page = ladder["index.html"].decode()
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = Page(page.encode()).policy
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_feed_is_atom_and_names_steps_for_ever(ladder: dict[str, bytes]) -> None:
+    root = ElementTree.fromstring(ladder["feed.xml"])  # noqa: S314 - our own
+    entries = root.findall(f"{ATOM}entry")
+    assert entries
+    for entry in entries:
+        link = entry.find(f"{ATOM}link")
+        assert link is not None
+        assert link.get("href", "").removeprefix("https://lab.example/") in ladder
+    ids = [entry.findtext(f"{ATOM}id") for entry in entries]
+    assert len(set(ids)) == len(ids)
+    again = files(replace(ladder_records.ladder(1), run_id="another"))
+    assert ids == [
+        e.findtext(f"{ATOM}id")
+        for e in ElementTree.fromstring(again["feed.xml"]).iter(f"{ATOM}entry")  # noqa: S314
+    ]
+
+
+@pytest.mark.parametrize("label", [HOSTILE, "x" * 100_000, "..", "/etc/passwd", "\x00\n"])
+def test_a_hostile_name_is_text(label: str) -> None:
+    found = files(named(label))
+    for name, content in found.items():
+        assert re.fullmatch(r"(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9.-]{0,90}", name)
+        assert ".." not in name
+        assert b"\x1b" not in content
+        if name.endswith(".html"):
+            page = Page(content)
+            assert page.scripts == 1
+            assert b"<script>alert" not in content
+            assert "49" not in page.text or "{{ 7*7 }}" in page.text
+
+
+def test_other_machines_are_left_out_and_said_to_be() -> None:
+    other = replace(ladder_records.ENVIRONMENT, qemu_version="7.2.0")
+    trial = ladder_records.Trial(per_page=300.0, environment=other)
+    stranger = ladder_records.run({"6.16.12": [ladder_records.result(trial)]})
+    stranger = replace(stranger, run_id="stranger")
+    lab = history.lab([ladder_records.ladder(1), stranger], most_pairs=10)
+    assert [run[0] for run in lab.runs] == [ladder_records.ladder(1).run_id]
+    assert any("stranger: counted on another machine" in text for text in lab.left_out)
+
+
+def test_kernels_are_in_the_order_of_their_numbers() -> None:
+    names = ["7.0.9", "6.9.1", "6.12.107", "7.0-rc3", "6.12.9"]
+    assert sorted(names, key=version_key) == ["6.9.1", "6.12.9", "6.12.107", "7.0-rc3", "7.0.9"]
+
+
+@pytest.mark.parametrize("line", ["a b c", "a b c nonsense", "a b c open x", "\x1b[31m"])
+def test_a_wrong_line_of_triage_is_named(line: str) -> None:
+    with pytest.raises(SpecError, match="STATE"):
+        triage.read(f"# fine\n{line}\n", "triage.txt")
+
+
+def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    runs.mkdir()
+    record = ladder_records.ladder(1)
+    journal = RunJournal.create(runs / record.run_id, record)
+    with journal.executing():
+        for trial in record.trials:
+            if trial.result:
+                journal.claim(trial.index)
+                journal.finish(trial.index, trial.result)
+    arguments = [str(out), "--runs", str(runs)]
+    first = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert first.exit_code == 0
+    (out / "old.html").write_text("of an earlier site")
+    assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert not (out / "old.html").exists()
+    assert (out / "index.html").is_file()
+    assert not (out / "feed.xml").exists()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("x")
+    refused = CliRunner().invoke(command, [str(mine), "--runs", str(runs)])
+    assert isinstance(refused.exception, SpecError)
+    assert (mine / "thesis.txt").read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out", "runs"]
