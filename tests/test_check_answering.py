@@ -79,10 +79,13 @@ def series(*names: str) -> PatchSeries:
 
 
 def along(
-    monkeypatch: pytest.MonkeyPatch, *names: str, changed: str = "change_pte_range"
+    monkeypatch: pytest.MonkeyPatch,
+    *names: str,
+    changed: str = "change_pte_range",
+    lines: bool = False,
 ) -> tuple[Walk, Counts]:
     known = frozenset([changed] if changed else [])
-    monkeypatch.setattr(answering, "_changed", lambda _old, _new: known)
+    monkeypatch.setattr(answering, "_changed", lambda _old, _new: (known, lines))
     counts = Counts()
     found = checked(series(*names), SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
     return found, counts
@@ -132,6 +135,12 @@ def test_an_image_that_is_the_same_is_not_counted(monkeypatch: pytest.MonkeyPatc
     assert decision(found) is Ruling.ACCEPT
 
 
+def test_an_image_of_other_line_numbers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, counts = along(monkeypatch, "1000-comment", changed="", lines=True)
+    assert len(counts.asked) == 2
+    assert decision(found) is Ruling.ACCEPT
+
+
 def test_another_image_without_a_changed_function_is_counted_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -150,7 +159,7 @@ def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_changed", lambda _old, _new: frozenset())
+    monkeypatch.setattr(answering, "_changed", lambda _old, _new: (frozenset(), False))
     broken = PatchSeries(title="t", cover="", base=tree("panics"), steps=(), own=True)
     with pytest.raises(SpecError, match="Kernel panic"):
         checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from kdelta.check.comparing import path_row
 from kdelta.check.counter import Counted, Counter, Told
 from kdelta.check.page import Effect, PatchRow, PathRow
 from kdelta.disassembly import image
-from kdelta.disassembly.difference import difference
+from kdelta.disassembly.difference import difference, only_lines
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
@@ -110,9 +110,11 @@ def _patch(
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return PatchRow(number=number, title=step.title, same_image=True)
-        names = _changed(found.last, kernel)
+        names, lines = _changed(found.last, kernel)
     except SpecError as error:
         return _wrong(row, error.cause)
+    if lines:
+        return PatchRow(number=number, title=step.title, same_image=True)
     affected = [
         each for each in found.traced if not names or functions_of(each.last.functions) & names
     ]
@@ -146,10 +148,12 @@ def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow
     )
 
 
-def _changed(old: Kernel, new: Kernel) -> frozenset[str]:
-    """Functions that the two do not have in common."""
+def _changed(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
+    """Functions that the two do not have in common; True when all that differs is line numbers."""
     one = image.opened(old.image, old.name or "the base")
-    return difference(one, image.opened(new.image, new.name or "the patched")).names
+    other = image.opened(new.image, new.name or "the patched")
+    names = difference(one, other).names
+    return names, not names and only_lines(one, other)
 
 
 def _counted(counter: Counter, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:

@@ -76,7 +76,10 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch.  wrong: why there is no kernel of it; functions: that it changed, by name."""
+    """One patch.  wrong: why there is no kernel of it; functions: that it changed, by name.
+
+    same_image: nothing in the image differs but line numbers of warnings.
+    """
 
     number: int
     title: str

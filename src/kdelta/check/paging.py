@@ -89,7 +89,7 @@ def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[R
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:
         same = all(row.same_image for row in found.patches)
-        said = "the image is the same to the byte" if same else "no path changed"
+        said = "nothing in the image changed but line numbers" if same else "no path changed"
         return Ruling.ACCEPT, said
     if worst and worst.percent > 0:
         signs = f"; best {_cell(best)}" if best and best.percent < 0 else ""

@@ -16,6 +16,10 @@ from kdelta.disassembly.identity import fingerprint, judge
 from kdelta.disassembly.image import Image, is_mark
 
 _FIELD = 4
+_WARNINGS, _AFTER_WARNINGS = "__start___bug_table", "__stop___bug_table"
+_ENTRY, _LINE = 12, (8, 9)  # bytes: two addresses of 4, the line of 2, flags of 2
+_ID_BYTES = 20
+_NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
 _WORD = (1 << 64) - 1
 _MAP = 0xFFFFFFFF80000000  # __START_KERNEL_map of x86-64
 _AFTER = (0, 1, 2, 4)  # bytes of an immediate between a relative address and its instruction's end
@@ -52,6 +56,33 @@ def difference(old: Image, new: Image) -> ImageDifference:
         added=tuple(sorted(theirs.keys() - mine.keys())),
         removed=tuple(sorted(mine.keys() - theirs.keys())),
     )
+
+
+def only_lines(old: Image, new: Image) -> bool:
+    """True when two images differ in nothing but line numbers of warnings and their build ids.
+
+    So do those of a source and of the same with another comment: the table of warnings holds the
+    line of each (struct bug_entry of x86-64, with CONFIG_DEBUG_BUGVERBOSE).
+    """
+    start, stop = old.address(_WARNINGS) or 0, old.address(_AFTER_WARNINGS) or 0
+    lines = range(start, stop) if (stop - start) % _ENTRY == 0 else range(0)
+    try:
+        return all(
+            (at + offset in lines and (at + offset - start) % _ENTRY in _LINE)
+            or _is_build_id(old, at + offset)
+            for at, mine, theirs in old.beside(new)
+            for offset, (x, y) in enumerate(zip(mine, theirs, strict=True))
+            if x != y
+        )
+    except ValueError:
+        return False
+
+
+def _is_build_id(image: Image, address: int) -> bool:
+    before = image.bytes_at(address - _ID_BYTES - len(_NOTE), 2 * (_ID_BYTES + len(_NOTE)))
+    at = before.find(_NOTE)
+    begin = address - _ID_BYTES - len(_NOTE) + at + len(_NOTE)
+    return at >= 0 and begin <= address < begin + _ID_BYTES
 
 
 def _alike(

@@ -9,7 +9,7 @@ was built, not as it runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,6 +27,7 @@ _HALF = 1 << 63
 _LONGEST_STRING = 200
 _STRING = re.compile(rb"[\x01\t\n -~]+")
 _PAGE = 1 << 12
+PIECE = 64
 _OPEN = 4  # images that a process keeps at once; each takes some 150 MB
 # Tables that the linker collects: where an entry lies in them says nothing.
 _END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
@@ -79,6 +80,27 @@ class Image:
         return min(self._table.names[i] for i in self._same(at)), address - self._table.starts[
             first
         ]
+
+    def beside(self, other: Image) -> Iterator[tuple[int, bytes, bytes]]:
+        """Where the contents of two images of one layout differ, in pieces of PIECE bytes: address
+        and both contents.  Raises ValueError when they are not of one layout.
+        """
+        mine, theirs = self._kernel.segments, other._kernel.segments
+        layout = [(one.start, len(one.content)) for one in mine]
+        if layout != [(one.start, len(one.content)) for one in theirs]:
+            raise ValueError("not of one layout")
+        if self._table != other._table:
+            raise ValueError("not of one layout")
+        for one, two in zip(mine, theirs, strict=True):
+            for at in range(0, len(one.content), PIECE):
+                x, y = one.content[at : at + PIECE], two.content[at : at + PIECE]
+                if x != y:
+                    yield one.start + at, bytes(x), bytes(y)
+
+    def address(self, name: str) -> int | None:
+        """The address of a symbol of any kind, None when there is none."""
+        names = self._table.names
+        return self._table.starts[names.index(name)] if name in names else None
 
     def start(self, name: str) -> int:
         """The address of a function.  Raises SpecError when it is not there exactly once."""
