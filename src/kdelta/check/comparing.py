@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kdelta import workload
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.gate import gate
@@ -40,6 +42,33 @@ def path_row(before: Counted, after: Counted) -> PathRow:
         change=change,
         reason=reason,
         functions=_functions(record) if told else (),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    """A scenario on two kernels, per operation.  functions: all that differ; sure: it is a
+    difference, or none, beyond what windows differ by.
+    """
+
+    before: float | None
+    after: float | None
+    sure: bool
+    reason: str
+    functions: tuple[FunctionPart, ...]
+
+
+def both(before: Counted, after: Counted) -> Both:
+    """Two kernels that may be built differently, as far as they can be compared."""
+    record = _record(before, after)
+    case = gate(record).cases[0]
+    verdict = case.comparison.verdict
+    return Both(
+        before=case.old,
+        after=case.new,
+        sure=verdict not in (Verdict.UNDECIDED, Verdict.INVALID),
+        reason=case.skipped or "; ".join(case.comparison.reasons),
+        functions=_functions(record, None),
     )
 
 
@@ -99,7 +128,7 @@ def _record(before: Counted, after: Counted) -> RunRecord:
     )
 
 
-def _functions(record: RunRecord) -> tuple[FunctionPart, ...]:
+def _functions(record: RunRecord, most: int | None = _SHOWN) -> tuple[FunctionPart, ...]:
     """The functions with the largest part, and the others as one, per operation."""
     try:
         found = explain(record, _OLD, _NEW, step_percent=0.0)
@@ -112,7 +141,7 @@ def _functions(record: RunRecord) -> tuple[FunctionPart, ...]:
         for row in found.functions
         if row.delta
     ]
-    shown, rest = rows[:_SHOWN], rows[_SHOWN:]
+    shown, rest = rows[:most], rows[most:] if most else []
     left = sum(row.delta for row in rest)
     if rest:
         shown.append(FunctionPart(function=f"{len(rest)} {OTHERS}", delta=left))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A report of the kernel test robot, read as what it is: a stranger's text.
+
+Taken are the commit and its title, the change of the headline, the test with its parameters, and
+the functions of its profile that changed.  Nothing in it is run or fetched.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from dataclasses import dataclass
+from email.message import EmailMessage
+from pathlib import Path
+
+from kdelta import files
+from kdelta.errors import SpecError
+from kdelta.printable import printable
+
+_MOST_BYTES = 4 << 20
+_MOST_FUNCTIONS = 20
+_COMMIT = re.compile(r"^\s*commit:\s*([0-9a-f]{12,40})\b(?:\s*\(\"?(.*?)\"?\)\s*$)?", re.MULTILINE)
+_HEADLINE = re.compile(
+    r"noticed an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
+)
+_TEST = re.compile(r"^\s*testcase:\s*(\S+)", re.MULTILINE)
+_PARAMETER = re.compile(r"^\s+([a-z_]{1,32}):\s*(\S{1,80})\s*$", re.MULTILINE)
+_PARENT = re.compile(r"^\s*([0-9a-f]{12,40})(?: \(.*\))?\s*\n\s*([0-9a-f]{12,40}) \(", re.MULTILINE)
+_PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w{2,63})\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotReport:
+    """percent: as it was published, negative for a loss of `metric`; worse: it is a regression."""
+
+    commit: str
+    title: str
+    parent: str
+    test: str
+    parameters: tuple[tuple[str, str], ...]
+    metric: str
+    percent: float
+    worse: bool
+    functions: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What says which loop it is."""
+        chosen = [value for name, value in self.parameters if name in ("test", "testcase", "mode")]
+        return " ".join([*chosen, self.metric.replace(".", " "), self.test, self.title])
+
+
+def read(path: Path) -> RobotReport:
+    """The report in a mail or a text.  Raises SpecError for what is none."""
+    try:
+        content = files.content(path, _MOST_BYTES)
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    body = _body(content)
+    text = "\n".join(printable(line, 2000) for line in body.splitlines())
+    commit, headline = _COMMIT.search(text), _HEADLINE.search(" ".join(text.split()))
+    if commit is None or headline is None:
+        lacks = "a commit" if commit is None else "its sentence: noticed a ... % regression of ..."
+        raise SpecError(
+            f"this is no report of the kernel test robot: it lacks {lacks}",
+            place=str(path),
+            action="save the whole mail as it came",
+        )
+    test, parent = _TEST.search(text), _PARENT.search(text)
+    size = abs(float(headline[1]))
+    worse = headline[2] == "regression"
+    return RobotReport(
+        commit=commit[1],
+        title=(commit[2] or "")[:200],
+        parent=parent[1] if parent else "",
+        test=test[1] if test else headline[3].partition(".")[0],
+        parameters=tuple(_PARAMETER.findall(text)[:40]),
+        metric=headline[3].rstrip(".,"),
+        percent=-size if worse else size,
+        worse=worse,
+        functions=tuple(dict.fromkeys(_PROFILE.findall(text)))[:_MOST_FUNCTIONS],
+    )
+
+
+def _body(content: bytes) -> str:
+    """The plain text of a mail; of what is none, all of it."""
+    if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
+        return content.decode(errors="replace")
+    message = email.message_from_bytes(content, policy=email.policy.default)
+    part = message.get_body(("plain",)) if isinstance(message, EmailMessage) else None
+    try:
+        found = part.get_content() if part is not None else ""
+    except (LookupError, UnicodeError, ValueError):
+        found = ""
+    return found or content.decode(errors="replace")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Published changes and what counts say of them: a page, and docs/calibration.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kdelta.check.calibration import CaseAnswer, CountsSay
+from kdelta.printable import printable
+
+_EXPECTED = ("more", "less", "same", "same-or-little", "both", "open")
+_ABOUT = {
+    "contention": "needs several CPUs: a count of one task says only how much of it is path length",
+    "wrong-sign": "the sign of the path length is not the sign of the time, and no count can tell",
+    "layout": "fields moved, the path stays: the count has to be the same",
+    "device": "a device's time",
+    "memory": "cache lines, which no count sees",
+    "open": "not settled in public",
+}
+_HEAD = """\
+# Calibration
+
+<!-- written by kdelta calibrate --write -->
+
+Published performance changes of Linux, and what counts of instructions say of them: for each the
+two kernels of the archive whose interval holds it, the scenario, and the functions of the change.
+An interval holds other changes too; so the sign is that of the change's own functions, and the
+whole path decides only where the interval is of one release and no function is known. A change
+without either is undecided.
+
+"""
+
+
+def summary(answers: Sequence[CaseAnswer]) -> str:
+    """The result in one sentence."""
+    judged = [each for each in answers if each.right is not None]
+    right = sum(bool(each.right) for each in judged)
+    absent = sum(each.said is CountsSay.NOT_HAD for each in answers)
+    open_ = sum(each.said is CountsSay.UNDECIDED for each in answers)
+    share = f" ({100 * right / len(judged):.0f} %)" if judged else ""
+    return (
+        f"{right} of {len(judged)} published changes that could be judged have the sign that counts"
+        f" give{share}; {open_} undecided, {absent} cannot be had here, of {len(answers)}."
+    )
+
+
+def text(answers: Sequence[CaseAnswer]) -> str:
+    """A line for each case."""
+    lines = [summary(answers), ""]
+    for each in answers:
+        mark = {True: "right", False: "WRONG", None: "-"}[each.right]
+        lines.append(printable(f"{each.case.id}: {mark}: {_told(each)}", 400))
+    return "\n".join(lines) + "\n"
+
+
+def markdown(answers: Sequence[CaseAnswer]) -> str:
+    """The document."""
+    return _HEAD + "\n".join(
+        [summary(answers), "", *_matrix(answers), "", *_table(answers), "", *_absent(answers)]
+    )
+
+
+def explained(each: CaseAnswer, published: float) -> str:
+    """How much of a published change of a rate a path length explains.
+
+    published: in percent, negative for a loss.  A path of p percent more instructions, at the same
+    time an instruction, is a rate of 100 / (100 + p).
+    """
+    if each.said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or each.total is None:
+        return f"Cannot be said: {each.why}."
+    moved = each.own if each.own else each.total
+    rate = 100 * (100 / (100 + moved) - 1)
+    where = f"{each.scenario}, {each.old} -> {each.new}: path {each.total:+.2f} %"
+    own = f", its own functions {each.own:+.2f} % ({', '.join(each.found)})" if each.own else ""
+    if each.said is CountsSay.SAME or rate * published <= 0:
+        said = "Not a path length"
+    else:
+        part = min(abs(rate), abs(published))
+        said = f"Path length explains {part:.1f} of {abs(published):g} %"
+    return (
+        f"{said} ({where}{own}).\nThe interval holds other changes too; a path length is never a"
+        " time, and contention, caches and devices are not in it."
+    )
+
+
+def _told(each: CaseAnswer) -> str:
+    about = _ABOUT.get(each.case.kind.partition("+")[0], "")
+    about = f" [{about}]" if about else ""
+    if each.said is CountsSay.NOT_HAD:
+        return f"not had: {each.why}{about}"
+    own = f", its own functions {each.own:+.1f} %" if each.own is not None else ""
+    found = f" ({', '.join(each.found)})" if each.found else ""
+    return (
+        f"expected {each.case.expect}, counts say {each.said} by {each.why}: {each.scenario},"
+        f" {each.old} -> {each.new}, {each.total:+.1f} %{own}{found}{about}"
+    )
+
+
+def _matrix(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    counts = Counter((each.case.expect, each.said) for each in answers)
+    yield f"| expected | {' | '.join(CountsSay)} |"
+    yield "|---" * (len(CountsSay) + 1) + "|"
+    for expected in _EXPECTED:
+        row = [counts[expected, said] for said in CountsSay]
+        if any(row):
+            yield f"| {expected} | {' | '.join(str(count or '') for count in row)} |"
+
+
+def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    yield "| case | published | kernels | scenario | path | own functions | counts say | right |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for each in answers:
+        if each.said is CountsSay.NOT_HAD:
+            continue
+        own = f"{each.own:+.1f} %" if each.own is not None else ""
+        found = f" {', '.join(f'`{name}`' for name in each.found)}" if each.found else ""
+        right = {True: "yes", False: "no", None: ""}[each.right]
+        yield _row(
+            f"{each.case.id}: {each.case.title} ({each.case.source})",
+            f"{each.case.reported}; {each.case.kind}, expected {each.case.expect}",
+            f"{each.old}, {each.new}",
+            f"`{each.scenario}`",
+            f"{each.total:+.1f} %",
+            f"{own}{found}",
+            f"{each.said}: {each.why}",
+            right,
+        )
+
+
+def _absent(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    yield "## What cannot be had"
+    yield ""
+    for each in answers:
+        if each.said is CountsSay.NOT_HAD:
+            about = _ABOUT.get(each.case.kind.partition("+")[0], "")
+            yield f"- {each.case.id} ({each.case.kind}; {each.case.reported}): {each.why}" + (
+                f"; {about}." if about else "."
+            )
+    yield ""
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(printable(cell, 300).replace("|", "/") for cell in cells) + " |"

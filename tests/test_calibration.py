@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Published changes: the kernels around one, what may be said of it, and reports of robots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from kdelta import data
+from kdelta.check import calibration, matching, robot
+from kdelta.check.calibration import CaseAnswer, CountsSay, PublishedCase
+from kdelta.check.comparing import Both
+from kdelta.check.page import FunctionPart
+from kdelta.cli.main import cli
+from kdelta.errors import SpecError
+from kdelta.rendering import calibration as view
+
+OFFERED = [(6, 1), (6, 12), (6, 16), (6, 17), (6, 18), (6, 19), (7, 0)]
+MAIL = """\
+From: kernel test robot <oliver.sang@intel.com>
+Subject: [linus:master] [mm] c0bff412e6: stress-ng.clone.ops_per_sec -2.9% regression
+Content-Type: text/plain; charset="us-ascii"
+
+Hello,
+
+kernel test robot noticed a -2.9% regression of stress-ng.clone.ops_per_sec on:
+
+
+commit: c0bff412e67b781d761e330ff9578aa9ed2be79e ("mm: allow anon exclusive check")
+https://git.kernel.org/cgit/linux/kernel/git/torvalds/linux.git master
+
+testcase: stress-ng
+test machine: 64 threads
+parameters:
+
+\tnr_threads: 100%
+\ttesttime: 60s
+\ttest: clone
+\tcpufreq_governor: performance
+
+commit:
+  9cb28da546 ("mm/gup: handle hugetlb in the generic follow_page_mask code")
+  c0bff412e6 ("mm: allow anon exclusive check")
+
+9cb28da54643ad46 c0bff412e67b781d761e330ff95
+---------------- ---------------------------
+         %stddev     %change         %stddev
+      1.51            +0.2        1.70        perf-profile.self.cycles-pp.copy_present_pte
+"""
+
+
+def case(**other: object) -> PublishedCase:
+    found = PublishedCase(
+        id="x", title="mm: x", release="6.17", workload="w", reported="-40 %", kind="path",
+        expect="more", source="s", scenario="mprotect:anon_toggle_4m", functions=("change_*",),
+    )  # fmt: skip
+    return msgspec.structs.replace(found, **other)
+
+
+def answer(
+    monkeypatch: pytest.MonkeyPatch, found: PublishedCase, after: float, own: float, *, wide: bool
+) -> CaseAnswer:
+    seen = Both(
+        before=100.0, after=after, sure=True, reason="",
+        functions=(
+            FunctionPart(function="change_protection", delta=own),
+            FunctionPart(function="other", delta=after - 100 - own),
+        ),
+    )  # fmt: skip
+    monkeypatch.setattr(calibration, "both", lambda _old, _new: seen)
+    return calibration.answered(found, None, None, ("6.16.1", "6.17.1"), wide=wide)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("6.17", ((6, 16), (6, 17))),
+        ("6.10, repaired in 6.12", ((6, 1), (6, 12))),
+        ("6.15", ((6, 12), (6, 16))),
+        ("7.0", ((6, 19), (7, 0))),
+        ("7.4", None),
+        ("5.10", None),
+        ("some day", None),
+    ],
+)
+def test_the_interval_is_that_of_two_neighbours(release: str, expected: object) -> None:
+    assert calibration.interval(case(release=release), OFFERED) == expected
+
+
+def test_the_functions_of_a_change_decide_and_not_what_came_beside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = answer(monkeypatch, case(), 90.0, 5.0, wide=True)
+    assert (found.said, found.right) == (CountsSay.MORE, True)
+    assert "other sign" in found.why
+    assert answer(monkeypatch, case(), 90.0, -5.0, wide=True).right is False
+
+
+def test_several_releases_without_a_function_are_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rather no answer than that of another change."""
+    unknown = case(functions=())
+    assert answer(monkeypatch, unknown, 150.0, 0.0, wide=True).said is CountsSay.UNDECIDED
+    assert answer(monkeypatch, unknown, 150.0, 0.0, wide=False).said is CountsSay.MORE
+    assert answer(monkeypatch, case(), 150.0, 0.0, wide=True).said is CountsSay.UNDECIDED
+
+
+@pytest.mark.parametrize(("after", "right"), [(100.5, True), (109.0, True), (120.0, False)])
+def test_little_is_a_quarter_of_what_was_published(
+    monkeypatch: pytest.MonkeyPatch, after: float, *, right: bool
+) -> None:
+    found = case(functions=(), expect="same-or-little", kind="contention")
+    assert answer(monkeypatch, found, after, 0.0, wide=False).right is right
+
+
+def test_the_set_that_is_brought_along_is_whole() -> None:
+    """Each case has a scenario that there is, or the sentence that says why it cannot be had."""
+    cases = calibration.read(data.directory("calibration") / "cases.toml")
+    assert len(cases) == len({each.id for each in cases}) == 32
+    for each in cases:
+        assert calibration.placed(each).scenario or each.lacks, each.id
+        assert each.source
+        assert each.reported
+
+
+def test_the_words_of_a_case_find_its_scenario() -> None:
+    for words, scenario in {
+        "brk() up and down by one page (aim9 brk_test)": "unmap:brk_page",
+        "will-it-scale page_fault2": "fault:anon",
+        "getppid(), lseek()": "control:getppid",
+    }.items():
+        found = matching.meant(words)
+        assert found is not None
+        assert found.scenario == scenario
+    assert matching.meant("database at 96 CPUs") is None
+
+
+def test_every_name_of_a_robots_test_is_a_scenario() -> None:
+    from kdelta import workload
+
+    for scenario in set(matching.NAMES.values()):
+        workload.parse_reference(scenario)
+
+
+def test_the_document_has_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        answer(monkeypatch, case(id="one"), 110.0, 5.0, wide=False),
+        calibration.refused(case(id="two", kind="device"), "a rotating disk"),
+    ]
+    told = view.markdown(answers)
+    assert "1 of 1 published changes" in told
+    assert "| more | 1 |  |  |  |  |" in told or "| more | 1 |" in told
+    assert "two (device" in told
+    assert "one: right" in view.text(answers)
+
+
+@pytest.mark.parametrize("text", ["[[case]]\nid = 3\n", "nothing = [", "[[case]]\nunknown = 1\n"])
+def test_what_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "cases.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError):
+        calibration.read(file)
+
+
+def test_a_report_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mail"
+    file.write_text(MAIL)
+    found = robot.read(file)
+    assert found.commit == "c0bff412e67b781d761e330ff9578aa9ed2be79e"
+    assert (found.percent, found.worse, found.metric) == (-2.9, True, "stress-ng.clone.ops_per_sec")
+    assert ("test", "clone") in found.parameters
+    assert found.functions == ("copy_present_pte",)
+    loop = matching.meant(found.words)
+    assert loop is not None
+    assert loop.scenario == "process:fork_exit"
+
+
+@pytest.mark.parametrize("cut", [0, 100, 180])
+def test_a_report_that_is_cut_off_is_refused(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "mail"
+    file.write_text(MAIL[:cut])
+    ended = CliRunner().invoke(cli, ["ask", str(file)])
+    assert isinstance(ended.exception, SpecError)
+    assert "no report of the kernel test robot" in ended.exception.sentence()
+
+
+def test_control_characters_of_a_report_reach_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "mail"
+    file.write_text(MAIL.replace("mm: allow", "\x1b[31mmm: allow"))
+    assert "\x1b" not in robot.read(file).title
+
+
+def test_how_much_a_path_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of 25 % more instructions is a rate of 80 %."""
+    found = answer(monkeypatch, case(functions=()), 125.0, 0.0, wide=False)
+    assert "Path length explains 20.0 of 37.3 %" in view.explained(found, -37.3)
+    assert "Not a path length" in view.explained(found, +5.0)
