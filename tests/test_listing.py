@@ -36,6 +36,8 @@ def test_instructions_are_told_from_the_function_s_begin() -> None:
         "jne +0x0",
         f"call {AT + 0x1005:#x}",
     ]
+    named = executed([(AT + 5, CALL, 1)], AT, AT + 0x40, arch.of("amd64"), {AT + 0x1005: "zap"})
+    assert named[0].text == "call zap"
     assert executed([], AT, AT + 1, arch.of("amd64")) == ()
 
 

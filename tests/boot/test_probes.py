@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -94,6 +95,12 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     assert 4096 <= struct_pages["6.17"] < 4112
     assert by_kernel["6.17"].values["protect"][value].values == {"1": 4096}
     assert "no function" in by_kernel["6.16"].values["protect"][value].missing
+    asked = ("explain", "latest", "6.16", "6.17", "--json")
+    listing = json.loads(command.run(*asked, "--code", "prot_commit_flush_ptes"))
+    rows = json.loads(command.run(*asked))["functions"]
+    counted = next(row["new"] for row in rows if row["function"] == "prot_commit_flush_ptes")
+    assert sum(row["count"] for row in listing["new_code"]) == counted
+    assert listing["old_code"] == []
     ladder = re.compile(r"^6\.1\S+ .*$", re.MULTILINE)
     plain = Command(tmp_path / "plain", data.directory("workloads"))
     assert ladder.findall(plain.run(*both)) == ladder.findall(probed)

@@ -337,17 +337,19 @@ class _Recorded:
 
         ran: list[tuple[int, bytes, int]] = []
         places: dict[tuple[int, int], None] = {}
+        names: dict[int, str] = {}
         architecture = arch.native()
         for index, phase in side:
             told = beside.kept(self._folder, index).functions
-            names = [name for name in told if function in (name, base_name(name))]
-            places |= dict.fromkeys(place for name in names for place in told[name])
+            own = [name for name in told if function in (name, base_name(name))]
+            places |= dict.fromkeys(place for name in own for place in told[name])
+            names |= {start: name for name in told for start, _ in told[name]}
             trial = next(one for one in self._record.trials if one.index == index)
             if trial.result is None:
                 continue
             architecture = arch.of(self._record.arms[trial.arm].kernel.arch)
             ran += recount.standing(self._folder, index, trial.result)[phase].instructions()
-        lists = [executed(ran, start, end, architecture) for start, end in places]
+        lists = [executed(ran, start, end, architecture, names) for start, end in places]
         return tuple(one for found in lists for one in found)
 
     def sentences(self, found: Explanation) -> list[str]:
