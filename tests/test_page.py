@@ -9,6 +9,7 @@ from kdelta.rendering.columns import (
     Column,
     Span,
     first_that_fits,
+    headline,
     paragraph,
     plain,
     shortened,
@@ -66,3 +67,9 @@ def test_a_page_is_laid_out_for_the_terminal_that_shows_it() -> None:
         assert {f"phase-{at}" for at in range(8)} <= {*text.split()}
         assert text.count("kernel  ") == tables
     assert plain(page) == plain(page, 100)
+
+
+def test_a_headline_ends_with_a_word() -> None:
+    title = "mm/mprotect: batch the restoring of shared dirty page table entries"
+    assert headline(title, 48) == "mm/mprotect: batch the restoring of shared ..."
+    assert headline(title, 80) == title

@@ -58,6 +58,22 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_the_time_that_is_left_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with progress.showing(RECORD) as report:  # resumed: one trial had ended before
+        report(event(TrialStep.STARTED, 1, 1))
+        now[0] = 130.0
+        report(event(TrialStep.FINISHED, 1, 2, GOOD))
+        report(event(TrialStep.FINISHED, 2, 3, GOOD))
+        report(event(TrialStep.FINISHED, 3, 4, GOOD))
+    lines = capsys.readouterr().err.splitlines()[1:]
+    told = [line.partition("; ")[2] for line in lines]
+    assert told == ["about 4 min left", "about 1 min left", ""]
+
+
 def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) -> None:
     copied = replace(
         GOOD,

@@ -394,7 +394,7 @@ def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
 def test_no_spreadsheet_takes_a_reason_for_a_formula() -> None:
     text = written("csv", page_of, report(run([20.0, 22.0, 20.0])))
     reasons = [row["reasons"] for row in csv.DictReader(io.StringIO(text))]
-    assert reasons[1].startswith("'+9.70 %")
+    assert reasons[1].startswith("'+9.7")
 
 
 def test_another_tolerance_needs_no_new_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,35 @@ def showing(record: RunRecord) -> Iterator[Report]:
         with _bar(labels) as report:
             yield report
     else:
-        yield lambda event: _line(labels, event)
+        left = _Left()
+        yield lambda event: _line(labels, event, left)
 
 
-def _line(labels: list[str], event: Event) -> None:
+def _line(labels: list[str], event: Event, left: _Left) -> None:
     from kdelta.run.runner import TrialStep
 
+    rest = left.after(event)
     if event.step is not TrialStep.STARTED:
-        click.echo(f"[{event.done}/{event.total}] {_said(labels, event)}", err=True)
+        said = f"[{event.done}/{event.total}] {_said(labels, event)}"
+        click.echo(f"{said}; {rest}" if rest else said, err=True)
+
+
+class _Left:
+    """How long the rest takes, if it goes on as it went since this began."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._before: int | None = None  # trials that an earlier kdelta had ended
+
+    def after(self, event: Event) -> str:
+        """In words; "" while nothing is known, and of less than a minute."""
+        if self._before is None:
+            self._before = event.done - (event.result is not None)
+        ended, rest = event.done - self._before, event.total - event.done
+        if not ended:
+            return ""
+        minutes = round((time.monotonic() - self._begun) / ended * rest / 60)
+        return f"about {minutes} min left" if minutes else ""
 
 
 def _said(labels: list[str], event: Event) -> str:
@@ -77,6 +99,7 @@ def _bar(labels: list[str]) -> Iterator[Report]:
         TextColumn("{task.description}", markup=False),
     )
     running: dict[int, str] = {}
+    left = _Left()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -89,7 +112,8 @@ def _bar(labels: list[str]) -> Iterator[Report]:
                 event.result and event.result.outcome is not Outcome.OK
             ):
                 bar.console.print(_said(labels, event), markup=False, highlight=False)
-            description = ", ".join(running.values())[:50]
+            words = (left.after(event), ", ".join(running.values())[:50])
+            description = "; ".join(word for word in words if word)
             bar.update(task, completed=event.done, total=event.total, description=description)
 
         yield report

@@ -21,6 +21,7 @@ from kdelta.rendering.columns import (
     Span,
     Tone,
     builds_apart,
+    headline,
     paragraph,
     short,
     table_lines,
@@ -177,7 +178,7 @@ def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
         Column("asked", (order[point.key] for point in points), right=True),
     ]
     if any(point.title for point in points):
-        titles = tuple(Span(short(point.title, _TITLE)) for point in points)
+        titles = tuple(Span(headline(point.title, _TITLE)) for point in points)
         columns.append(Column("subject", titles))
     yield from table_lines(columns)
 

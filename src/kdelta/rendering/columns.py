@@ -195,6 +195,11 @@ def short(text: str, width: int) -> str:
     return f"{text[: width - 2 - tail]}..{text[-tail:]}"
 
 
+def headline(text: str, width: int) -> str:
+    """A sentence, cut behind a word where it is too long."""
+    return textwrap.shorten(printable(text), width, placeholder=" ...")
+
+
 def shortened(texts: Sequence[str], width: int) -> tuple[str, ...]:
     """The texts cut to a width, or to the next larger one at which those that differ still do."""
     for at_most in range(width, max(map(len, texts), default=0)):
