@@ -63,6 +63,7 @@ COMMANDS = {
     "new": ("kdelta.cli.new:new", "Write a workload of your own to start from."),
     "qemu": ("kdelta.cli.qemu:qemu", "List and fetch QEMU versions."),
     "cache": ("kdelta.cli.cache:cache", "Show and bound what kdelta keeps on disk."),
+    "man": ("kdelta.cli.manual:man", "Print the manual page."),
     "doctor": ("kdelta.cli.doctor:doctor", "Show what this machine can do, and what is missing."),
 }
 

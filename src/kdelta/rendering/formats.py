@@ -142,11 +142,18 @@ def _ktap(view: CaseView, found: object) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
+def _kcidb(view: CaseView, found: object) -> str:
+    from kdelta.rendering.kcidb import report
+
+    return report(*view.cases(found))
+
+
 # What `kdelta gate` prints besides.
 CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "markdown": ("Markdown, for a comment on a forge", _markdown),
     "junit": ("JUnit's XML", _junit),
     "ktap": ("KTAP (docs.kernel.org)", _ktap),
+    "kcidb": ("KCIDB's JSON (I/O schema 5.3)", _kcidb),
 }
 
 
