@@ -84,6 +84,7 @@ def answer(
         ("7.4", None),
         ("5.10", None),
         ("some day", None),
+        ("6.17 or later", None),
     ],
 )
 def test_the_interval_is_that_of_two_neighbours(release: str, expected: object) -> None:
@@ -93,10 +94,20 @@ def test_the_interval_is_that_of_two_neighbours(release: str, expected: object) 
 def test_the_functions_of_a_change_decide_and_not_what_came_beside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = answer(monkeypatch, case(), 90.0, 5.0, wide=True)
+    found = answer(monkeypatch, case(), 90.0, 5.0, wide=False)
     assert (found.said, found.right) == (CountsSay.MORE, True)
     assert "other sign" in found.why
     assert answer(monkeypatch, case(), 90.0, -5.0, wide=True).right is False
+    assert answer(monkeypatch, case(), 110.0, 5.0, wide=True).right is True
+
+
+def test_two_signs_over_several_releases_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = answer(monkeypatch, case(), 90.0, 5.0, wide=True)
+    assert (found.said, found.right, found.found) == (
+        CountsSay.UNDECIDED,
+        None,
+        ("change_protection",),
+    )
 
 
 def test_several_releases_without_a_function_are_undecided(

@@ -104,7 +104,7 @@ def placed(case: PublishedCase) -> PublishedCase:
 def interval(case: PublishedCase, offered: Sequence[Series]) -> tuple[Series, Series] | None:
     """The two neighbours among offered series between which the case's release came."""
     match = _SERIES.search(case.release)
-    if match is None:
+    if match is None or "or later" in case.release:
         return None
     release = int(match[1]), int(match[2])
     for old, new in pairwise(sorted(set(offered))):
@@ -164,9 +164,14 @@ def answered(
 def _said(
     case: PublishedCase, total: float, own: float | None, *, sure: bool, wide: bool
 ) -> tuple[CountsSay, str]:
-    if case.functions and own:
-        beside = "" if (own > 0) == (total > 0) else "; the whole path has the other sign"
+    apart = bool(own) and (own or 0.0) * total < 0
+    if case.functions and own and not (wide and apart):
+        beside = "; the whole path has the other sign" if apart else ""
         return (CountsSay.MORE if own > 0 else CountsSay.LESS), f"its own functions{beside}"
+    if wide and apart:
+        return CountsSay.UNDECIDED, (
+            "over several releases its own functions and the whole path have two signs"
+        )
     if wide:
         return (
             CountsSay.UNDECIDED,

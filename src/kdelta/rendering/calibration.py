@@ -27,7 +27,8 @@ Published performance changes of Linux, and what counts of instructions say of t
 two kernels of the archive whose interval holds it, the scenario, and the functions of the change.
 An interval holds other changes too; so the sign is that of the change's own functions, and the
 whole path decides only where the interval is of one release and no function is known. A change
-without either is undecided.
+without either is undecided, and so is one whose functions and path differ in sign over several
+releases.
 
 """
 
