@@ -88,11 +88,21 @@ class Sessions:
     logs: log value of each boot (sessions x boots), the old arm's first.
     samples: what the boots' medians were taken of (sessions x boots x SAMPLES), not logs; None: not
     simulated.
+    read: logs as they were before a coarse clock read them; None: it is not coarse.
     """
 
     logs: Array
     samples: Array | None
     design: Design
+    read: Array | None = None
+
+    def moved(self, change: float, count: int) -> Sessions:
+        """The first `count` sessions with another true change of the new arm (no samples)."""
+        logs = (self.logs if self.read is None else self.read)[:count].copy()
+        logs[:, self.design.old :] += math.log1p(change)
+        if self.read is None:
+            return Sessions(logs=logs, samples=None, design=self.design)
+        return Sessions(logs=_coarse(logs), samples=None, design=self.design, read=logs)
 
 
 def sessions(
@@ -103,12 +113,16 @@ def sessions(
     logs[:, design.old :] += math.log1p(change)
     samples = None
     if noise is Noise.LATTICE:
-        logs = np.log(np.floor(np.exp(logs) / LATTICE_STEP) * LATTICE_STEP)
-    elif noise is Noise.CORRELATED:
+        return Sessions(logs=_coarse(logs), samples=None, design=design, read=logs)
+    if noise is Noise.CORRELATED:
         within = 1 + CV * _walk((count, design.count, SAMPLES), CORRELATION, generator)
         samples = np.exp(logs)[:, :, np.newaxis] * within
         logs = np.log(np.median(samples, axis=2))
     return Sessions(logs=logs, samples=samples, design=design)
+
+
+def _coarse(logs: Array) -> Array:
+    return np.asarray(np.log(np.floor(np.exp(logs) / LATTICE_STEP) * LATTICE_STEP))
 
 
 Scatter = Callable[[Design, int, np.random.Generator], Array]

@@ -34,9 +34,11 @@ SHOWN_MODES = 8
 MODES_MOVE = 0.10  # as far as such boots may be from their arm's mean, at most, by assumption
 # What asking both tests costs each: bench/power.py says that this much is enough.  Ranks cost less:
 # where they are needed, with heavy tails, the test of means hardly ever rejects.
-_FEW_COSTS = (1.15, 1.05)  # of means, of ranks
-_MANY_COSTS = (1.3, 1.1)  # from _MANY values an arm on, where ranks alone use up the whole level
-_MANY = 12
+MEANS_BESIDE_RANKS = 1.15
+RANKS_BESIDE_MEANS = 1.05
+# Ranks are not asked where one arm's robust scale is so many times the other's, and so many values
+# an arm can tell that.
+_FAR_SCALES, _TOLD = 4.0, 12
 _FOLDED = 0.7  # of the scatter of an arm, what is left of it once it is folded, where it has modes
 TREND_P = 0.01  # a trend that is this certain is taken out
 # Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal
@@ -92,13 +94,18 @@ def shift(
     same = bool(alike(logs, n_old)[0])
     level = alpha / float(cost[0])
     p = float(p_values(_nearer(logs, n_old, modes), n_old, seed=seed)[0]) * float(cost[0])
-    of_means, of_ranks = (level / each for each in _costs(len(old), len(new)))
+    asked = not far_apart(logs, n_old)[0]
+    of_means = level / (MEANS_BESIDE_RANKS if asked else 1.0)
     low, high = _of_means(logs, n_old, alpha=of_means, seed=seed)
-    pairs = Differences.of(logs[0], n_old)
-    guarded = not same or len(old) != len(new)
-    by_ranks = _of_ranks(logs, n_old, pairs, alpha=of_ranks, seed=seed, guarded=guarded)
-    low, high = _overruled(logs, n_old, _meeting((low, high), by_ranks), alpha)
-    centres = (float(logs[0, n_old:].mean() - logs[0, :n_old].mean()), pairs.median)
+    centres = [float(logs[0, n_old:].mean() - logs[0, :n_old].mean())]
+    if asked:
+        pairs = Differences.of(logs[0], n_old)
+        guarded = not same or len(old) != len(new)
+        of_ranks = level / RANKS_BESIDE_MEANS
+        by_ranks = _of_ranks(logs, n_old, pairs, alpha=of_ranks, seed=seed, guarded=guarded)
+        low, high = _meeting((low, high), by_ranks)
+        centres.append(pairs.median)
+    low, high = _overruled(logs, n_old, (low, high), alpha)
     ratio = _estimate(logs, n_old, [min(max(each, low), high) for each in centres])
     low, high = low - modes, high + modes
     if p > alpha:
@@ -147,20 +154,16 @@ def _nearer(logs: Array, n_old: int, by: float) -> Array:
     return near
 
 
-def _costs(n_old: int, n_new: int) -> tuple[float, float]:
-    return _MANY_COSTS if min(n_old, n_new) >= _MANY else _FEW_COSTS
-
-
 def p_values(logs: Array, n_old: int, *, seed: int, up_to: float = 1.0) -> Array:
     """p of no difference for each row: the smaller of the two tests' for asking twice."""
-    n_new = logs.shape[1] - n_old
-    of_means, of_ranks = _costs(n_old, n_new)
-    p = of_means * means_p(logs, n_old, seed=seed, up_to=up_to)
-    by_ranks = of_ranks * ranks.p_values(logs, n_old)
-    guarded = ~alike(logs, n_old) | (n_old != n_new)
+    p = means_p(logs, n_old, seed=seed, up_to=up_to)
+    asked = ~far_apart(logs, n_old)
+    p[asked] *= MEANS_BESIDE_RANKS
+    by_ranks = np.where(asked, RANKS_BESIDE_MEANS * ranks.p_values(logs, n_old), 1.0)
+    guarded = ~alike(logs, n_old) | (2 * n_old != logs.shape[1])
     rows = guarded & (by_ranks <= up_to) & (by_ranks < p)
     if rows.any():
-        sides = of_ranks * _sides_of_ranks(logs[rows], n_old, seed=seed)
+        sides = RANKS_BESIDE_MEANS * _sides_of_ranks(logs[rows], n_old, seed=seed)
         by_ranks[rows] = np.maximum(by_ranks[rows], sides)
     return np.minimum(np.maximum(np.minimum(p, by_ranks), folded_p(logs, n_old)), 1.0)
 
@@ -218,10 +221,7 @@ def _arranged(p: Array, logs: Array, n_old: int, seed: int, up_to: float) -> Arr
 
 def least_p(n_old: int, n_new: int) -> float:
     """The smallest p that so many values can have."""
-    of_means, of_ranks = _costs(n_old, n_new)
-    return min(
-        of_means * permutation.least_p(n_old + n_new), of_ranks * ranks.least_p(n_old, n_new)
-    )
+    return min(permutation.least_p(n_old + n_new), RANKS_BESIDE_MEANS * ranks.least_p(n_old, n_new))
 
 
 def alike(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
@@ -246,6 +246,16 @@ def alike(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
     apart = np.abs(near) > most * _room(near, counts)
     apart |= even & (np.abs(sds) > _ALIKE_EVEN * error * _room(sds, counts))
     return np.asarray(~apart)
+
+
+def far_apart(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
+    """For each row whether one arm scatters so much more that its ranks say nothing of its mean."""
+    if min(n_old, logs.shape[1] - n_old) < _TOLD:
+        return np.zeros(len(logs), dtype=bool)
+    old, new = logs[:, :n_old], logs[:, n_old:]
+    step = np.minimum(_step(old), _step(new))
+    one, other = (np.maximum(near_scale(arm), step) for arm in (old, new))
+    return np.asarray(np.maximum(one, other) > _FAR_SCALES * np.minimum(one, other))
 
 
 def near_scale(values: Array) -> Array:
