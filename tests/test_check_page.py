@@ -86,6 +86,8 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
     lines = said.splitlines()
     assert len(lines) <= view.MOST_LINES
     assert max(map(len, lines)) <= view.WIDTH
+    assert "Again:" in lines
+    assert any("cut here" in line for line in lines)
 
 
 def test_parts_stand_in_their_order() -> None:

@@ -15,6 +15,7 @@ from kdelta.printable import printable
 WIDTH = 72
 MOST_LINES = 60
 _PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
+_LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
 _NAMES = 240  # characters of a list of functions
 
 
@@ -46,9 +47,12 @@ def headline(page: CheckPage) -> str:
 
 def text(page: CheckPage) -> str:
     """The page."""
-    lines = [line for part in _parts(page) for line in part]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], "(cut here; all of it: --json, --html)"]
+    parts = list(_parts(page))
+    lines = [line for part in parts for line in part]
+    if len(lines) > MOST_LINES:  # claims and the command are never what is cut
+        end = [line for part in parts[-_LAST:] for line in part][-_MOST_LAST:]
+        kept = MOST_LINES - len(end) - 1
+        lines = [*lines[:kept], "(cut here; all of it: --json, --html)", *end]
     return "\n".join(lines) + "\n"
 
 
