@@ -20,8 +20,9 @@ from kdelta.workload import Scenario, load, names
 SCENARIOS = [scenario for name in names() for scenario in load(name).scenarios]
 # Programs of several tasks, or of several pieces of kernel to set up: they do not fit.
 LONGER = {"inotify_churn": 600, "kernbench": 370, "khugepaged": 700}
-LONG = {"demand_fault": 230, "fault_fork": 240, "madvise_pageout": 230, "migrate_pages": 260,
-        "mincore": 205, "mprotect": 210, "unmap": 260, "userfault": 240}  # fmt: skip
+LONG = {"demand_fault": 230, "fault": 210, "fault_fork": 240, "lock": 205, "madvise_pageout": 230,
+        "migrate_pages": 265, "mincore": 210, "mprotect": 210, "unmap": 280, "userfault": 240,
+}  # fmt: skip
 FIRST = [load(name).scenarios[0] for name in names() if name not in ("kernbench", "demand_fault")]
 BUILD = ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror", "-x", "c"]
 
