@@ -27,7 +27,12 @@ from commands import DOWNLOADED, cold_cache
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.sample import Outcome, TrialResult
 
-_SCENARIO = "control:getppid"
+_KILLED = "control:getppid"
+_SOAKED = (
+    *("control:getppid", "control:pipe", "control:pipe_switch", "control:futex_wake"),
+    *("control:futex_wait", "control:signal", "fault:anon", "advise:dontneed"),
+    *("process:thread", "mincore:no_thp_pte_scan_4m"),
+)
 _POLL_S = 0.2
 _OWN = ("warm", "runs", "killed", "said", "cache")
 _ORPHAN_S = 5.0  # a guest must be gone so long after the run that it belonged to
@@ -53,7 +58,7 @@ class Held:
 
 def _start(runs: Path, scratch: Path, *arguments: str) -> subprocess.Popen[bytes]:
     program = str(Path(sys.executable).with_name("kdelta"))
-    argv = [program, "run", _SCENARIO, "--runs", str(runs), *arguments]
+    argv = [program, "run", "--runs", str(runs), *arguments]
     with (scratch / "said").open("ab") as said:
         return subprocess.Popen(
             argv,
@@ -98,9 +103,10 @@ def _held(process: subprocess.Popen[bytes], runs: Path, scratch: Path) -> Held:
 def soak(trials: int, kernel: str, scratch: Path) -> None:
     """Warm trials in a row, in one process."""
     runs = scratch / "runs"
+    rounds = str(trials // len(_SOAKED))
     begun = time.monotonic()
     process = _start(
-        runs, scratch, "--kernels", kernel, "--rounds", str(trials), "--again", "--new"
+        runs, scratch, *_SOAKED, "--kernels", kernel, "--rounds", rounds, "--again", "--new"
     )
     seen: list[Held] = []
     while process.poll() is None:
@@ -110,7 +116,7 @@ def soak(trials: int, kernel: str, scratch: Path) -> None:
     results = _results(runs)
     bad = [one for one in results.values() if one.outcome is not Outcome.OK]
     print(
-        f"{len(results)} of {trials} trials of {_SCENARIO} on {kernel} in "
+        f"{len(results)} of {trials} trials of {len(_SOAKED)} scenarios on {kernel} in "
         f"{time.monotonic() - begun:.0f} s, {len(bad)} of them failed, exit {process.returncode}"
     )
     tenth = [one for one in seen if one.finished >= trials // 10]
@@ -146,7 +152,7 @@ def _moments(count: int, length_s: float) -> Iterator[float]:
 def kills(count: int, kernel: str, scratch: Path) -> None:
     """SIGKILL at many moments of one run after the other, each gone on with until it is whole."""
     runs = scratch / "killed"
-    arguments = ("--kernels", kernel, "--rounds", "4", "--again", "--seed", "1")
+    arguments = (_KILLED, "--kernels", kernel, "--rounds", "4", "--again", "--seed", "1")
     begun = time.monotonic()
     whole = _start(runs, scratch, *arguments, "--new")
     whole.wait()
@@ -191,7 +197,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kdelta-soak-") as name, cold_cache() as home:
         scratch = Path(name)
         (scratch / "cache").symlink_to(home)
-        _start(scratch / "warm", scratch, "--kernels", chosen.kernel).wait()  # its checkpoint
+        _start(
+            scratch / "warm", scratch, _KILLED, "--kernels", chosen.kernel
+        ).wait()  # its checkpoint
         if chosen.trials:
             soak(chosen.trials, chosen.kernel, scratch)
         if chosen.kills:
