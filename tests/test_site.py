@@ -118,6 +118,19 @@ def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
     assert "7.2.1 does more work than 6.16.12 in 1 of 1 scenario" in text
 
 
+def test_pairs_without_an_answer_are_said_to_be_that() -> None:
+    record = ladder_records.ladder(9)
+    other = replace(record.arms[1].kernel, compiler="gcc-99 (GCC) 99.1.0")
+    ours = replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0")
+    kernels = {0: ours, 1: other}
+    arms = (replace(a, kernel=kernels.get(a.index, a.kernel)) for a in record.arms)
+    pages = files(replace(record, arms=tuple(arms)))
+    first, second = record.arms[0].label, record.arms[1].label
+    (name,) = [n for n in pages if f"{first}-{second}" in n and n.endswith(".html")]
+    text = " ".join(Page(pages[name]).text.split())
+    assert "in 0 of 1 scenario, and less in 0; in 1 nobody can say" in text
+
+
 def test_only_our_own_script_runs(ladder: dict[str, bytes]) -> None:
     page = ladder["index.html"].decode()
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)

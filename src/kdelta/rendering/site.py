@@ -30,6 +30,7 @@ _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others
+_NO_ANSWER = (Verdict.UNDECIDED, Verdict.INVALID)
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
@@ -267,9 +268,11 @@ class _Site:
         ]
         worse = sum(one.comparison.verdict is Verdict.REGRESSION for one in pair.rows)
         better = sum(one.comparison.verdict is Verdict.IMPROVEMENT for one in pair.rows)
+        unsure = sum(one.comparison.verdict in _NO_ANSWER for one in pair.rows)
         text = (
             f"{pair.new} does more work than {pair.old} in {worse} of"
-            f" {plural(len(pair.rows), 'scenario')}, and less in {better}."
+            f" {plural(len(pair.rows), 'scenario')}, and less in {better}"
+            f"{f'; in {unsure} nobody can say, for the reason beside it' if unsure else ''}."
         )
         page = self._page(_pair(pair), "pair", f"{pair.old} and {pair.new}", pair)
         return _with(page, text, "REGRESSION" if worse else "SAME", pair=pair, rows=rows)
