@@ -128,6 +128,18 @@ def test_the_others_go_on_without_a_patch_that_has_no_kernel(
     assert decision(found) is Ruling.UNDECIDED
 
 
+def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, counts = along(monkeypatch, "panics", changed="kernel_init")
+    assert "does not boot: Kernel panic" in found.patches[0].wrong
+    assert decision(found) is Ruling.UNDECIDED
+    found, counts = along(monkeypatch, "1100", changed="kernel_init")
+    assert counts.asked[2:] == [("1100", SCENARIOS[0])]
+    assert not found.patches[0].wrong
+    assert not paths(found)  # one count of it is no answer
+
+
 def test_an_image_that_is_the_same_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     found, counts = along(monkeypatch, "base-again")
     assert found.patches[0].same_image

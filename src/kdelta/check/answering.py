@@ -119,13 +119,15 @@ def _patch(
         each for each in found.traced if not names or functions_of(each.last.functions) & names
     ]
     told(f"patch {number}: {len(names)} functions changed, {len(affected)} scenarios execute them")
-    again = _counted(counter, kernel, [each.scenario for each in affected])
-    if again and again[0].result.outcome is Outcome.BOOT_ERROR:
+    # Also a kernel whose changes no scenario executes has to boot: one shows it.
+    shown = affected or found.traced[:1]
+    again = _counted(counter, kernel, [each.scenario for each in shown])
+    if again[0].result.outcome is Outcome.BOOT_ERROR:
         return _wrong(row, f"does not boot: {again[0].result.reason}")
     found.data_only |= not names
     found.changed |= names
     found.last = kernel
-    for each, new in zip(affected, again, strict=True):
+    for each, new in zip(affected, again, strict=bool(affected)):
         each.counted.append((number, new))
     return _told_by_paths(row, names, [path_row(e.counted[-2][1], e.last) for e in affected])
 
