@@ -28,7 +28,8 @@ static const struct kd_scenario scenarios[] = {
 	{ "vmsplice", "vmsplice() of a page into a pipe, and read() of it", 0, VMSPLICE, 64 },
 };
 
-static int file, ends[2];
+static int file;
+static int ends[2];
 static char *page, *out;
 static char path[64];
 
@@ -115,23 +116,41 @@ static void audit(enum kd_when when, long threads)
 	free(status);
 }
 
-static void set_up(const struct kd_scenario *s)
+static void set_up_splice(void)
 {
-	pthread_t other;
-
-	file = kd_memfd();
-	if (write(file, "", 1) != 1)
-		kd_die("write");
 	if (pipe2(ends, O_CLOEXEC))
 		kd_die("pipe");
 	page = kd_map(KD_PAGE, KD_RW, MAP_PRIVATE);
 	out = kd_map(KD_PAGE, KD_RW, MAP_PRIVATE);
 	kd_touch(page, 1, KD_PAGE);
 	kd_touch(out, 1, KD_PAGE);
+}
+
+static void set_up_file(void)
+{
+	file = kd_memfd();
+	if (write(file, "", 1) != 1)
+		kd_die("write");
+}
+
+static void start_another(void)
+{
+	pthread_t other;
+
+	if (pthread_create(&other, NULL, rest, NULL))
+		kd_die("pthread_create");
+}
+
+static void set_up(const struct kd_scenario *s)
+{
 	if (s->flags == CREAT_UNLINK)
 		find_tmpfs();
-	if (s->flags == LSEEK_THREADS && pthread_create(&other, NULL, rest, NULL))
-		kd_die("pthread_create");
+	else if (s->flags == VMSPLICE)
+		set_up_splice();
+	else
+		set_up_file();
+	if (s->flags == LSEEK_THREADS)
+		start_another();
 }
 
 int main(int argc, char **argv)
