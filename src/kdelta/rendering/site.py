@@ -20,7 +20,7 @@ from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering.formats import packed, told
 from kdelta.rendering.wording import change, effort, more, plural
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -262,7 +262,7 @@ class _Site:
                 "old": number(row.old),
                 "new": number(row.new),
                 "ratio": f"{row.comparison.ratio:.3f}" if row.comparison.ratio else "",
-                "note": "identical by code" if row.same_code else "; ".join(row.comparison.reasons),
+                "note": "identical by code" if row.same_code else _note(row.comparison),
             }
             for row in pair.rows
         ]
@@ -290,8 +290,22 @@ class _Site:
             for step in self._lab.steps
         ]
         waiting = sum(row["state"] == OPEN for row in rows)
-        page = self._page("steps.html", "steps", "Steps", self._lab.steps)
+        listed = [self._listed(step) for step in self._lab.steps]
+        page = self._page("steps.html", "steps", "Steps", listed)
         return _with(page, f"{plural(len(rows), 'step')}, {waiting} open.", rows=rows)
+
+    def _listed(self, step: LabStep) -> dict[str, object]:
+        """A step in the list of all: what it is, and its page, which has the rest."""
+        own = step.explanation
+        return {
+            "scenario": step.name,
+            "old": own.old,
+            "new": own.new,
+            "phase": own.phase,
+            "ratio": own.comparison.ratio,
+            "state": self._triage.of(*_key(step))[0],
+            "page": _step(step),
+        }
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
@@ -385,6 +399,13 @@ def _is_worse(step: LabStep) -> bool:
 
 def _figure(value: float | None) -> str:
     return "" if value is None else number(value)
+
+
+def _note(found: Comparison) -> str:
+    """Why, in a few words; all of it is in the page's JSON."""
+    if found.crossing and found.verdict is Verdict.UNDECIDED:
+        return f"two compilers, {found.crossing}: part of it may be theirs"
+    return "; ".join(found.reasons)
 
 
 def _short(ratio: float | None, verdict: str) -> str:
