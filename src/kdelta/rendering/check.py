@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.check.page import CheckPage, Effect, PatchRow, PathRow, Saying
 from kdelta.printable import printable
+from kdelta.rendering import columns
+from kdelta.rendering.templates import asset, template
 
 WIDTH = 72
 MOST_LINES = 60
@@ -58,18 +60,13 @@ def text(page: CheckPage) -> str:
 
 def html(page: CheckPage) -> str:
     """The page as one HTML file, with every path and function."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    template = Environment(
-        loader=PackageLoader("kdelta.rendering", ""),
-        autoescape=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    ).get_template("check.html")
     rows = page.of(*Effect)
-    return template.render(
-        page=page, headline=headline(page), rows=rows, lines=text(page).split("\n")
+    return template("check.html").render(
+        style=asset("check.css"),
+        page=page,
+        headline=headline(page),
+        rows=rows,
+        lines=text(page).split("\n"),
     )
 
 
@@ -161,8 +158,7 @@ def _promises(page: CheckPage) -> Iterator[str]:
     yield "Claims:"
     for each in page.promises[:_PROMISES]:
         why = f" ({each.why})" if each.why else ""
-        cut = textwrap.shorten(each.text, 90, placeholder="...")
-        yield from _wrapped(f'"{cut}": {each.saying}{why}', "- ")
+        yield from _wrapped(f'"{columns.headline(each.text, 90)}": {each.saying}{why}', "- ")
     if any(each.saying is not Saying.UNSEEN for each in page.promises):
         yield "  counts know signs, never by how much time"
 

@@ -10,21 +10,12 @@ from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import LIMITS
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
-from kdelta.printable import printable
+from kdelta.rendering.templates import template
 
 
 def show_html(matrix: CodeTable) -> str:
     """The whole file; its template lies beside this module."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    page = Environment(
-        loader=PackageLoader("kdelta.rendering", ""),
-        autoescape=True,
-        finalize=_printable,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    ).get_template("codegen_page.html")
-    return page.render(
+    return template("codegen_page.html").render(
         matrix=matrix,
         told=told(matrix),
         listings=list(_listings(matrix)),
@@ -32,11 +23,6 @@ def show_html(matrix: CodeTable) -> str:
         hot_from=HOT,
         limits=LIMITS,
     )
-
-
-def _printable(value: object) -> object:
-    """Text that came from elsewhere; what the template's own macros made stays as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def _listings(matrix: CodeTable) -> Iterator[tuple[Sequence[Cell], Sequence[AlignedRow]]]:

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kdelta.analysis.calls import Branch, CallExplanation
-from kdelta.printable import printable
 from kdelta.rendering.calls import Scale, sentence, telling
+from kdelta.rendering.templates import asset, template
 
 _ROW = 18  # height of a frame in CSS pixels
 _NARROWEST = 0.0004  # share of a picture's width below which a frame is left out
@@ -49,38 +47,14 @@ class Picture:
         return _ROW * (1 + max((frame.row for frame in self.frames), default=0))
 
 
-class _Asset(str):
-    """The page's own style or script, which goes in as it is: nothing of a run is in it."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
-
-
 def written(found: CallExplanation) -> str:
     """The whole file; its template, style and script lie beside this module."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kdelta.rendering", ""),
-        autoescape=True,
-        finalize=_printable,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    assets = {
-        name: environment.get_template(f"flame.{suffix}").render()
-        for name, suffix in (("style", "css"), ("script", "js"))
-    }
     scale = Scale.of(found.explanation)
     difference = found.difference
     causes = telling(difference) if difference else ()
-    return environment.get_template("flame.html").render(
-        **{name: _Asset(text) for name, text in assets.items()},
-        **{f"{name}_digest": _digest(text) for name, text in assets.items()},
+    return template("flame.html").render(
+        style=asset("flame.css"),
+        script=asset("flame.js"),
         explanation=found.explanation,
         pictures=_pictures(difference.root, scale) if difference else (),
         causes=[(scale.signed(cause.delta), sentence(cause, scale)) for cause in causes],
@@ -88,15 +62,6 @@ def written(found: CallExplanation) -> str:
         delta=scale.signed(difference.root.delta) if difference else "",
         row=_ROW,
     )
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _printable(value: object) -> object:
-    """Text that came from elsewhere; the page's own stays as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def _pictures(root: Branch, scale: Scale) -> tuple[Picture, ...]:

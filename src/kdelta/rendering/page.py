@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,11 @@ from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
 from kdelta.metric import number
-from kdelta.printable import printable
 from kdelta.procfs import compiler_short
 from kdelta.rendering import plots
 from kdelta.rendering.plots import Plot
 from kdelta.rendering.show import failures_told
+from kdelta.rendering.templates import asset, template
 from kdelta.rendering.times import level, scale
 from kdelta.rendering.wording import TRUST, against, effort, more, plural
 from kdelta.sample import UNKNOWN
@@ -74,23 +73,9 @@ class FunctionRow:
 
 def written(found: Claim) -> str:
     """The whole file; its template lies beside this module."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kdelta.rendering", ""),
-        autoescape=True,
-        finalize=_printable,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    style = environment.get_template("page.css").render()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     sections = tuple(_section(found, ladder) for ladder in _ordered(found))
-    return environment.get_template("page.html").render(
-        style=_Style(style),
-        digest=digest,
+    return template("page.html").render(
+        style=asset("page.css"),
         found=found,
         sentence=_sentence(found),
         verdict=_verdict(found),
@@ -103,20 +88,6 @@ def written(found: Claim) -> str:
         plural=plural,
         trust=TRUST,
     )
-
-
-class _Style(str):
-    """The page's own style, which goes in as it is: nothing of a run is in it."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
-
-
-def _printable(value: object) -> object:
-    """Text that came from elsewhere; what the template's own macros made stays as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def _uri(svg: bytes) -> str:

@@ -6,7 +6,6 @@ Names of files are made of digests and harmless letters, so nothing that a run n
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering.formats import packed, told
+from kdelta.rendering.templates import asset, template
 from kdelta.rendering.wording import change, effort, more, plural
 from kdelta.stats.verdict import Comparison, Verdict
 
@@ -78,40 +78,13 @@ def written(lab: Lab, triage: Triage, *, address: str) -> dict[str, bytes]:
 
 
 def _template() -> tuple[Template, dict[str, Any]]:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kdelta.rendering", ""),
-        autoescape=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = environment.get_template("site.css").render()
-    script = environment.get_template("site.js").render()
     own = {
-        "style": _Own(style),
-        "script": _Own(script),
-        "style_digest": _digest(style),
-        "script_digest": _digest(script),
+        "style": asset("site.css"),
+        "script": asset("site.js"),
         "effort": lambda found: effort(found, timed=False),
         "change": lambda ratio: f"{change(ratio, 'instructions')}",
     }
-    return environment.get_template("site.html"), own
-
-
-class _Own(str):
-    """The site's own style and script, which go in as they are: nothing of a run is in them."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return str(self)
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return template("site.html"), own
 
 
 def slug(*names: str) -> str:
