@@ -109,6 +109,21 @@ def test_only_what_executes_a_changed_function_is_counted_again(
     assert decision(found) is Ruling.REJECT
 
 
+def test_hundredths_of_a_percent_are_told_and_are_no_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, base = "100040", "100000"
+    monkeypatch.setattr(
+        answering, "_changed", lambda _old, _new: (frozenset(EXECUTED.values()), False)
+    )
+    first = PatchSeries(title="t", cover="", base=tree(base), own=True,
+                        steps=(SeriesStep(title="mm: x", text="", tree=tree(name)),))  # fmt: skip
+    found = checked(first, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
+    assert {(path.change, path.reason) for path in paths(found)} == {(Effect.SLIGHT, "+4")}
+    assert (found.patches[0].longer, found.patches[0].shorter) == (0, 0)
+    assert decision(found) is Ruling.ACCEPT
+
+
 def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1010", "1110", "1100")
     (path,) = paths(found)

@@ -68,6 +68,9 @@ def test_the_sentence_counts_longer_shorter_and_identical() -> None:
         " instruction."
     )
     assert view.headline(made()) == "No path of 1 executes changed code."
+    said = view.headline(made(row("fork:base", -0.04, Effect.SLIGHT)))
+    assert "shorter" not in said
+    assert "1 changed by less than 0.05 %" in said
 
 
 def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:

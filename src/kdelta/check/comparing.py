@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdelta import workload
-from kdelta.analysis.explanation import explain
+from kdelta.analysis.explanation import Explanation, explain
 from kdelta.analysis.gate import gate
 from kdelta.check.counter import Counted
-from kdelta.check.page import Effect, FunctionPart, PathRow
+from kdelta.check.moved import netted
+from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import ArmRecord, TrialRecord
@@ -31,7 +32,7 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     change, reason = _change(case.comparison.verdict, case.old, case.new, case.comparison.spread)
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
-    told = change in (Effect.MORE, Effect.LESS)
+    told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
         what=f"{load.title}, {scenario.summary}" if not scenario.declared else scenario.summary,
@@ -41,7 +42,7 @@ def path_row(before: Counted, after: Counted) -> PathRow:
         after=case.new,
         change=change,
         reason=reason,
-        functions=_functions(record) if told else (),
+        functions=_parts(record) if told else (),
     )
 
 
@@ -61,6 +62,7 @@ class Both:
 def both(before: Counted, after: Counted) -> Both:
     """Two kernels that may be built differently, as far as they can be compared."""
     record = _record(before, after)
+    found = _explained(record)
     case = gate(record).cases[0]
     verdict = case.comparison.verdict
     return Both(
@@ -68,7 +70,13 @@ def both(before: Counted, after: Counted) -> Both:
         after=case.new,
         sure=verdict not in (Verdict.UNDECIDED, Verdict.INVALID),
         reason=case.skipped or "; ".join(case.comparison.reasons),
-        functions=_functions(record, None),
+        functions=tuple(
+            FunctionPart(function=row.function, delta=row.delta / found.operations)
+            for row in found.functions
+            if row.delta
+        )
+        if found
+        else (),
     )
 
 
@@ -98,6 +106,8 @@ def _change(
         return Effect.EQUAL, ""
     if spread and abs(new - old) < _SPREADS * spread:
         return Effect.SPREAD, f"{new - old:+.4g}, and its windows differ by {spread:.4g}"
+    if 100 * abs(new - old) < LEAST_PERCENT * old:
+        return Effect.SLIGHT, f"{new - old:+.4g}"
     return (Effect.MORE if new > old else Effect.LESS), ""
 
 
@@ -128,21 +138,26 @@ def _record(before: Counted, after: Counted) -> RunRecord:
     )
 
 
-def _functions(record: RunRecord, most: int | None = _SHOWN) -> tuple[FunctionPart, ...]:
-    """The functions with the largest part, and the others as one, per operation."""
+def _explained(record: RunRecord) -> Explanation | None:
+    """The functions of the difference; None where nothing may be claimed of them."""
     try:
         found = explain(record, _OLD, _NEW, step_percent=0.0)
     except SpecError:
-        return ()
-    if found.refused or found.delta is None:
+        return None
+    return None if found.refused or found.delta is None else found
+
+
+def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
+    """What the difference is made of, per operation: the largest parts, and the others as one."""
+    found = _explained(record)
+    if found is None:
         return ()
     rows = [
-        FunctionPart(function=row.function, delta=row.delta / found.operations)
-        for row in found.functions
-        if row.delta
+        FunctionPart(function=part.name, delta=part.delta / found.operations)
+        for part in netted(found.functions)
     ]
-    shown, rest = rows[:most], rows[most:] if most else []
-    left = sum(row.delta for row in rest)
+    shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
+        left = sum(row.delta for row in rest)
         shown.append(FunctionPart(function=f"{len(rest)} {OTHERS}", delta=left))
     return tuple(shown)

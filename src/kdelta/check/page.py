@@ -12,6 +12,7 @@ from kdelta import files
 from kdelta.errors import SpecError
 
 FORMAT = 1
+LEAST_PERCENT = 0.05  # of a path: what is below is told, and is no change in words
 _MOST_BYTES = 32 << 20
 
 
@@ -30,6 +31,7 @@ class Effect(StrEnum):
     LESS = "less work"
     EQUAL = "identical"
     SPREAD = "within its spread"
+    SLIGHT = "below 0.05 %"  # LEAST_PERCENT
     OPEN = "not compared"
 
 

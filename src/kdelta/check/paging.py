@@ -10,6 +10,7 @@ from kdelta import workload
 from kdelta.check import answering
 from kdelta.check.answering import Walk
 from kdelta.check.page import (
+    LEAST_PERCENT,
     CheckPage,
     Effect,
     PathRow,
@@ -21,7 +22,6 @@ from kdelta.source.series import PatchSeries
 
 TOLERANCE = 1.0  # percent by which a path may get longer
 _NAMED = 3
-_LEAST_APART = 0.05  # percent points between two versions of a series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +89,10 @@ def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[R
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:
         same = all(row.same_image for row in found.patches)
+        slight = any(row.change is Effect.SLIGHT for row in paths)
+        least = f" by {LEAST_PERCENT:g} % or more" if slight else ""
         said = "nothing in the image changed but line numbers" if same else "no path changed"
-        return Ruling.ACCEPT, said
+        return Ruling.ACCEPT, said + least
     if worst and worst.percent > 0:
         signs = f"; best {_cell(best)}" if best and best.percent < 0 else ""
         said = f"worst {_cell(worst)}, within the tolerance of {tolerance:g} %{signs}"
@@ -137,7 +139,7 @@ def _since(paths: Sequence[PathRow], before: CheckPage) -> tuple[Since, ...]:
     return tuple(
         Since(scenario=name, was=was.get(name, 0.0), now=now.get(name, 0.0))
         for name in sorted({*was, *now})
-        if abs(was.get(name, 0.0) - now.get(name, 0.0)) > _LEAST_APART
+        if abs(was.get(name, 0.0) - now.get(name, 0.0)) >= LEAST_PERCENT
     )
 
 

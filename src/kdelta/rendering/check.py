@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from kdelta.check.page import CheckPage, Effect, PatchRow, PathRow, Saying
+from kdelta.check.page import LEAST_PERCENT, CheckPage, Effect, PatchRow, PathRow, Saying
 from kdelta.printable import printable
 from kdelta.rendering import columns
 from kdelta.rendering.templates import asset, template
@@ -42,6 +42,8 @@ def headline(page: CheckPage) -> str:
     parts.append(f"{alike} identical to the instruction")
     if spread := len(page.of(Effect.SPREAD)):
         parts.append(f"{spread} within their own spread")
+    if slight := len(page.of(Effect.SLIGHT)):
+        parts.append(f"{slight} changed by less than {LEAST_PERCENT:g} %")
     if left := len(page.of(Effect.OPEN)):
         parts.append(f"{left} not compared")
     return "; ".join(parts) + "."
