@@ -13,7 +13,8 @@ import statistics
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import judgement, times
+from kdelta.analysis import judgement
+from kdelta.analysis.cases import cases as every_case
 from kdelta.analysis.compat import benchfmt
 from kdelta.analysis.findings import report
 from kdelta.analysis.methods import timing_of
@@ -356,7 +357,7 @@ def test_many_scenarios_are_one_family() -> None:
 
 def test_other_tools_see_the_same_samples() -> None:
     record = run([20.0, 22.0, 20.0])
-    cases = times.cases(record, timing_of(record))
+    cases = every_case(record, timing_of(record))
     assert [case.metric.name for case in cases] == ["total_ns_per_page"]
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.analysis import variants
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method, compare_arms, gather
+from kdelta.analysis.evidence import (
+    ITERATION,
+    ArmEvidence,
+    Method,
+    arm_evidence,
+    compare_arms,
+    gather,
+)
 from kdelta.journal.run import RunRecord
-from kdelta.metric import INSNS_PER_OP, Grade
+from kdelta.metric import INSNS_PER_OP, Grade, Metric
 from kdelta.sample import TOTAL, ArmRecord, CopyKind, PhaseCounts, TrialRecord, TrialResult
 from kdelta.stats.decomposition import Share
 from kdelta.stats.exact import Location, LocationKind, representative
 from kdelta.stats.layouts import Chosen, Layouts, choose
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
@@ -136,6 +144,35 @@ class CountMethod(Method[Measure]):
             metric=INSNS_PER_OP,
             step_percent=self.step_percent,
             obstacles=forbidden,
+        )
+
+    def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
+        """See Method: the count that stands for each trial; none of an arm that is not sound."""
+        return Series(
+            arm=arm.arm.label,
+            metric=Metric(
+                name=f"{phase}_insns_per_{operation}",
+                unit=f"insn/{operation}",
+                better=INSNS_PER_OP.better,
+                assume=INSNS_PER_OP.assume,
+            ),
+            boots=tuple(self._boot(arm, t, t.result, phase) for t in arm.trials if t.result),
+            planned=len(arm.trials),
+        )
+
+    def _boot(
+        self, arm: CountEvidence, trial: TrialRecord, result: TrialResult, phase: str
+    ) -> Boot:
+        alone = arm_evidence(arm.arm, [trial], self)
+        measure = alone.measure(phase) if alone.sound and arm.sound else None
+        reason = next(iter((*alone.objections, *arm.objections)), result.reason or result.outcome)
+        return Boot(
+            label=f"{arm.arm.label} round {trial.round + 1}",
+            position=trial.index,
+            values=(measure.per_operation,) if measure else (),
+            failure="" if measure else reason,
+            refilled=trial.attempts > 1,
+            round=trial.round,
         )
 
     def shares(self, arms: Sequence[CountEvidence]) -> list[Share]:

@@ -29,6 +29,7 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.stats.decomposition import Share
+from kdelta.stats.series import Series
 from kdelta.stats.verdict import Comparison
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
@@ -160,6 +161,10 @@ class Method(ABC, Generic[M]):
 
         forbidden: why there is none but INVALID.
         """
+
+    @abstractmethod
+    def series(self, arm: ArmEvidence[M], phase: str, operation: str = ITERATION) -> Series:
+        """What the trials of an arm say of a phase (or TOTAL); operation: of an arm without any."""
 
     @abstractmethod
     def shares(self, arms: Sequence[ArmEvidence[M]]) -> Sequence[Share]:

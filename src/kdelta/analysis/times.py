@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method, gather, parts
-from kdelta.foreign.series import Case
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.sample import TOTAL, UNKNOWN, ArmRecord, HostFacts, Outcome, TrialRecord, TrialResult
@@ -156,7 +155,7 @@ class TimeMethod(Method[TimeMeasure]):
             yield "The machine is itself a guest: what its neighbours do is in the numbers."
 
     def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
-        """The values of a phase; operation: of an arm that has none."""
+        """See Method: the samples of each boot."""
         measure = arm.measure(phase)
         return measure.series if measure else self._series(arm.arm, arm.trials, phase, operation)
 
@@ -207,28 +206,6 @@ def per_operation(result: TrialResult, phase: str) -> tuple[str, tuple[float, ..
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     columns = zip(*(times.nanoseconds for times in chosen), strict=False)
     return operation, tuple(sum(each) / operations for each in columns)
-
-
-def cases(record: RunRecord, method: TimeMethod) -> list[Case]:
-    """Every metric of a run, the phases' and their total's, as series per arm."""
-    found = []
-    for point, part, workload, scenario in parts(record):
-        arms = gather(part, workload, scenario, method)
-        known = next((arm for arm in arms if arm.total), None)
-        phases = [measure.phase for measure in known.phases] if known else []
-        for phase in (*(phases if len(phases) > 1 else ()), TOTAL):
-            measure = known.measure(phase) if known else None
-            operation = measure.operation if measure else ITERATION
-            series = tuple(method.series(arm, phase, operation) for arm in arms)
-            found.append(
-                Case(
-                    group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
-                    metric=series[0].metric,
-                    series=series,
-                    published=(),
-                )
-            )
-    return found
 
 
 def _compared(result: TrialResult) -> tuple[tuple[str, str], ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
+OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
 PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -64,9 +65,18 @@ def _run_options(command: _F) -> _F:
     metavar="RUN",
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
-@click.option("--compat", is_flag=True, help="Of a timed run: also what other tools print.")
 @click.option(
-    "--benchfmt", is_flag=True, help="Of a timed run: the Go benchmark format, for benchstat."
+    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
+)
+@click.option(
+    "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
+)
+@click.option(
+    "--mmtests", "part", flag_value="mmtests", help="mmtests' JSON, a line for each kernel."
+)
+@click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
+@click.option(
+    "--metrics", "part", flag_value="metrics", help="Only the figures that workloads told."
 )
 @click.option(
     "--summary/--full",
@@ -74,7 +84,6 @@ def _run_options(command: _F) -> _F:
     default=None,
     help="One table of all scenarios, or each in full.  [default: by their number]",
 )
-@click.option("--metrics", is_flag=True, help="Only the figures that workloads told.")
 @_run_options
 def show(
     run: str,
@@ -82,10 +91,8 @@ def show(
     step_percent: float | None,
     beside: str | None,
     *,
-    compat: bool,
-    benchfmt: bool,
+    part: str | None,
     summary: bool | None,
-    metrics: bool,
     form: str,
 ) -> None:
     """Print what RUN measured: each kernel, the verdicts, and the step where it changed.
@@ -93,13 +100,20 @@ def show(
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
     from kdelta.analysis.findings import report
+    from kdelta.rendering import comparisons
     from kdelta.rendering import show as page
 
     record = one_record(runs, run)
-    if compat or benchfmt:
-        _print_for_others(record, step_percent, benchfmt=benchfmt)
-    elif metrics:
+    if form and part in OTHERS:
+        raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if part == "compat":
+        _print_as_others(record, step_percent)
+    elif part in OTHERS:
+        _print_for_others(record, part)
+    elif part == "metrics":
         _print_metrics(record, form)
+    elif part == "comparisons":
+        print_found(form, comparisons, report(record, step_percent=step_percent))
     elif beside is not None:
         if form:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
@@ -110,21 +124,31 @@ def show(
         print_report(record, step_percent=step_percent, summary=summary, paged=True)
 
 
-def _print_for_others(record: RunRecord, step_percent: float | None, *, benchfmt: bool) -> None:
+def _print_for_others(record: RunRecord, part: str) -> None:
+    """For other tools: the samples of timed trials, the count of each exact one."""
+    from kdelta.analysis.cases import cases
+    from kdelta.analysis.compat import benchfmt, mmtests
+    from kdelta.analysis.methods import method_of
+    from kdelta.rendering.formats import packed
+
+    own = cases(record, method_of(record))
+    if part == "mmtests":
+        print_raw("".join(map(packed, mmtests.extracted(own))))
+        return
+    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    print_raw("".join(f"{line}\n" for line in lines))
+
+
+def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
     from kdelta.analysis import judgement
-    from kdelta.analysis.compat import benchfmt as go
+    from kdelta.analysis.cases import cases
     from kdelta.analysis.compat import perfbench
     from kdelta.analysis.findings import report
     from kdelta.analysis.methods import timing_of
-    from kdelta.analysis.times import cases
     from kdelta.rendering import judge
     from kdelta.rendering.columns import Span
 
     own = cases(record, timing_of(record))
-    if benchfmt:
-        lines = go.lines((case.group, case.metric, case.series) for case in own)
-        print_raw("".join(f"{line}\n" for line in lines))
-        return
     found = report(record, step_percent=step_percent)
     print_report(record, step_percent=step_percent)
     tolerance = found.step_percent / 100

@@ -13,7 +13,7 @@ from kdelta.files import write_aside
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import explain, figures, metrics, show
 from kdelta.rendering.columns import plain
-from kdelta.rendering.formats import FORMATS, written
+from kdelta.rendering.formats import LEFT, written
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -30,7 +30,7 @@ def write_answers(record: RunRecord, folder: Path) -> None:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
-            if stale.suffix[1:] in ("txt", *FORMATS) and stale.name not in files:
+            if stale.suffix[1:] in ("txt", *LEFT) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
         raise StoreError(
@@ -68,8 +68,8 @@ def answers(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _written(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
-    """A file for each format beside text."""
-    for form in FORMATS:
+    """A file for each of the formats beside text that lie there."""
+    for form in LEFT:
         yield f"{name}.{form}", written(form, view, found)
 
 

@@ -57,12 +57,21 @@ def _csv(view: View, found: object) -> str:
     return text.getvalue()
 
 
-# What `kdelta show` and its like print beside text, and leave in a run's folder: by option and
-# suffix, what help calls it and how it is written.
+def _tsv(view: View, found: object) -> str:
+    """The same rows, without quotes: no cell holds a tab or the end of a line."""
+    head, rows = view.table(found)
+    lines = ("\t".join(str(_cell(cell)) for cell in row) for row in (head, *rows))
+    return "".join(f"{line}\n" for line in lines)
+
+
+# What `kdelta show` and its like print beside text: by option and suffix, what help calls it and
+# how it is written.
 FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "json": ("JSON (format 1)", _json),
     "csv": ("CSV (RFC 4180)", _csv),
+    "tsv": ("the table of --csv, tabs between its cells", _tsv),
 }
+LEFT = ("json", "csv")  # those that lie in a run's folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""mmtests' comparison table: what compare-mmtests.pl prints for an operation of several samples.
+"""mmtests' comparison table, what compare-mmtests.pl prints for an operation of several samples,
+and its JSON.
 
 From bin/lib/MMTests of https://github.com/gormanm/mmtests: Stat.pm (the statistics), Summarise.pm
 (which samples BAmean-N takes) and Compare.pm (the percentages, and the star on the mean row).
@@ -10,9 +11,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from kdelta.foreign.series import Case
 from kdelta.metric import Better
 from kdelta.stats.published_rules import MMTESTS_ALPHA
 from kdelta.stats.student import two_sided_p
@@ -40,6 +43,39 @@ class MmtestsRow:
 
     name: str
     cells: tuple[MmtestsCell, ...]
+
+
+def extracted(cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """What `extract-mmtests.pl --print-json` writes, an object for each arm.
+
+    Of its Extract.pm: operations, their unit, and of each the iterations (here: the trials) with
+    their samples; Linaro's json-to-lava.py reads the same fields.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        group = "-".join(value for _, value in case.group)
+        operation = f"{group}-{case.metric.name}"
+        for series in case.series:
+            values = [boot.values for boot in series.valid]
+            if not values:
+                continue
+            own = found.setdefault(
+                series.arm,
+                {
+                    "_ModuleName": "ExtractKdelta",
+                    "_TestName": series.arm,
+                    "_GeneratedOperations": [],
+                    "_PlotYaxes": {},
+                    "_ResultData": {},
+                },
+            )
+            own["_GeneratedOperations"].append(operation)
+            own["_PlotYaxes"][operation] = case.metric.unit
+            own["_ResultData"][operation] = [
+                {"SampleNrs": list(range(1, len(each) + 1)), "Values": list(each)}
+                for each in values
+            ]
+    return list(found.values())
 
 
 def table(samples: Sequence[Sequence[float]], better: Better) -> tuple[MmtestsRow, ...]:

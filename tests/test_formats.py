@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Formats for programs: points and comparisons as tables, and what other tools read."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+import ladder_records
+import timed_records
+from foreign_records import imported
+from kdelta.analysis.cases import cases
+from kdelta.analysis.compat import benchfmt, mmtests
+from kdelta.analysis.findings import Report, report
+from kdelta.analysis.methods import method_of
+from kdelta.cli.show import show
+from kdelta.foreign.series import cases as read_cases
+from kdelta.journal import results
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering import comparisons
+from kdelta.rendering import show as points
+from kdelta.rendering.columns import WIDTH, plain
+from kdelta.rendering.formats import written
+from kdelta.sample import Outcome
+
+EXACT = ladder_records.ladder(rounds=2)
+TIMED = timed_records.run([20.0, 22.0, 20.0])
+RUNS = {"exact": EXACT, "timed": TIMED}
+
+
+@functools.cache
+def found(run: str) -> Report[Any]:
+    return report(RUNS[run])
+
+
+def rows(form: str, view: object, run: str) -> list[dict[str, str]]:
+    text = written(form, view, found(run))
+    if form == "tsv":
+        head, *others = (line.split("\t") for line in text.splitlines())
+        return [dict(zip(head, cells, strict=True)) for cells in others]
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("view", [points, comparisons])
+def test_tabs_and_commas_part_the_same_cells(run: str, view: object) -> None:
+    assert rows("tsv", view, run) == rows("csv", view, run)
+
+
+def test_no_label_breaks_a_row_of_tabs() -> None:
+    evil = "6.1\t7.0\r\n=cmd()\x1b[31m\u2028"
+    arms = (replace(EXACT.arms[0], label=evil), *EXACT.arms[1:])
+    text = written("tsv", points, report(replace(EXACT, arms=arms)))
+    assert len({line.count("\t") for line in text.split("\n")[:-1]}) == 1
+    assert text.isascii()
+    assert not set(text) & set("\r\x1b")
+
+
+def test_comparisons_say_what_the_ladder_says() -> None:
+    told = rows("csv", comparisons, "exact")
+    totals = [row for row in told if row["phase"] == "total"]
+    rungs = [rung for rung in found("exact").ladders[0].rungs if rung.comparison]
+    assert [row["verdict"] for row in totals] == [r.comparison.verdict for r in rungs]  # type: ignore[union-attr]
+    assert [(row["old"], row["new"]) for row in totals] == [(r.previous, r.arm) for r in rungs]
+    assert {row["verdict"] for row in told if row["phase"] != "total"} == {""}
+    content = json.loads(written("json", comparisons, found("exact")))
+    assert content["kind"] == "comparisons"
+    assert [str(one["ratio"]) for one in content["comparisons"]] == [r["ratio"] for r in totals]
+    assert len(content["comparisons"][0]["phases"]) == 2
+
+
+def test_comparisons_of_times_have_intervals() -> None:
+    (row, *_) = [row for row in rows("csv", comparisons, "timed") if row["verdict"]]
+    assert row["unit"] == "ns"
+    assert float(row["low"]) < float(row["ratio"]) < float(row["high"])
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_comparisons_fit_a_terminal(run: str) -> None:
+    text = plain(comparisons.show(found(run)))
+    assert "REGRESSION" in text
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_one_kernel_is_compared_with_nothing() -> None:
+    alone = replace(EXACT, arms=EXACT.arms[:1], trials=tuple(t for t in EXACT.trials if t.arm == 0))
+    assert "Nothing was compared" in plain(comparisons.show(report(alone)))
+
+
+def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
+    own = cases(EXACT, method_of(EXACT))
+    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    assert lines[0] == "Unit insn/page assume=exact better=lower"
+    path = tmp_path / "out.txt"
+    path.write_text("\n".join(lines) + "\n")
+    total = next(
+        case for case in read_cases(imported(path).contents) if "Total" in case.group[0][1]
+    )
+    measured = {rung.arm: rung.total for rung in found("exact").ladders[0].rungs}
+    assert len(total.series) == len(EXACT.arms)
+    for series in total.series:
+        known = measured[series.arm]
+        assert known
+        assert series.values == (known.per_operation,) * 2
+
+
+def test_what_is_not_valid_is_no_benchmark() -> None:
+    """Neither a failed trial, nor any of a kernel that must not be compared."""
+    first = replace(
+        EXACT.trials[0], result=ladder_records.failed(Outcome.GUEST_ERROR, "it panicked")
+    )
+    bad = [
+        replace(t, result=replace(t.result, outcome=Outcome.INVALID)) if t.arm == 1 else t
+        for t in EXACT.trials
+        if t.result
+    ]
+    record = replace(EXACT, trials=(first, *bad[1:]))
+    (total,) = [case for case in cases(record, method_of(record)) if "total" in case.metric.name]
+    one, other, sound = total.series[:3]
+    assert first.arm == 0
+    assert [boot.failure for boot in one.boots] == ["it panicked", ""]
+    assert not other.valid
+    assert len(sound.valid) == 2
+
+
+def as_lava(document: dict[str, Any]) -> list[tuple[str, int, int, float]]:
+    """What Linaro's json-to-lava.py takes out of such a document."""
+    data = document["_ResultData"]
+    return [
+        (operation, at, number, value)
+        for at in range(len(data[next(iter(data))]))
+        for operation in data
+        for value, number in zip(
+            data[operation][at]["Values"], data[operation][at]["SampleNrs"], strict=True
+        )
+    ]
+
+
+@pytest.mark.parametrize(("record", "samples"), [(EXACT, 2), (TIMED, 9 * 16)])
+def test_mmtests_takes_a_kernel_each(record: RunRecord, samples: int) -> None:
+    each = mmtests.extracted(cases(record, method_of(record)))
+    assert [one["_TestName"] for one in each] == [arm.label for arm in record.arms]
+    total = next(name for name in each[0]["_GeneratedOperations"] if "total" in name)
+    told = [line for line in as_lava(each[0]) if line[0] == total]
+    assert len(told) == samples
+    assert each[0]["_PlotYaxes"][total].endswith("/page")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    journal = RunJournal.create(tmp_path / "run", EXACT)
+    for trial in EXACT.trials:
+        assert trial.result
+        kept = results.KeptResult(
+            run=EXACT.run_id, index=trial.index, attempts=1, result=trial.result
+        )
+        results.keep(journal.folder, kept)
+    return journal.folder
+
+
+def test_show_prints_each(stored: Path) -> None:
+    def told(*words: str) -> str:
+        done = CliRunner().invoke(show, [str(stored), *words], standalone_mode=False)
+        assert done.exception is None, done.exception
+        return done.output
+
+    assert told("--benchfmt").startswith("Unit insn/page")
+    assert [json.loads(line)["_ModuleName"] for line in told("--mmtests").splitlines()]
+    assert told("--comparisons", "--tsv").startswith("run\tworkload\t")
+    assert told("--tsv").count("\t") > 100
+    refused = CliRunner().invoke(show, [str(stored), "--mmtests", "--csv"])
+    assert refused.exit_code == 2
+    assert "--csv and --mmtests exclude each other" in refused.output
