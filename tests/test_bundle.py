@@ -17,12 +17,14 @@ from msgspec.structs import replace
 
 import ladder_records
 from kdelta.analysis.reproduction import compared
-from kdelta.cli.bundle import bundle, reproduce, verify
+from kdelta.cli.bundle import bundle, qemu_for, reproduce, verify
 from kdelta.errors import SpecError
+from kdelta.guests import qemu, qemu_archive
+from kdelta.guests.emulator import Qemu
 from kdelta.journal import results
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunJournal, RunRecord
-from kdelta.run.pinned import again
+from kdelta.run.pinned import BUNDLE, again
 from kdelta.sample import TrialResult
 
 MAGIC = 0x3230544C45444B00
@@ -293,6 +295,32 @@ def test_a_damaged_plan_is_one_sentence(packed: Path, tmp_path: Path) -> None:
     assert "the run has format 99" in " ".join(done.output.split())
 
 
+def test_a_newer_bundle_is_called_that(packed: Path, tmp_path: Path) -> None:
+    """Whatever else it holds that this kdelta does not know."""
+    newer = contents(packed)[BUNDLE].replace(b'"format": 1,', b'"format": 7, "colour": "red",')
+    newer = newer.replace(b'"kdelta_version": "', b'"kdelta_version": "9.\\u001b[31m')
+    done = forged(packed, tmp_path / "x.tar", **{BUNDLE: newer, "run__run.json": b"?"})
+    for refused in (done.exception, call(reproduce, tmp_path / "x.tar").exception):
+        assert isinstance(refused, SpecError)
+        assert refused.cause == "this bundle is of a newer kdelta (format 7, here up to 1)"
+        assert refused.sentence().isprintable()
+
+
+def test_what_is_whole_and_not_understood_is_another_kdeltas(packed: Path, tmp_path: Path) -> None:
+    plan = contents(packed)["run/run.json"]
+    assert plan.startswith(b"{")
+    done = forged(packed, tmp_path / "x.tar", **{"run__run.json": b'{"colour": 1, ' + plan[1:]})
+    flat = " ".join(done.output.split())
+    assert done.exit_code == 1
+    assert "run/run.json: the file is damaged" in flat
+    assert f"it was written by kdelta {ladder_records.ladder().kdelta_version}, this is" in flat
+    refused = call(reproduce, tmp_path / "x.tar").exception
+    assert isinstance(refused, SpecError)
+    assert "it was written by kdelta" in refused.action
+    broken = call(verify, written({**contents(packed), "run/run.json": b"{}"}, tmp_path / "y.tar"))
+    assert "it was written by" not in broken.output
+
+
 # ---- again ---------------------------------------------------------------------------------
 
 
@@ -336,6 +364,31 @@ def test_a_patch_is_taken_from_the_bundle(tmp_path: Path) -> None:
     study = replace(record.study, kernels=("6.16", named))
     found = again(replace(record, study=study, arms=arms), tmp_path, build=True)
     assert found.kernels[1] == f"tree:deb:6.17.8+{patch}"
+
+
+@pytest.mark.parametrize(("here", "offered"), [(True, False), (False, True), (False, False)])
+def test_its_qemu_is_fetched_where_it_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    here: bool,
+    offered: bool,
+) -> None:
+    fetched: list[str] = []
+
+    def fetch(wanted: str, *_: object, **__: object) -> None:
+        fetched.append(wanted)
+        if not offered:
+            raise SpecError(f"the archive has no QEMU {wanted}")
+
+    own = Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
+    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(qemu, "find", lambda _: iter([own]))
+    wanted = qemu_for(ladder_records.ladder(rounds=1))
+    assert wanted == ("10.0.2" if here or offered else "")
+    assert fetched == ([] if here else ["10.0.2"])
+    told = "counting with the usual one" in capsys.readouterr().err
+    assert told == (not here and not offered)
 
 
 def test_equal_counts_and_the_reason_when_they_are_not() -> None:

@@ -124,11 +124,62 @@ def verify(file: Path) -> None:
 
 @contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
+    """The bundle's files, whatever they hold."""
     from kdelta.journal.bundle import unpack
+    from kdelta.run.pinned import check_format
 
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
+        try:
+            check_format(Path(name))
+        except SpecError as error:
+            raise SpecError(error.cause, place=str(file), action=error.action) from error
         yield Path(name)
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """The folder and the run of a bundle that is what its manifest says.
+
+    Raises SpecError for any other, and for one that is whole and cannot be read here.
+    """
+    from kdelta.journal.bundle import RUN, checked
+    from kdelta.journal.run import RunJournal
+
+    with _unpacked(file) as folder:
+        if checked(folder):
+            raise SpecError(
+                "the bundle is not what its manifest says",
+                place=str(file),
+                action=f"see what differs with: kdelta verify {file}",
+            )
+        try:
+            record = RunJournal.open(folder / RUN).record()
+        except (SpecError, StoreError) as error:
+            raise SpecError(
+                f"{_inside(error.place, folder)}: {error.cause}",
+                place=str(file),
+                action=_written_by(folder),
+            ) from error
+        need(record.instrument)
+        yield folder, record
+
+
+def _inside(place: str, folder: Path) -> str:
+    """A place in an unpacked bundle, by its name in the bundle."""
+    return place.removeprefix(f"{folder}/")
+
+
+def _written_by(folder: Path) -> str:
+    """With which kdelta a bundle can be read that is whole and yet not understood."""
+    from kdelta.printable import printable
+    from kdelta.run.pinned import note
+
+    told = None
+    with contextlib.suppress(StoreError):
+        told = note(folder)
+    version = printable(told.kdelta_version, 40) if told else "of another version"
+    return f"it was written by kdelta {version}, this is {execution.own_version()}: use that one"
 
 
 def _verified(folder: Path) -> Iterator[Verified]:
@@ -141,18 +192,21 @@ def _verified(folder: Path) -> Iterator[Verified]:
 
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
-    yield Verified(what="files", looked_at=told, differences=checked(folder))
+    differing = checked(folder)
+    hint = "" if differing else f"; {_written_by(folder)}"
+    yield Verified(what="files", looked_at=told, differences=differing)
     try:
         record = RunJournal.open(folder / RUN).record()
         ids = phase_ids(folder)
     except (SpecError, StoreError) as error:
-        place = error.place.removeprefix(f"{folder}/")
-        fault = Difference(file=place, what=error.cause)
+        fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
         yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
         return
     need(record.instrument)
     lost = tuple(
-        Difference(file=f"{RUN}/trials/{trial.index:04d}/result.json", what="holds no result")
+        Difference(
+            file=f"{RUN}/trials/{trial.index:04d}/result.json", what=f"holds no result{hint}"
+        )
         for trial in record.trials
         if trial.result is None
     )
@@ -166,14 +220,13 @@ def _verified(folder: Path) -> Iterator[Verified]:
 
 
 def _absent(folder: Path) -> tuple[str, ...]:
-    from kdelta.journal.files import read
-    from kdelta.run.pinned import BUNDLE, BundleNote
+    from kdelta.run.pinned import BUNDLE, note
 
     try:
-        note = read(folder / BUNDLE, BundleNote)
+        told = note(folder)
     except StoreError:
         return (f"{BUNDLE}, in a form that can be read",)
-    return note.absent if note else (BUNDLE,)
+    return told.absent if told else (BUNDLE,)
 
 
 @click.command()
@@ -194,28 +247,14 @@ def reproduce(file: Path, runs: Path, means: execution.Means, *, build: bool) ->
     from dataclasses import replace
 
     from kdelta.analysis.reproduction import compared
-    from kdelta.journal.bundle import RUN, checked
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering.verification import show_again
     from kdelta.run.pinned import again, other_programs
 
-    with _unpacked(file) as folder:
-        if checked(folder):
-            raise SpecError(
-                "the bundle is not what its manifest says",
-                place=str(file),
-                action=f"see what differs with: kdelta verify {file}",
-            )
-        theirs = RunJournal.open(folder / RUN).record()
-        need(theirs.instrument)
+    with _whole(file) as (folder, theirs):
         study = again(theirs, folder, build=build)
         execution.check_scenarios(study)
-        versions = {
-            trial.result.environment.qemu_version
-            for trial in theirs.trials
-            if trial.result and trial.result.environment
-        }
-        wanted = means.wanted_qemu or (versions.pop() if len(versions) == 1 else "")
+        wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         known = set(RUNS.folders(runs)) if runs.is_dir() else set()
         with contextlib.suppress(click.exceptions.Exit):
@@ -227,3 +266,22 @@ def reproduce(file: Path, runs: Path, means: execution.Means, *, build: bool) ->
     print_lines([(), *show_again(found)])
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
+
+
+def qemu_for(theirs: RunRecord) -> str:
+    """The QEMU that a run was counted with, fetched when the archive has it; "" for the usual one.
+
+    Counts of two QEMUs that passed the same self-test are comparable, so another one will do.
+    """
+    from kdelta.cli.download import reporting
+    from kdelta.guests import qemu
+    from kdelta.sample import Instrument
+
+    version = execution.qemu_of(theirs)
+    if theirs.instrument is not Instrument.EXACT or not version:
+        return version
+    with reporting() as progress:
+        if qemu.obtained(theirs.study.machine.target, version, progress):
+            return version
+    click.echo(f"the archive has no QEMU {version}: counting with the usual one", err=True)
+    return ""

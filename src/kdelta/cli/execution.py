@@ -128,12 +128,12 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     if not on_host(study):
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
-    means = replace(means, wanted_qemu=means.wanted_qemu or _qemu_of(record))
+    means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, study, kernels, means)
     _measure(journal, study, trials, at_once, summary=summary)
 
 
-def _qemu_of(record: RunRecord) -> str:
+def qemu_of(record: RunRecord) -> str:
     """The version of QEMU that a run began with: counts of another one could not be compared."""
     found = {
         t.result.environment.qemu_version

@@ -192,6 +192,20 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     return found
 
 
+def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
+    """True when a QEMU of that version is here, if need be fetched now from the archive.
+
+    False: the archive has none of it.  Raises InfraError when it cannot be fetched.
+    """
+    if any(one.is_version(version) for one in find(target)):
+        return True
+    try:
+        qemu_archive.fetch(version, target.debian, progress=progress)
+    except SpecError:
+        return False
+    return True
+
+
 def counts(qemu: Qemu) -> bool:
     """True for a QEMU that can count: it has the plugin interface and devices that this takes."""
     return not qemu.fault and qemu.plugins and _FIRST <= qemu.release < _BEYOND

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import msgspec
 from msgspec import structs
 
 from kdelta import cache, data, workload
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import digest_of
 from kdelta.guests import qemu
+from kdelta.journal import files
 from kdelta.journal.run import RunRecord
-from kdelta.printable import quoted
+from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument, KernelIdentity
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study
@@ -36,6 +38,35 @@ class BundleNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     absent: tuple[str, ...]
 
 
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What of bundle.json tells whether the rest can be read."""
+
+    format: int = FORMAT
+    kdelta_version: str = ""
+
+
+def check_format(folder: Path) -> None:
+    """Raise SpecError for an unpacked bundle that a newer kdelta wrote.
+
+    One whose bundle.json is missing or damaged is not known to be newer.
+    """
+    head = None
+    with contextlib.suppress(StoreError):
+        head = files.read(folder / BUNDLE, _Head)
+    if head and head.format > FORMAT:
+        newer = printable(head.kdelta_version, 40)
+        raise SpecError(
+            f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})",
+            place=BUNDLE,
+            action=f"use kdelta {newer} or newer" if newer else "use a newer kdelta",
+        )
+
+
+def note(folder: Path) -> BundleNote | None:
+    """What an unpacked bundle says of itself; None without it.  Raises StoreError."""
+    return files.read(folder / BUNDLE, BundleNote)
+
+
 def pinned(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
@@ -43,14 +74,14 @@ def pinned(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     found.update(_patches(record, absent))
     found.update(_configs(record, absent))
     found.update({f"reproducers/{name}": text.encode() for name, text in lone.items()})
-    note = BundleNote(
+    told = BundleNote(
         format=FORMAT,
         run_id=record.run_id,
         kdelta_version=record.kdelta_version,
         instrument=record.instrument,
         absent=tuple(sorted(set(absent))),
     )
-    found[BUNDLE] = msgspec.json.format(msgspec.json.encode(note), indent=2) + b"\n"
+    found[BUNDLE] = msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
     return found
 
 
