@@ -13,6 +13,9 @@ _VERSION = re.compile(
     r"(?![a-z%]|\d)",  # 99.0th and 1.5x are no versions
     re.IGNORECASE,
 )
+# 97.7 is a figure: without a word before it, a version is of Linux 2 to 9.
+_BARE = re.compile(r"[2-9]\.\d{1,2}(?!\d)", re.ASCII)
+_SHORT = re.compile(r"(?P<start>\D*[2-9]\.)(?P<minor>[1-9])\Z", re.ASCII)
 _OLD = vocabulary(
     "base baseline parent before old vanilla stock unpatched orig original control"
     " without good reference ref clean pre"
@@ -38,7 +41,22 @@ def version_key(name: str) -> tuple[tuple[int, ...], bool, str, bool]:
 
 def is_version(name: str) -> bool:
     """True for a name that begins with a kernel's version."""
-    return bool(_VERSION.match(name))
+    return bool(_VERSION.match(name)) and (not name[:1].isdigit() or bool(_BARE.match(name)))
+
+
+def lost_zero(names: Iterable[str]) -> str:
+    """A version that may have lost its last digit: 6.1 beside 6.9 or 6.11 may be 6.10.
+
+    Spreadsheets and JSON write numbers so.  "" for none.
+    """
+    known = set(names)
+    for name in known:
+        found = _SHORT.match(name)
+        if found and f"{found[0]}0" not in known:
+            ten = 10 * int(found["minor"])
+            if known & {f"{found['start']}{ten - 1}", f"{found['start']}{ten + 1}"}:
+                return name
+    return ""
 
 
 def side(name: str) -> int:

@@ -7,7 +7,9 @@ column is dropped that would put two different things into one.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 
 from kdelta.errors import SpecError
 from kdelta.foreign import words
@@ -31,7 +33,7 @@ _MACHINES = vocabulary(
 _MACHINE = re.compile(
     r"\d+\s*(?:v?cpus?|cores?|c)\s*(?P<at>[/,x+_-])\s*\d+\s*(?:[GM]i?B?)", re.IGNORECASE
 )
-_FEW = 24
+_FAR_LESS = 0.25  # of the mean square
 _INDEX = ("boot", "round", "position")
 
 
@@ -180,14 +182,51 @@ def _nested(work: Work, name: str) -> None:
         work.key("boot", name, "several rows of one arm share it")
 
 
+def _tells(work: Work, name: str) -> bool:
+    """True when some column of figures scatters far less where this one is equal."""
+    by = _by(work)
+    apart = [at for at in work.table.groups((*by, name)) if len(at) > 1]
+    together = work.table.groups(by)
+    if len(apart) <= len(together):
+        return False
+    for figure in work.figures:
+        texts = work.cells(figure).texts
+        try:
+            values = [float(text.replace(",", ".")) if text else math.nan for text in texts]
+        except ValueError:
+            continue
+        if _scatter(values, apart) < _FAR_LESS * _scatter(values, together):
+            return True
+    return False
+
+
+def _scatter(values: Sequence[float], groups: Sequence[Sequence[int]]) -> float:
+    """The mean square of values about the means of their groups."""
+    squares, free = 0.0, 0
+    for group in groups:
+        known = [values[at] for at in group if math.isfinite(values[at])]
+        if len(known) > 1:
+            mean = math.fsum(known) / len(known)
+            squares += math.fsum((value - mean) ** 2 for value in known)
+            free += len(known) - 1
+    return squares / free if free else 0.0
+
+
 def _numbers(work: Work, name: str) -> None:
     cells, arm = work.cells(name), work.arm
-    few = cells.whole and len(cells.distinct) <= min(_FEW, max(2, work.table.rows // 2))
-    if not few or (arm and not work.table.crosses(arm[0], name)):
+    if len(cells.distinct) > max(2, work.table.rows // 2):
         work.leave(name, "numbers whose name says neither unit nor direction")
+        return
+    tells = _tells(work, name)
+    if arm and not work.table.crosses(arm[0], name):
+        if tells:
+            work.doubts.append(f"is {name} a dimension? the figures differ by it within an arm")
+        work.leave(name, "numbers whose name says neither unit nor direction")
+    elif any(key in work.keys for key in _INDEX) and tells:
+        _dimension(work, name, "the figures differ by it")
     elif _counting(work, name):
         return
-    elif not arm or work.table.balanced(arm[0], name):
+    elif not arm or tells or work.table.balanced(arm[0], name):
         _dimension(work, name, "every arm was measured at each of its settings")
     else:
         work.doubts.append(f"is {name} a dimension? its few numbers stand with several arms")

@@ -13,6 +13,7 @@ from kdelta.foreign import arms, dimensions, measures, samples, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
+from kdelta.foreign.stack import FOLDER
 from kdelta.foreign.tidy import is_moment
 from kdelta.foreign.words import Part, Said, vocabulary
 from kdelta.foreign.work import Guess, Work
@@ -25,6 +26,8 @@ _FAILED = vocabulary(
 _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
 _SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
+_HAS_FIGURE = re.compile(r"[-+]?\.?\d", re.ASCII)
+_PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 
@@ -61,6 +64,8 @@ def guess(
         _arm(work)
     if arms_wanted and not work.arm and not work.arms:
         measures.arms_by_difference(work)
+        measures.arms_alike(work)
+    _versions_cut(work)
     _statuses(work)
     _replicates(work)
     _plain(work)
@@ -75,6 +80,8 @@ def _by_content(work: Work, name: str) -> None:
     said, cells = work.left[name], work.cells(name)
     if cells.holds is Holds.NOTHING:
         work.take(name, "not read", "it is empty")
+    elif _percentiles(cells):
+        work.left[name] = Said(part=Part.DIMENSION)
     elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
         if cells.constant and work.table.rows > 1:
             work.leave(name, "one moment for all rows")
@@ -86,6 +93,25 @@ def _by_content(work: Work, name: str) -> None:
         _figure(work, name, said, cells)
     else:
         work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _percentiles(cells: Cells) -> bool:
+    """True for what figures of a distribution were taken at: p50, p99, or 50, 99 of percentile."""
+    named = words.names_percentiles(cells.name)
+    if cells.holds is Holds.TEXT:
+        return len(cells.distinct) > 1 and all(map(words.is_percentile, cells.distinct))
+    sure = named == 2 or (named == 1 and 2 * len(cells.distinct) <= len(cells.texts))
+    return sure and all(_PERCENT.fullmatch(text) for text in cells.distinct)
+
+
+def _versions_cut(work: Work) -> None:
+    """A number as a version may have lost its last digit."""
+    names = [text for column in work.arm for text in work.cells(column).distinct]
+    if cut := arms.lost_zero(names or work.arms):
+        work.doubts.append(
+            f"is the arm {cut} really {cut}0, cut by a spreadsheet or by JSON? If so, correct it"
+            " in the file"
+        )
 
 
 def _part(part: Part, cells: Cells) -> Part | None:
@@ -134,6 +160,13 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
     elif cells.holds is Holds.TEXT and not said.unit:
         moment = all(is_moment(text) for text in cells.distinct)
         work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)
+    elif (
+        cells.holds is Holds.TEXT
+        and name.rstrip().endswith((")", "]"))
+        and not any(map(_HAS_FIGURE.match, cells.distinct))
+    ):
+        # benchmark (us): the unit is that of the figures beside.
+        work.left[name], work.beside = Said(part=Part.UNKNOWN), said
 
 
 def _long(work: Work) -> None:
@@ -229,7 +262,10 @@ def _by_words(work: Work) -> bool:
     """True when a column of text was found whose cells are versions, or old and new."""
     for name in work.of(Part.UNKNOWN, Part.DIMENSION, Part.ROLE, Part.RUN, Part.NOTE, Part.STATUS):
         texts = work.cells(name).distinct
-        if not 1 < len(texts) <= _FEW or work.cells(name).holds is not Holds.TEXT:
+        if not 1 < len(texts) <= _FEW:
+            continue
+        # 6.16 is a number, too; as the name of a folder it is a version.
+        if work.cells(name).holds is not Holds.TEXT and name != FOLDER:
             continue
         if all(arms.is_version(text) for text in texts):
             work.key("arm", name, "its cells are versions of a kernel")

@@ -4,19 +4,26 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 from kdelta.errors import SpecError
 
 
-def loaded(text: str, name: str, line: int = 1) -> Any:
+def loaded(text: str, name: str, line: int = 1, *, exact: bool = False) -> Any:
     """What a JSON text holds, which begins in that line; no NaN, no name twice.
 
+    exact: decimals are Decimal, with every digit that was written: 6.10 is no 6.1.
     Raises SpecError.
     """
     # Not msgspec: of a name that stands twice it takes the last without a word.
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
+        return json.loads(
+            text,
+            parse_float=Decimal if exact else float,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique_names,
+        )
     except json.JSONDecodeError as error:
         place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"
         raise SpecError(f"not JSON: {error.msg}", place=place, action="correct it") from error

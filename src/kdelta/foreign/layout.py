@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from kdelta.foreign import arms, words
+from kdelta.foreign import arms, wide, words
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.printable import printable
 
 Row = tuple[int, list[str]]  # the number of a line, and its cells
 
+_PART = "part"
 _RULE = set("-=+:|_ ")
 _TITLES = 20  # lines above a head, at most
 _LOOKED_AT = 200  # lines that tell how wide a table is
@@ -36,11 +37,21 @@ _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
 _SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
 _FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
-_TIMES = {"ns": 0, "us": 3, "\u00b5s": 3, "\u03bcs": 3, "ms": 6, "s": 9, "sec": 9, "secs": 9}
+_TIMES = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6}
+_TIMES |= dict.fromkeys(("s", "sec", "secs"), 10**9)
+_PREFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+_RATES = (
+    {"B/s": 1, "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30},
+    {"kB/s": 1, "KB/s": 1, "MB/s": 10**3, "GB/s": 10**6},
+    {"bit/s": 1, "Kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9},
+    {"bits/sec": 1, "Kbits/sec": 10**3, "Mbits/sec": 10**6, "Gbits/sec": 10**9},
+)
 _STATISTICS = vocabulary(
     "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
 )
+_WARM = vocabulary("warmup warm_up warming_up discard discarded")
+_KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION, Part.STATUS)
 _COUNTS = vocabulary("n count runs")
 _REPEATED = 0.6  # of the rows: a setting stands in more than one, what was measured hardly ever
 
@@ -71,9 +82,23 @@ def trimmed(rows: Sequence[Row]) -> list[Row]:
     while len(kept) > 1 and _is_note(kept[-1][1], width):
         kept.pop()
     kept = _one_head(kept)
-    head = kept[0][1]
-    kept = [kept[0], *(row for row in kept[1:] if row[1] != head)]
-    return _named(kept)
+    return _named(_parts(kept))
+
+
+def _parts(rows: list[Row]) -> list[Row]:
+    """Without the head line where it stands again; its parts may differ: a column numbers them."""
+    head, part = rows[0][1], 0
+    made: list[Row] = []
+    after_head = False
+    for number, cells in rows:
+        if cells == head:
+            after_head = True
+            continue
+        part, after_head = part + after_head, False
+        made.append((number, [*cells, f"{_PART} {part}"] if len(cells) == len(head) else cells))
+    if part < 2 or _PART in head:
+        return [rows[0], *(row for row in rows[1:] if row[1] != head)]
+    return [(rows[0][0], [*head, _PART]), *made]
 
 
 def _one_head(rows: list[Row]) -> list[Row]:
@@ -104,13 +129,44 @@ def framed(text: str) -> str:
     whole = sum(row.endswith("|") for row in rows)
     if len(rows) < 2 or whole < len(rows) or not (others or lines[0].strip()[:1] == "+"):
         return text
-    return "\n".join(line if one else "" for line, one in zip(lines, inside, strict=True))
+    titles = _titles(lines, inside)
+    return "\n".join(
+        "" if not one or titles.get(at) == "" else f"{line.rstrip()}{titles.get(at, '')}"
+        for at, (line, one) in enumerate(zip(lines, inside, strict=True))
+    )
+
+
+def _titles(lines: Sequence[str], inside: Sequence[bool]) -> dict[int, str]:
+    """What is added to each line, a cell, where tables of one head line have titles.
+
+    "" at a head line that stands again.  Nothing: there is one table, its head lines differ, or
+    the titles do not tell tables apart.
+    """
+    found: dict[int, str] = {}
+    heads: list[str] = []
+    named: list[str] = []
+    title, begun = "", False
+    for at, (line, one) in enumerate(zip(lines, inside, strict=True)):
+        text = line.strip()
+        if not one:
+            title, begun = text.strip("#*=: ").replace("|", "/") or title, False
+            continue
+        if not begun:
+            heads.append(text)
+            named.append(title)
+            found[at], begun = ("" if heads[1:] else " section |"), True
+        elif _is_rule(text):
+            found[at] = "---|"
+        else:
+            found[at] = f" {title} |"
+    several = len(heads) > 1 and len(set(heads)) == 1
+    return found if several and len(set(named)) == len(named) and all(named) else {}
 
 
 def plain(columns: tuple[str, ...], lines: tuple[Line, ...]) -> Plain:
     """The table with one figure a cell, and without rows that sum up others."""
     found = Plain(columns=columns, lines=lines)
-    for step in (_units_below, _grouped, _beside, _with_units, _statistics):
+    for step in (_units_below, _grouped, _beside, _with_units, _statistics, _arms_below):
         found = step(found)
     return found
 
@@ -276,29 +332,42 @@ def _with_units(found: Plain) -> Plain:
             return found
         if len(set(cells)) < max(2, _REPEATED * len(cells)):
             return found
-        units = {one["unit"] for one in parts}
-        if units <= _TIMES.keys():
-            unit = min(units, key=lambda each: _TIMES[each])
-        elif len(units) == 1 and words.said(next(iter(units))).better:
-            unit = next(iter(units))
-        else:
+        unit = _common({one["unit"] for one in parts})
+        if unit is None:
             return found
         made = [[_scaled(_WITH_UNIT.fullmatch(cell), unit)] for cell in cells]
-        return _with_column(found, at, [name if said.unit == unit else f"{name} ({unit})"], made)
+        named = not unit or said.unit == unit
+        return _with_column(found, at, [name if named else f"{name} ({unit})"], made)
 
     return _each(found, change)
+
+
+def _common(units: set[str]) -> str | None:
+    """The smallest of units of one kind; "" of 1.2k and 3M, which are numbers; None of others."""
+    for kind in (_TIMES, *_RATES):
+        if units <= kind.keys():
+            return min(units, key=lambda each: kind[each])
+    if units <= _PREFIXES.keys():
+        return ""
+    one = next(iter(units))
+    return one if len(units) == 1 and words.said(one).better else None
 
 
 def _scaled(cut: re.Match[str] | None, unit: str) -> str:
     if cut is None:
         return ""
-    power = _TIMES.get(cut["unit"], 0) - _TIMES.get(unit, 0)
-    return str(Decimal(cut["value"].replace(",", "")).scaleb(power)) if power else cut["value"]
+    if not unit:
+        factor = Decimal(_PREFIXES[cut["unit"]])
+    else:
+        kind = next((kind for kind in (_TIMES, *_RATES) if unit in kind), {})
+        factor = Decimal(kind.get(cut["unit"], 1)) / Decimal(kind.get(unit, 1))
+    value = cut["value"]
+    return value if factor == 1 else f"{Decimal(value.replace(',', '')) * factor:f}"
 
 
 def _statistic(text: str) -> str:
     word = "_".join(words.words(text))
-    return word if word in _STATISTICS else ""
+    return word if word in _STATISTICS or word in _WARM else ""
 
 
 def _statistics(found: Plain) -> Plain:
@@ -306,6 +375,8 @@ def _statistics(found: Plain) -> Plain:
     for at in range(len(found.columns)):
         cells = [cell for cell in _cells(found, at) if cell]
         named = [cell for cell in cells if _statistic(cell)]
+        if named and all(map(words.is_percentile, named)):
+            continue  # not rows that sum up others: what they were taken at is a setting
         if len(set(named)) > 1 and len(named) == len(cells) == len(found.lines):
             return _turned(found, at)
         others = [cell for cell in cells if not _statistic(cell)]
@@ -313,15 +384,41 @@ def _statistics(found: Plain) -> Plain:
         if named and others and counted and len(named) < len(cells):
             kept = tuple(line for line in found.lines if not _statistic(line.cells[at]))
             listed = ", ".join(dict.fromkeys(named))
-            note = f"rows called {printable(listed, 80)} sum up others, and are no runs"
+            note = f"rows called {printable(listed, 80)} sum up others or warm up: no runs"
             return replace(found, lines=kept, notes=(*found.notes, note))
     return found
+
+
+def _arms_below(found: Plain) -> Plain:
+    """A row for each arm, where every arm has a column for each of several metrics."""
+    arms_ = wide.metrics_of_arms(found.columns)
+    places = [at for each in arms_.values() for at in each.values()]
+    if not arms_ or not all(_numeric(_cells(found, at), sure=True) for at in places):
+        return found
+    kept = [at for at in range(len(found.columns)) if at not in places]
+    metrics = list(next(iter(arms_.values())))
+    columns = (wide.KERNEL, *(found.columns[at] for at in kept), *metrics)
+    if len(set(columns)) < len(columns):
+        return found
+    lines = tuple(
+        Line(
+            number=line.number,
+            cells=(
+                arm,
+                *(line.cells[at] for at in kept),
+                *(line.cells[each[metric]] for metric in metrics),
+            ),
+        )
+        for line in found.lines
+        for arm, each in arms_.items()
+    )
+    return replace(found, columns=columns, lines=lines)
 
 
 def _turned(found: Plain, at: int) -> Plain:
     """A row for each statistic as a column for each; rows that are equal else become one."""
     rows = range(len(found.columns))
-    numbers = [n for n in rows if n != at and _numeric(_cells(found, n))]
+    numbers = [n for n in rows if n != at and _measured(found, n)]
     keys = [n for n in rows if n != at and n not in numbers]
     stats = list(dict.fromkeys(line.cells[at] for line in found.lines))
     names: dict[tuple[int, str], str] = {}
@@ -350,7 +447,14 @@ def _turned(found: Plain, at: int) -> Plain:
     return replace(found, columns=(*(found.columns[n] for n in keys), *columns), lines=lines)
 
 
-def _numeric(cells: Sequence[str]) -> bool:
+def _measured(found: Plain, at: int) -> bool:
+    """True for a column of figures that no name calls a boot, a run or a setting."""
+    part = words.said(found.columns[at]).part
+    return part not in _KEYS and _numeric(_cells(found, at), sure=part is Part.TIME)
+
+
+def _numeric(cells: Sequence[str], *, sure: bool) -> bool:
     filled = [cell for cell in cells if cell]
     good = sum(bool(re.fullmatch(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?", cell)) for cell in filled)
-    return bool(filled) and 2 * good > len(filled) and not all(map(arms.is_version, filled))
+    versions = not sure and all(map(arms.is_version, filled))
+    return bool(filled) and 2 * good > len(filled) and not versions

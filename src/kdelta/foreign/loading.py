@@ -27,12 +27,12 @@ from kdelta.foreign.guess import guess
 from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import ImportFormat, SourceFile
-from kdelta.foreign.stack import Stack, StackedFile, repeats, stacked
+from kdelta.foreign.stack import Stack, StackedFile, crossed, repeats, stacked
 from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
 _MAX_DEPTH = 8
-_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md")
+_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org")
 _TEXTS = {
     ImportFormat.KERNBENCH: kernbench.looks_like,
     ImportFormat.BENCHFMT: benchfmt.looks_like,
@@ -152,7 +152,9 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     if kind is None and not mapped and suffix not in (".csv", ".tsv"):
         kind = next((one for one, like in _TEXTS.items() if like(text)), None)
     if kind is None and suffix not in (".csv", ".tsv"):
-        log = suffix != ".md" and (records.is_log(text) or bool(programs.records_of(text)))
+        log = suffix not in (".md", ".org") and (
+            records.is_log(text) or bool(programs.records_of(text))
+        )
         if log or (suffix not in _TABULAR and not mapped):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
     if kind is None and suffix == ".csv" and perf_stat.looks_like(text):
@@ -188,7 +190,7 @@ def _table(
     text = layout.framed(text)
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)
-    if suffix in (".txt", ".md", ".dat") and not mapped and delimiter == tables.BLANKS:
+    if suffix in (".txt", ".md", ".org", ".dat") and not mapped and delimiter == tables.BLANKS:
         first = next((line for line in text.splitlines() if line.strip()), "")
         if len(first.split()) < 2 or "," in first:
             return LoadedFile(
@@ -232,14 +234,16 @@ def recorded(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
 def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     """The same files, tables of one head line that are a run each below each other as one.
 
-    Such tables name no arm, and paths like 6.16/boot1.csv, 6.16/boot2.csv, 6.17/boot1.csv do.
+    Such tables name no arm, and paths like 6.16/boot1.csv, 6.16/boot2.csv, 6.17/boot1.csv do; so
+    do 6.16/fork.csv, 6.16/mmap.csv, 6.17/fork.csv, 6.17/mmap.csv.
     """
     tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
     heads = {file.source.columns for file in tables_}
     armless = all(file.mapping and _armless(file) for file in tables_)
     if len(tables_) < 3 or len(heads) > 1 or not armless:
         return list(files)
-    if not repeats([file.source.name for file in tables_]):
+    names = [file.source.name for file in tables_]
+    if not (repeats(names) or crossed(names)):
         return list(files)
     parts = [
         StackedFile(

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kdelta.foreign import arms, samples, words
+from kdelta.foreign import arms, samples, wide, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -17,6 +17,8 @@ from kdelta.metric import Better
 _COUNTS = ("ok_runs", "runs", "n", "run_count")  # best first
 _INDEX = ("boot", "round", "position", "run")
 _SUMMARY = ("mean", "median", "sd", "cv", "cv_percent", "values")
+_FEW_ROWS = 3
+_ALIKE = 3.0  # times: figures of one kind
 _MAY_BE_ARMS = (Part.UNKNOWN, Part.STATISTIC, Part.TIME, Part.POSITION)
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
 Columns = Mapping[str, str]  # statistic -> column; "" is the quantity itself
@@ -26,7 +28,7 @@ def arms_in_columns(work: Work) -> None:
     """Columns that are called after arms: 6.16, v6.12.77_mean, base_ns, parent_a."""
     found: dict[str, dict[tuple[str, ...], str]] = {}
     for name, said in work.left.items():
-        if said.part in _MAY_BE_ARMS and (cut := _arm_and_rest(name)):
+        if said.part in _MAY_BE_ARMS and (cut := wide.arm_and_rest(name)):
             found.setdefault(cut[0], {})[cut[1]] = name
     runs = _numbered(found)
     shared = Counter(rest for columns in found.values() for rest in columns)
@@ -41,15 +43,15 @@ def arms_in_columns(work: Work) -> None:
     if runs:
         _arms_of_runs(work, runs)
         return
-    metrics = {_base(rest) for columns in found.values() for rest in columns}
+    metrics = {wide.base(rest) for columns in found.values() for rest in columns}
     timed = [base for base in metrics if words.said(base).part is Part.TIME] or sorted(metrics)
     if len(metrics - {""}) > 1:
         work.doubts.append(f"the columns of each arm hold several metrics; only {timed[0]} is read")
     for arm, columns in found.items():
         keys = {
-            _statistic(rest) or "value": c
+            wide.statistic(rest) or "value": c
             for rest, c in columns.items()
-            if _base(rest) in (timed[0], "")
+            if wide.base(rest) in (timed[0], "")
         }
         work.arms[arm] = ArmKeys(
             **{key: c for key, c in keys.items() if key in ("value", *_SUMMARY, "n")}
@@ -81,7 +83,26 @@ def arms_by_difference(work: Work, *, apart: bool = False) -> None:
     for arm, name in columns.items():
         work.arms[arm] = ArmKeys(value=name)
         work.take(name, f"arms.{arm}.value", "its name differs from others in one word")
-    work.metrics[_base(words.words(" ".join(best)))] = MetricKeys()
+    work.metrics[wide.base(words.words(" ".join(best)))] = MetricKeys()
+
+
+def arms_alike(work: Work) -> None:
+    """Nothing names arms or figures: columns of numbers that are alike may be the arms."""
+    if work.arm or work.arms or work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
+        return
+    numbers = [
+        name
+        for name in work.of(Part.UNKNOWN)
+        if work.cells(name).holds is Holds.NUMBERS and not work.cells(name).counts_up
+    ]
+    middles = [samples.middle(work.cells(name)) for name in numbers]
+    if len(numbers) < 2 or not 0 < max(middles) <= _ALIKE * min(middles):
+        return
+    work.doubts.append(f"are {', '.join(numbers[:6])} what is compared, and in which unit?")
+    for name in numbers:
+        work.arms[name] = ArmKeys(value=name)
+        work.take(name, f"arms.{name}.value", "its figures are like those of the others")
+    work.metrics["value"] = MetricKeys()
 
 
 def _numbered(
@@ -106,50 +127,9 @@ def _arms_of_runs(
     for arm, by_rest in runs.items():
         for rest, columns in by_rest.items():
             work.arms[arm] = ArmKeys(values=columns)
-            work.metrics = {_base(rest) or "value": MetricKeys()}
+            work.metrics = {wide.base(rest) or "value": MetricKeys()}
             for column in columns:
                 work.take(column, f"arms.{arm}.values", "it is called after an arm and a run")
-
-
-def _arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The arm that a column is called after, and the other words of its name."""
-    if words.said(name).part is Part.DERIVED and not (arms.is_version(name) or arms.side(name)):
-        return None
-    pieces = [piece for piece in _PIECES.split(name) if piece]
-    if any(
-        word in ("vs", "versus", "delta", "pct", "ratio", "midpoint", "change")
-        for word in words.words(name)
-    ):
-        return None
-    for at in (0, len(pieces) - 1):
-        piece = pieces[at]
-        if not (
-            arms.is_version(piece)
-            or (arms.side(piece) and len(re.findall(r"[a-z]+", piece.lower())) < 3)
-        ):
-            continue
-        rest = pieces[1:] if at == 0 else pieces[:-1]
-        arm = piece
-        if rest and words.said(" ".join(rest)).part is Part.UNKNOWN and not arms.is_version(piece):
-            return name, ()  # with patch, old kernel: all of it names the arm
-        if rest and at == 0 and re.fullmatch(r"[0-9a-zA-Z]", rest[0]) and rest[0] not in ("n", "s"):
-            arm, rest = f"{piece}_{rest[0]}", rest[1:]
-        return arm, words.words(" ".join(rest))
-    return None
-
-
-def _statistic(rest: tuple[str, ...]) -> str:
-    if rest in (("n",), ("runs",), ("count",)):
-        return "n"
-    return words.said(" ".join(rest)).statistic if rest else ""
-
-
-def _base(rest: tuple[str, ...]) -> str:
-    """The metric in the words that are left of a column's name."""
-    if not rest or rest in (("n",), ("runs",), ("count",)):
-        return ""
-    said = words.said(" ".join(rest))
-    return said.metric if said.part in (Part.TIME, Part.STATISTIC) else "_".join(rest)
 
 
 def _likewise(work: Work, rest: tuple[str, ...]) -> None:
@@ -301,7 +281,12 @@ def _tell(work: Work, columns: Columns, where: str) -> None:
 def _settle_wide(work: Work, bases: dict[str, dict[str, str]], *, summary: bool) -> None:
     timed = {base for base in bases if base and words.said(base).better is not None}
     timed = timed or {base for base, columns in bases.items() if base and _direct(work, columns)}
+    varies = not all(_same(work, columns) for columns in bases.values())
     for base, columns in bases.items():
+        if varies and _same(work, columns):
+            for column in columns.values():
+                work.leave(column, "it is the same in every row: what was set, or a result")
+            continue
         keys = _figures(columns, summary=summary)
         if not keys or (timed and base not in timed):
             for column in columns.values():
@@ -338,6 +323,13 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
         work.metrics[name] = MetricKeys(value=name, better=Better.NONE)
 
 
+def _same(work: Work, columns: Columns) -> bool:
+    """True for figures of which every row has the same."""
+    return work.table.rows > _FEW_ROWS and all(
+        work.cells(column).constant for column in columns.values()
+    )
+
+
 def _direct(work: Work, columns: Columns) -> bool:
     return any(work.figures[column].better for column in columns.values())
 
@@ -351,6 +343,8 @@ def _named(work: Work, base: str, columns: Columns) -> tuple[str, str, Better | 
     said = words.said(work.stem)
     if said.part is Part.TIME and said.unit:
         return base or work.stem, said.unit, said.better
+    if work.beside:
+        return base or "value", work.beside.unit, work.beside.better
     return base or "value", "", None
 
 

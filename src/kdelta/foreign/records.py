@@ -54,9 +54,9 @@ def of_json(text: str, name: str) -> list[Numbered]:
             (number, record)
             for number, line in enumerate(text.splitlines(), start=1)
             if line.strip()
-            for record in _rows(loaded(line, name, number), {})
+            for record in _rows(loaded(line, name, number, exact=True), {})
         ]
-    return list(enumerate(_rows(loaded(text, name), {}), start=1))
+    return list(enumerate(_rows(loaded(text, name, exact=True), {}), start=1))
 
 
 def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:
@@ -159,7 +159,7 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "; ".join(_cell(one) for one in value)
-    return repr(value) if isinstance(value, float) else str(value)
+    return str(value)
 
 
 def of_log(text: str) -> list[Numbered]:

@@ -30,6 +30,15 @@ def is_run(word: str) -> bool:
     return cut["word"].strip().lower() in (*_RUNS, *_BOOTS, "")
 
 
+def middle(cells: Cells) -> float:
+    """The median of a column of numbers; 0.0 for none, and where one of them is none."""
+    try:
+        values = sorted(float(text.replace(",", ".").rstrip("%")) for text in cells.texts if text)
+    except ValueError:
+        return 0.0
+    return values[len(values) // 2] if values else 0.0
+
+
 def columns(work: Work) -> None:
     """Take columns that are numbered 1, 2, 3 ... as the runs of one metric."""
     found: dict[tuple[str, str], dict[int, str]] = {}

@@ -27,6 +27,7 @@ _TURN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
+FOLDER = "folder"  # the column of what the paths say where their folders differ
 _BOOTS = ("boot", "reboot", "b")
 
 
@@ -111,6 +112,16 @@ def repeats(names: Sequence[str]) -> bool:
     ) < len(names)
 
 
+def crossed(names: Sequence[str]) -> bool:
+    """True when files of the same names, several, lie in each of several folders."""
+    inside: dict[str, set[str]] = {}
+    for name in names:
+        folder, _, base = name.rpartition("/")
+        inside.setdefault(folder, set()).add(base)
+    every = list(inside.values())
+    return len(every) > 1 and len(every[0]) > 1 and all(each == every[0] for each in every)
+
+
 def _told(names: Sequence[str]) -> dict[str, list[str]]:
     """What the paths say where they differ: folders, the name of the file, and a number."""
     folders = [name.split("/")[:-1] for name in names]
@@ -118,7 +129,7 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     for depth in range(max(map(len, folders))):
         level = [folder[depth] if depth < len(folder) else "" for folder in folders]
         if len(set(level)) > 1:
-            found[_free("folder", found)] = level
+            found[_free(FOLDER, found)] = level
     stems = [_stem(name) for name in names]
     cuts = [_cut(stem) for stem in stems]
     if not all(number for _, number, _ in cuts):

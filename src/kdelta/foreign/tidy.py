@@ -17,6 +17,7 @@ import msgspec
 from kdelta.errors import SpecError
 from kdelta.foreign import mapping as mappings
 from kdelta.foreign import published, words
+from kdelta.foreign.arms import is_version
 from kdelta.foreign.mapping import Figures, MetricKeys
 from kdelta.foreign.record import (
     ArmFacts,
@@ -195,8 +196,10 @@ def group_of(row: TableRow, mapping: mappings.Mapping) -> Pairs:
                 raise row[name].wrong(f"{len(split.into)} settings separated by {split.at}")
             found += [(key, _setting(part)) for key, part in zip(split.into, parts, strict=False)]
         elif text:
-            # `set` is what the files of an import are told apart by.
-            found.append((f"{name} of rows" if name == SET else name, plain_number(text)))
+            # `set` is what the files of an import are told apart by; 6.10 is not 6.1.
+            exact = text.endswith("0") and is_version(text)
+            key = f"{name} of rows" if name == SET else name
+            found.append((key, text if exact else plain_number(text)))
     return tuple(found)
 
 

@@ -171,6 +171,11 @@ _READ_BACK = {
     "rc": "returncode",
     "retcode": "returncode",
 }
+_PERCENTILES = vocabulary("percentile percentiles quantile quantiles pctl pctile ptile")
+_PERCENTILE = re.compile(
+    r"[pq]_?\d{1,3}(?:\.\d{1,4})?|\d{1,3}(?:\.\d{1,4})?(?:(?:th|st|nd|rd)(?: percentile)?|\s?%)",
+    re.IGNORECASE | re.ASCII,
+)
 _TIME_UNITS = {
     word: unit
     for unit, words in {
@@ -236,6 +241,17 @@ def words(name: str) -> tuple[str, ...]:
     text = re.sub(r"(?<=\w)/(?=\w)", " per ", text).replace("%", " pct ").lower()
     text = re.sub(r"(?<![a-z])(ns|us|ms|cycles)(?=per)", r"\1 ", text)
     return tuple(word for word in _SPLIT.split(text) if word.strip("."))
+
+
+def is_percentile(text: str) -> bool:
+    """True for a cell such as p99, 99.9th or 50 %."""
+    return bool(_PERCENTILE.fullmatch(text))
+
+
+def names_percentiles(name: str) -> int:
+    """2 for a column called percentile or the like, 1 for one that may be (pct), else 0."""
+    joined = "_".join(word for word in words(name) if word not in ("latency", "lat"))
+    return 2 if joined in _PERCENTILES else int(joined in ("pct", "percent", "q", "perc"))
 
 
 def is_state(name: str) -> bool:

@@ -50,6 +50,7 @@ class Work:
     left:    columns that are not yet taken for anything, with what their names say.
     keys:    of [columns], apart from lists.
     figures: columns of figures: they never tell rows apart.
+    beside:  what the head of a column of text says of the figures beside: benchmark (us).
     samples: what stands for a column for each run, and these columns.
     """
 
@@ -71,6 +72,7 @@ class Work:
     metrics: dict[str, MetricKeys] = field(default_factory=dict)
     ok: tuple[str, ...] = OK
     samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    beside: Said | None = None
     replicate: ReplicateUnit | None = None
     measured: bool = False
     united: bool = False
