@@ -151,7 +151,7 @@ struct snapshot {
 struct vcpu {
 	struct qemu_plugin_register *registers[REGISTERS];
 	bool open;
-	bool switched; /* to another task, of which we do not know whose it is */
+	bool switched; /* to another task: we do not know whose, or a tick made it; see gave_way() */
 	bool stub; /* an interrupt has begun, and is on its way to the kernel's entry */
 	bool out; /* what runs is left out of the window */
 	bool owned; /* the task that runs is the workload's */
@@ -159,6 +159,7 @@ struct vcpu {
 	unsigned int depth; /* of entries inside the interrupt that is being left out; 0: none */
 	uint64_t interrupts;
 	struct task *task; /* that runs, NULL: not known yet */
+	struct task *idle; /* the one that ran when the guest was restored */
 	struct snapshot base; /* when the window opened, plus what was left out since */
 	struct snapshot left; /* when what is left out began */
 };
@@ -545,10 +546,12 @@ static void on_event(unsigned int index, void *userdata)
 		slot = 0;
 		returned(vcpu);
 	} else if (event & EVENT_SWITCH) {
-		vcpu->switched |= !tasks_are_told();
+		bool counted = !is_foreign(vcpu) && !vcpu->depth;
+
 		calls_leave(index, register_value(index, REGISTER_FIRST));
 		task_switch(vcpu, register_value(index, REGISTER_FIRST),
 			    register_value(index, REGISTER_SECOND));
+		vcpu->switched |= !tasks_are_told() || (counted && gave_way(vcpu));
 	} else if (event & EVENT_NEW_TASK) {
 		task_new(vcpu, register_value(index, REGISTER_FIRST));
 	} else if (!(event & EVENT_STUB)) {

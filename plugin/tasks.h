@@ -93,6 +93,8 @@ static void task_switch(struct vcpu *vcpu, uint64_t from, uint64_t to)
 		return;
 	if (!vcpu->task && vcpu->owned) /* it executed a mark before it was known */
 		tasks_own(old);
+	if (!vcpu->idle)
+		vcpu->idle = old;
 	old->depth = vcpu->depth;
 	vcpu->depth = new->depth;
 	vcpu->task = new;
@@ -109,6 +111,16 @@ static bool tasks_are_told(void)
 static bool is_foreign(const struct vcpu *vcpu)
 {
 	return tasks_are_told() && vcpu->task && !vcpu->task->ours;
+}
+
+/*
+ * Has a tick made the workload's task give way, to a kernel thread say?  Then the window holds its
+ * own part of the switch there and back, which the path did not ask for.  One that waits for
+ * something leaves its CPU to the idle task.
+ */
+static bool gave_way(const struct vcpu *vcpu)
+{
+	return vcpu->interrupts && is_foreign(vcpu) && vcpu->task != vcpu->idle;
 }
 
 #endif /* KDELTA_TASKS_H */
