@@ -6,59 +6,25 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import struct
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from msgspec.structs import replace
 
 import ladder_records
+from bundle_records import call, contents, stored, written
 from kdelta.analysis.reproduction import compared
 from kdelta.cli.bundle import bundle, qemu_for, reproduce, verify
 from kdelta.errors import SpecError
 from kdelta.guests import qemu, qemu_archive
 from kdelta.guests.emulator import Qemu
-from kdelta.journal import results
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
-from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.run.pinned import BUNDLE, again
-from kdelta.sample import TrialResult
 
-MAGIC = 0x3230544C45444B00
 MIB = 1 << 20
-
-
-def counts_of(result: TrialResult, ids: dict[str, int]) -> bytes:
-    """The plugin's stream of these windows: all of a half in one address of its own."""
-    words = [1, 4, MAGIC, 1, 1, 1, 4, 0]
-    for phase in result.exact.phases:
-        for user, kernel in zip(phase.user, phase.kernel, strict=True):
-            words += window(ids[phase.phase], user, kernel, first=len(words) == 8)
-    return struct.pack(f"<{len(words)}Q", *words)
-
-
-def window(phase: int, user: int, kernel: int, *, first: bool) -> list[int]:
-    code = [7, 2, 0, 0x400000, 7, 2, 1, 0xFFFFFFFF81000000] if first else []
-    return [*code, 2, 10, 0, phase, user, kernel, 0, 0, 0, user, 1, kernel]
-
-
-def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
-    RunJournal.create(folder, record)
-    for trial in record.trials:
-        assert trial.result
-        kept = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(folder, kept)
-        place = results.trial_folder(folder, trial.index)
-        (place / "console.log").write_text("it booted\n")
-        if raw:
-            packed = gzip.compress(counts_of(trial.result, {"protect": 0, "touch": 2}), mtime=0)
-            (place / "counts.bin.gz").write_bytes(packed)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -68,24 +34,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = call(bundle, folder, "-o", place / "run.tar")
     assert done.exit_code == 0, done.output
     return place / "run.tar"
-
-
-def call(command: object, *words: object) -> Result:
-    return CliRunner().invoke(command, [str(word) for word in words])  # type: ignore[arg-type]
-
-
-def contents(archive: Path) -> dict[str, bytes]:
-    with tarfile.open(archive) as tar:
-        return {one.name: tar.extractfile(one).read() for one in tar}  # type: ignore[union-attr]
-
-
-def written(files: dict[str, bytes], path: Path) -> Path:
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return path
 
 
 def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ DOCUMENT_HOSTS = {
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
 TIME_MODULES = {
+    "kdelta.stats.blocked",
     "kdelta.stats.permutation",
     "kdelta.stats.ranks",
     "kdelta.stats.shift",

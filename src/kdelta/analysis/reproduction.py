@@ -47,7 +47,7 @@ def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
     pairs = zip(report(theirs).ladders, report(ours).ladders, strict=False)
     rows = [row for left, right in pairs for row in _rows(left, right, timed=timed)]
     return Reproduction(
-        timed=timed, rows=tuple(rows), reasons=tuple(dict.fromkeys(_reasons(theirs, ours)))
+        timed=timed, rows=tuple(rows), reasons=tuple(dict.fromkeys(apart(theirs, ours)))
     )
 
 
@@ -86,7 +86,8 @@ def _timed(name: str, was: Rung[Any], now: Rung[Any]) -> Repeated:
     )
 
 
-def _reasons(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
+def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
+    """What else of two runs of one study differs, a sentence each."""
     for was, now in zip(theirs.arms, ours.arms, strict=False):
         if was.kernel.image_sha256 != now.kernel.image_sha256:
             yield f"{was.label}: another image ({was.kernel.version} and {now.kernel.version})"

@@ -138,7 +138,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
+def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     """The folder and the run of a bundle that is what its manifest says.
 
     Raises SpecError for any other, and for one that is whole and cannot be read here.
@@ -251,7 +251,7 @@ def reproduce(file: Path, runs: Path, means: execution.Means, *, build: bool) ->
     from kdelta.rendering.verification import show_again
     from kdelta.run.pinned import again, other_programs
 
-    with _whole(file) as (folder, theirs):
+    with whole(file) as (folder, theirs):
         study = again(theirs, folder, build=build)
         execution.check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)

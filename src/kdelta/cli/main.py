@@ -37,6 +37,7 @@ COMMANDS = {
     "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
     "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
     "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
+    "merge": ("kdelta.cli.merge:merge", "Make one finding of several machines' bundles."),
     "coverage": (
         "kdelta.cli.coverage:coverage",
         "Show which functions the scenarios of a run executed.",

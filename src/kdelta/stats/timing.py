@@ -18,7 +18,7 @@ from kdelta.stats.verdict import Comparison, Sandwich, Verdict
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
-_DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
+DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
 _MANY = 1000
 
 
@@ -65,7 +65,7 @@ def compare(
     """
     if grade is Grade.EXACT_PATH or not (0 < tolerance < 1 and 0 < alpha < 1):
         raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
-    arms = _by_boot((old, new) if control is None else (old, new, control))
+    arms = by_boot((old, new) if control is None else (old, new, control))
     case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
     forbidden = comparability.obstacles(arms) if obstacles is None else tuple(obstacles)
     warned = comparability.cautions(arms) if obstacles is None else ()
@@ -153,7 +153,7 @@ class _Case:
             "means": _ratio(old, new, control, _mean),
             "medians": _ratio(old, new, control, _median),
         }
-        told = [f"{name} {_percent(ratio)}" for name, ratio in ratios.items() if ratio]
+        told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
         known = [ratio for ratio in ratios.values() if ratio]
         outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
         ends = {ratio > 1 for ratio in (*known, effect.ratio) if ratio != 1}
@@ -181,7 +181,7 @@ def _ratio(
     return after / statistics.fmean(before) if after and before else None
 
 
-def _by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
+def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
     """One value a boot, where process rounds ran in enough known boots of each arm."""
     if any(arm.replicate is not ReplicateUnit.PROCESS_ROUND for arm in arms):
         return arms
@@ -295,9 +295,9 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
         ratio = statistics.median(new.values) / statistics.median(values)
         return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
     found = shift(
-        values, new.values, alpha=alpha, seed=seed, when=_when([*before, *new.valid], arms)
+        values, new.values, alpha=alpha, seed=seed, when=placed([*before, *new.valid], arms)
     )
-    unknown = _unread(arms)
+    unknown = unread(arms)
     return _Effect(
         ratio=found.ratio,
         low=found.low * math.exp(-unknown),
@@ -307,7 +307,7 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
     )
 
 
-def _when(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
+def placed(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
     """Place in the session, for the trend: the round if all know theirs, else the position."""
     if len(arms) == 2 and not detectors.interleaved(arms):
         return None  # the trend would be the difference between the arms
@@ -318,7 +318,7 @@ def _when(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
     return None if None in chosen else [float(place or 0) for place in chosen]
 
 
-def _unread(arms: Sequence[Series]) -> float:
+def unread(arms: Sequence[Series]) -> float:
     """How far (log) a ratio may be off because readings have a coarse step.
 
     Scatter of half a step or more is dither: the mean error of rounding vanishes (Widrow 1956).
@@ -345,7 +345,7 @@ def _decide(
         return Verdict.UNDECIDED, f"{shown}: {text}", more
     if sandwich:
         size = abs(effect.ratio - 1)
-        limit = case.tolerance if same else size / _DRIFT_DIVISOR
+        limit = case.tolerance if same else size / DRIFT_DIVISOR
         limit = min(limit, MAX_DRIFT)
         if abs(sandwich.drift) > limit:
             text = f"{shown}: the old arm itself moved by more than {100 * limit:.2g} %"
@@ -360,22 +360,23 @@ def _decide(
 
 def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
     """The estimate with its interval; of A/B/A also from arithmetic means."""
-    low, high = (f"{_percent(bound)}" for bound in (effect.low, effect.high))
-    text = f"{_percent(effect.ratio)} ({100 * (1 - case.alpha):g} % interval {low} to {high})"
+    low, high = (f"{percent(bound)}" for bound in (effect.low, effect.high))
+    text = f"{percent(effect.ratio)} ({100 * (1 - case.alpha):g} % interval {low} to {high})"
     if not (effect.low > 0 and math.isfinite(effect.high)):
-        text = f"{_percent(effect.ratio)} (too few for an interval)"
+        text = f"{percent(effect.ratio)} (too few for an interval)"
     if sandwich is None:
         return text
     text += (
-        f", means {_percent(sandwich.midpoint)} against the midpoint of the old arms,"
-        f" drift {_percent(1 + sandwich.drift)}"
+        f", means {percent(sandwich.midpoint)} against the midpoint of the old arms,"
+        f" drift {percent(1 + sandwich.drift)}"
     )
     if sandwich.drop_first_midpoint is None:
         return text
-    return f"{text}, without the first of each {_percent(sandwich.drop_first_midpoint)}"
+    return f"{text}, without the first of each {percent(sandwich.drop_first_midpoint)}"
 
 
-def _percent(ratio: float) -> str:
+def percent(ratio: float) -> str:
+    """A ratio as a change: "+9.60 %"."""
     return f"{100 * (ratio - 1):+.2f} %" if math.isfinite(ratio) else "any"
 
 

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One study measured on several machines, as one finding: the machine is a block.
+
+Kernels are compared within a machine only.  Counts have to be equal on all, or what was recorded
+says why not; times are judged over the machines (stats.blocked).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import structs
+
+from kdelta.analysis import variants
+from kdelta.analysis.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
+from kdelta.analysis.findings import Ladder, Rung, report
+from kdelta.analysis.methods import timing_of
+from kdelta.analysis.reproduction import apart
+from kdelta.analysis.times import TimeMeasure, TimeMethod
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.printable import printable
+from kdelta.sample import TOTAL, ArmRecord, Instrument
+from kdelta.stats.multiplicity import correct
+from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.study.spec import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedMachine:
+    """A machine by the bundle that it sent; told: what it says that it is."""
+
+    name: str
+    run_id: str
+    created: str
+    kdelta_version: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedCount:
+    """A phase of one kernel in a scenario: per operation, on each machine (None: no value).
+
+    equal: to the instruction, on all of them.
+    """
+
+    scenario: str
+    arm: str
+    phase: str
+    values: tuple[float | None, ...]
+    equal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedPair:
+    """Two kernels in a scenario: the verdict over all machines, and that of each alone."""
+
+    scenario: str
+    old: str
+    new: str
+    operation: str
+    merged: Comparison
+    each: tuple[Comparison | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The finding.  counts: of an exact study, else none.  reasons: what differs by machine."""
+
+    timed: bool
+    title: str
+    machines: tuple[MergedMachine, ...]
+    counts: tuple[MergedCount, ...]
+    pairs: tuple[MergedPair, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """True when all counts are; of times it is not asked."""
+        return self.timed or (bool(self.counts) and all(one.equal for one in self.counts))
+
+
+def merged(records: Mapping[str, RunRecord]) -> Merged:
+    """One finding of the runs of several machines, by the names of their bundles.
+
+    Raises SpecError for runs that are not of one study and the same kernels, for a run that is
+    there twice, and for fewer than two.
+    """
+    if len(records) < 2:
+        raise SpecError("one bundle is no several machines", action="name two or more of them")
+    _check(records)
+    runs = list(records.values())
+    timed = runs[0].instrument is Instrument.TIME
+    found = [report(run) for run in runs]
+    machines = tuple(
+        MergedMachine(
+            name=name,
+            run_id=run.run_id,
+            created=run.created,
+            kdelta_version=run.kdelta_version,
+            told="; ".join(dict.fromkeys(m.told for one in own.ladders for m in one.machines)),
+        )
+        for (name, run), own in zip(records.items(), found, strict=True)
+    )
+    ladders = list(zip(*(own.ladders for own in found), strict=True))
+    differing = (
+        f"{name}: {reason}"
+        for name, run in list(records.items())[1:]
+        for reason in apart(runs[0], run)
+    )
+    return Merged(
+        timed=timed,
+        title=runs[0].title or runs[0].name,
+        machines=machines,
+        counts=() if timed else tuple(one for own in ladders for one in _counts(own)),
+        pairs=tuple(_times(records) if timed else _verdicts(tuple(records), ladders)),
+        reasons=tuple(dict.fromkeys(differing)),
+    )
+
+
+def _check(records: Mapping[str, RunRecord]) -> None:
+    (first, base), *others = records.items()
+    seen = {(base.run_id, base.created): first}
+    for name, run in others:
+        same = seen.setdefault((run.run_id, run.created), name)
+        if same != name:
+            raise SpecError(f"{same} and {name} are one run", action="name each once")
+        if field := _studies_apart(base.study, run.study):
+            raise SpecError(
+                f"{first} and {name} are of different studies: {field} differs",
+                action="merge bundles of one study: kdelta reproduce makes another",
+            )
+        if kernel := _kernels_apart(base.arms, run.arms):
+            raise SpecError(
+                f"{first} and {name} are of different kernels: {kernel}",
+                action="measure the very same: kdelta reproduce",
+            )
+        if _planned(run) != _planned(base):
+            raise SpecError(
+                f"{first} and {name} are of different plans: their trials differ",
+                action="measure the very same: kdelta reproduce",
+            )
+
+
+def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
+    """Its trials, in whatever order they are."""
+    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials)
+
+
+def _studies_apart(one: Study, other: Study) -> str:
+    """Which part of two studies differs, "" for one study; kernels are compared by themselves."""
+    for field in structs.fields(one):
+        if field.name in ("kernels", "gap"):
+            continue
+        was, now = (getattr(study, field.name) for study in (one, other))
+        if field.name == "plan":  # a repeated study names the seed that was drawn
+            was, now = (structs.replace(plan, seed=None) for plan in (was, now))
+        if was != now:
+            return field.encode_name
+    return ""
+
+
+def _kernels_apart(one: Sequence[ArmRecord], other: Sequence[ArmRecord]) -> str:
+    if len(one) != len(other):
+        return f"{len(one)} of them and {len(other)}"
+    for was, now in zip(one, other, strict=True):
+        known = [
+            (a, b)
+            for name in ("image_sha256", "version", "release")
+            if (a := getattr(was.kernel, name)) and (b := getattr(now.kernel, name))
+        ]
+        if was.point != now.point or (known and known[0][0] != known[0][1]):
+            return printable(f"{was.label} is not the other's {now.label}", 200)
+    return ""
+
+
+def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
+    """Of one scenario on every machine."""
+    for rungs in zip(*(ladder.rungs for ladder in ladders), strict=True):
+        phases = dict.fromkeys(m.phase for rung in rungs for m in rung.phases)
+        for phase in phases:
+            own = [next((m for m in r.phases if m.phase == phase), None) for r in rungs]
+            yield MergedCount(
+                scenario=_name(ladders[0]),
+                arm=rungs[0].arm,
+                phase=phase,
+                values=tuple(m.per_operation if m else None for m in own),
+                equal=len({(m.value, m.operations) if m else None for m in own}) == 1,
+            )
+
+
+def _verdicts(
+    names: Sequence[str], ladders: Sequence[Sequence[Ladder[Any]]]
+) -> Iterator[MergedPair]:
+    """Of counts: the one verdict, or that the machines have several."""
+    for own in ladders:
+        for rungs in zip(*(ladder.rungs for ladder in own), strict=True):
+            if any(rung.comparison and rung.previous for rung in rungs):
+                yield _verdict(names, own[0], rungs)
+
+
+def _verdict(names: Sequence[str], ladder: Ladder[Any], rungs: Sequence[Rung[Any]]) -> MergedPair:
+    each = tuple(rung.comparison for rung in rungs)
+    known = [one for one in each if one]
+    pairs = {(rung.previous, one.verdict) for rung, one in zip(rungs, each, strict=True) if one}
+    found = known[0]
+    if len(pairs) > 1 or len(known) < len(each):
+        told = ", ".join(
+            f"{name} {one.verdict if one else 'none'}"
+            for name, one in zip(names, each, strict=True)
+        )
+        invalid = any(one.verdict is Verdict.INVALID for one in known)
+        found = Comparison(
+            verdict=Verdict.INVALID if invalid else Verdict.UNDECIDED,
+            grade=found.grade,
+            reasons=(f"the machines disagree: {told}",),
+        )
+    return MergedPair(
+        scenario=_name(ladder),
+        old=next(rung.previous for rung in rungs if rung.previous),
+        new=rungs[0].arm,
+        operation=ladder.operation or ITERATION,
+        merged=found,
+        each=each,
+    )
+
+
+def _times(records: Mapping[str, RunRecord]) -> list[MergedPair]:
+    """Of times: judged over the machines; all metrics of a pair of kernels are one family."""
+    methods = {name: timing_of(run) for name, run in records.items()}
+    every = [list(parts(run)) for run in records.values()]
+    found: list[MergedPair] = []
+    (name, first), *_ = records.items()
+    base = variants.baseline(first, methods[name])
+    for same in zip(*every, strict=True):
+        arms = {
+            name: gather(part, workload, scenario, method)
+            for (name, method), (_, part, workload, scenario) in zip(
+                methods.items(), same, strict=True
+            )
+        }
+        point, _, workload, scenario = same[0]
+        found += _timed_pairs(f"{workload}:{scenario} {point}".strip(), arms, methods, base)
+    families: dict[tuple[str, str], list[MergedPair]] = {}
+    for pair in found:
+        families.setdefault((pair.old, pair.new), []).append(pair)
+    return [
+        replace(pair, merged=one)
+        for family in families.values()
+        for pair, one in zip(family, correct([pair.merged for pair in family]), strict=True)
+    ]
+
+
+def _timed_pairs(
+    scenario: str,
+    arms: Mapping[str, Sequence[ArmEvidence[TimeMeasure]]],
+    methods: Mapping[str, TimeMethod],
+    base: str,
+) -> Iterator[MergedPair]:
+    """The baseline against each other arm, with the control where the study has it."""
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats import blocked
+
+    labels = [arm.arm.label for arm in next(iter(arms.values()))]
+    if base not in labels:
+        return
+    bases = {name: own[labels.index(base)] for name, own in arms.items()}
+    controls = {name: next((a for a in own if a.arm.control), None) for name, own in arms.items()}
+    method = next(iter(methods.values()))
+    for at, label in enumerate(labels):
+        now = {name: own[at] for name, own in arms.items()}
+        one = next(iter(now.values()))
+        if one.arm.control or label == base or all(arm.skipped for arm in now.values()):
+            continue
+        total = next((arm.total for arm in now.values() if arm.total), None)
+        operation = total.operation if total else ITERATION
+        series, forbidden = {}, {}
+        for name, own in methods.items():
+            used = [bases[name], now[name], *([c] if (c := controls[name]) else [])]
+            series[name] = [own.series(arm, TOTAL, operation) for arm in used]
+            reasons = (r for arm in used[1:] for r in obstacles(own, used[0], arm))
+            forbidden[name] = tuple(dict.fromkeys(reasons))
+        judged = blocked.compare(
+            series,
+            obstacles=forbidden,
+            grade=method.grade([*bases.values(), *now.values()]),
+            tolerance=method.step_percent / 100,
+            alpha=min(own.alpha for own in methods.values()),
+            seed=method.seed,
+        )
+        yield MergedPair(
+            scenario=scenario,
+            old=base,
+            new=label,
+            operation=operation,
+            merged=judged.merged,
+            each=judged.each,
+        )
+
+
+def _name(ladder: Ladder[Any]) -> str:
+    return f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
