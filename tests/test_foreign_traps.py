@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from foreign_records import (
     traps,
     write_table,
 )
-from kdelta.analysis.judgement import JudgementChoice
-from kdelta.foreign import summaries
+from kdelta.analysis.judgement import JudgementChoice, judge
+from kdelta.foreign import loading, mapping, reader, summaries
 from kdelta.foreign.record import Published
+from kdelta.metric import Better
 from kdelta.stats.verdict import Verdict
 
 CYCLE = "cycle_ns_per_page"
@@ -409,3 +411,35 @@ def test_bundle_keeps_the_real_order() -> None:
     assert sorted(place for place in places.values() if place is not None) == list(range(18))
     assert places["6.19.9 r01"] == 0
     assert places["6.12.77 r01"] == 1
+
+
+# Units.
+
+
+@pytest.mark.parametrize(("factor", "asked"), [(1000, True), (0.1, True), (1.5, False)])
+def test_an_arm_in_another_unit_is_undecided_and_asked_about(
+    factor: float, *, asked: bool, tmp_path: Path
+) -> None:
+    rng = noise(11)
+    rows = [
+        f"{name},{boot},{seq},{scale * rng.gauss(1000, 5):.4f}"
+        for seq, boot in enumerate(range(12))
+        for name, scale in (("6.12", 1.0), ("6.18", factor))
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["kernel,boot,seq,lat_us", *rows]) + "\n")
+    (pair,) = finding(judged(path), "lat_us").pairs
+    if not asked:
+        assert pair.comparison.verdict is Verdict.REGRESSION
+        return
+    assert pair.comparison.verdict is Verdict.UNDECIDED
+    assert "are the units the same?" in pair.comparison.reasons[0]
+    known = mapping.Mapping(
+        columns=mapping.ColumnKeys(arm="kernel", boot="boot", position="seq"),
+        metrics={"lat": mapping.MetricKeys(value="lat_us", unit="us", better=Better.LOWER)},
+        facts={mapping.UNITS: "same"},
+    )
+    contents = reader.read([path], loading.Wish(mappings=(known,)))[1]
+    stated = replace(imported(path), contents=contents)
+    (pair,) = finding(judge("test", stated, JudgementChoice()), "lat").pairs
+    assert pair.comparison.verdict.is_step

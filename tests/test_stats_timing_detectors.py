@@ -14,6 +14,7 @@ from kdelta.stats import clock, comparability, detectors
 from kdelta.stats.detectors import Trap, inspect
 from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Verdict
 from timing_series import METRIC, arm, bundle, noisy
 
 TICK = 4_000_250
@@ -121,6 +122,19 @@ def test_opposite_drifts_do_not_cancel() -> None:
     assert any("old and new drift unlike each other" in text for text in told)
     steady = [drifting("old", 0.0, first=0), drifting("new", 0.0, first=1)]
     assert not [c for c in detectors.session(steady) if c.trap is Trap.TREND]
+
+
+def test_arms_that_drift_against_each_other_are_undecided() -> None:
+    old, new = drifting("old", 0.06, first=0), drifting("new", -0.06, first=1)
+    for shift in (1.0, 1.3):
+        later = arm("new", [shift * value for value in new.values], first=1)
+        found = compare(old, later, grade=Grade.HOST_TIME)
+        assert found.verdict is Verdict.UNDECIDED
+        assert "old and new drift in opposite directions" in found.reasons[0]
+        assert found.in_these_boots
+    alike = drifting("new", 0.03, first=1)
+    later = arm("new", [1.3 * value for value in alike.values], first=1)
+    assert compare(old, later, grade=Grade.HOST_TIME).verdict is Verdict.REGRESSION
 
 
 def test_a_drift_over_a_lattice_is_not_told_as_nothing() -> None:

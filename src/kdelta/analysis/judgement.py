@@ -16,7 +16,7 @@ from kdelta.analysis.standing import limited, untold
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
 from kdelta.foreign.arms import stem
-from kdelta.foreign.record import Foreign, Pairs, Published
+from kdelta.foreign.record import Foreign, ImportFormat, Pairs, Published
 from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
@@ -143,7 +143,10 @@ def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
     audited = audits(foreign.contents)
     # All metrics are one family, also when only one is to be shown.
     stand = [
-        tuple(_standing(case, pair, audited) for pair in pairs)
+        tuple(
+            _standing(case, pair, audited, table=foreign.kind is ImportFormat.TABLE)
+            for pair in pairs
+        )
         for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
     ]
     findings = tuple(
@@ -167,12 +170,14 @@ def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
     )
 
 
-def _standing(case: Case, pair: JudgedPair, audited: Sequence[GroupAudit]) -> JudgedPair:
+def _standing(
+    case: Case, pair: JudgedPair, audited: Sequence[GroupAudit], *, table: bool
+) -> JudgedPair:
     """A pair with its verdict as far as the whole import lets it stand."""
     old, new = case.arm(pair.old), case.arm(pair.new)
     if old is None or new is None:
         return pair
-    return replace(pair, comparison=limited(old, new, pair.comparison, audited))
+    return replace(pair, comparison=limited(old, new, pair.comparison, audited, table=table))
 
 
 def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:

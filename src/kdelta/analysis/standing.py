@@ -2,7 +2,7 @@
 """What keeps a verdict on others' data from standing, though the statistics found no fault.
 
 These are facts of the whole import, which no comparison of two series knows: nothing says which
-arm is older, and page state that was audited in another place.
+arm is older, whether two arms have one unit, and page state that was audited in another place.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kdelta.foreign.mapping import UNITS
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.series import Case, GroupAudit
 from kdelta.metric import Better
@@ -19,16 +20,34 @@ from kdelta.stats.verdict import Comparison, Verdict
 
 
 def limited(
-    old: Series, new: Series, comparison: Comparison, audits: Sequence[GroupAudit]
+    old: Series,
+    new: Series,
+    comparison: Comparison,
+    audits: Sequence[GroupAudit],
+    *,
+    table: bool,
 ) -> Comparison:
-    """The comparison, UNDECIDED where the import as a whole does not let its verdict stand."""
+    """The comparison, UNDECIDED where the import as a whole does not let its verdict stand.
+
+    table: the data is a table that people made, and no program that names its units wrote it.
+    """
     if comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
         return comparison
-    reasons = tuple(_elsewhere(old, new, audits))
+    units = _units(old, new, comparison) if table else ()
+    reasons = (*units, *_elsewhere(old, new, audits))
     if not reasons:
         return comparison
     told = (*reasons, *comparison.reasons)
     return replace(comparison, verdict=Verdict.UNDECIDED, reasons=told, more=None)
+
+
+def _units(old: Series, new: Series, comparison: Comparison) -> Iterator[str]:
+    """Tables of which one arm is ten, or a thousand, times the other may mix units."""
+    if old.fact(UNITS) and old.fact(UNITS) == new.fact(UNITS):
+        return
+    for caution in comparison.cautions:
+        if caution.trap is Trap.UNITS:
+            yield f'{caution.sentence} say {UNITS} = "same" under [facts] of a mapping if they are'
 
 
 def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterator[str]:

@@ -28,6 +28,7 @@ OK = vocabulary(
     "ok pass passed success successful succeeded done completed complete good valid yes"
     " true 0 1 clean finished exited"
 )
+UNITS = "units"  # a fact: that the units of all arms are the same
 MISSING = ("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "\N{EN DASH}", "\N{EM DASH}")
 
 

@@ -450,6 +450,8 @@ def _replicates(
     if unit is None and blocks:
         unit = ReplicateUnit.PROCESS_ROUND
     facts: Mapping[str, str] = mapping.facts
+    if mapping.columns.unit:
+        facts = {mappings.UNITS: "as each row says"} | dict(facts)
     for arm, group in dict.fromkeys((item.arm, item.group) for item in readings):
         yield ArmFacts(
             arm=arm,

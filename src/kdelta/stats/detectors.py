@@ -233,16 +233,29 @@ def _drifts(arms: Sequence[Series]) -> list[Caution]:
             text = f"{arm.arm}: {_thirds([arm])} (p = {own[1]:.2g})"
             found.append(Caution(trap=Trap.TREND, sentence=text))
     for one, other in combinations(arms, 2):
-        p = _unlike(one, other)
-        if p is not None and p <= _TREND_P / len(arms):
-            text = f"{one.arm} and {other.arm} drift unlike each other (p = {p:.2g}): the change"
-            text += " depends on when it is measured"
+        unlike = _unlike(one, other)
+        if unlike is not None and unlike[0] <= _TREND_P / len(arms):
+            text = f"{one.arm} and {other.arm} drift unlike each other (p = {unlike[0]:.2g}): the"
+            text += " change depends on when it is measured"
             found.append(Caution(trap=Trap.TREND, sentence=text))
     return found
 
 
-def _unlike(one: Series, other: Series) -> float | None:
-    """p of one trend in both arms: the difference of Kendall's scores; None: order unknown."""
+def opposite(arms: Sequence[Series]) -> str:
+    """Why a change of arms is one of the moment: two drift against each other; "" if none do."""
+    for one, other in combinations(arms, 2):
+        unlike = _unlike(one, other)
+        if unlike is not None and unlike[0] <= _TREND_P / len(arms) and unlike[1]:
+            text = f"{one.arm} and {other.arm} drift in opposite directions (p = {unlike[0]:.2g})"
+            return f"{text}: the change depends on when it is measured"
+    return ""
+
+
+def _unlike(one: Series, other: Series) -> tuple[float, bool] | None:
+    """p of one trend in both arms: the difference of Kendall's scores; None: order unknown.
+
+    Also whether the scores have opposite signs.
+    """
     scores = []
     for arm in (one, other):
         points = _points(arm)
@@ -252,7 +265,7 @@ def _unlike(one: Series, other: Series) -> float | None:
         scores.append((sum(signs), _kendall(len(points))))
     (first, was), (second, now) = scores
     z = abs(first / math.sqrt(was) - second / math.sqrt(now)) / math.sqrt(2)
-    return 2 * statistics.NormalDist().cdf(-z)
+    return 2 * statistics.NormalDist().cdf(-z), first * second < 0
 
 
 def _thirds(arms: Sequence[Series]) -> str:

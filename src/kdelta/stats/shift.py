@@ -38,7 +38,7 @@ MEANS_BESIDE_RANKS = 1.15
 RANKS_BESIDE_MEANS = 1.05
 # Ranks are not asked where one arm's robust scale is so many times the other's, and so many values
 # an arm can tell that.
-_FAR_SCALES, _TOLD = 4.0, 12
+_FAR_SCALES, _TOLD = 3.0, 12
 _FOLDED = 0.7  # of the scatter of an arm, what is left of it once it is folded, where it has modes
 TREND_P = 0.01  # a trend that is this certain is taken out
 # Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal

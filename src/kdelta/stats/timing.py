@@ -255,6 +255,8 @@ def _doubt(arms: Sequence[Series]) -> _Doubt | None:
     if len(arms) == 2 and detectors.interleaved(arms) is False:
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
         return _Doubt(f"{text} interleave them, or repeat the old arm after the new (A/B/A)")
+    if apart := detectors.opposite(arms):
+        return _Doubt(f"{apart}; measure again once both stand still")
     return None
 
 
