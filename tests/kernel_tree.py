@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A source tree that builds as a kernel's does, in a tenth of a second: kbuild's targets, O=,
-relative paths, notes of commands, warm rebuilds.  Its image is the code of mm/mincore.c."""
+relative paths, notes of commands, warm rebuilds.  Its image is the code of mm/mincore.c, linked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ mm/mincore.o: ../mm/mincore.c ../include/linux/mm.h
 	@printf 'savedcmd_$@ := %s\n' '$(CC) -O1 -I../include -c -o $@ $<' > mm/.mincore.o.cmd
 vmlinux: mm/mincore.o
 	@echo "  LD      $@"
-	@objcopy -O binary -j .text $< $@
+	@ld -s -e 0 -Ttext=0xffffffff81000000 -o $@ $<
 $(IMAGE): vmlinux
 	@mkdir -p arch/x86/boot include/config
 	@cat vmlinux > $@; echo $(KBUILD_BUILD_USER) $(KBUILD_BUILD_TIMESTAMP) >> $@

@@ -9,6 +9,7 @@ the linker of gcc are this system's.
 
 from __future__ import annotations
 
+import platform
 import re
 import tempfile
 from dataclasses import dataclass, replace
@@ -270,3 +271,17 @@ def _fill(
         progress=progress,
     )
     (folder / _RECORD).write_text(main.version)
+
+
+def binutils(name: str, architecture: arch.Arch) -> str:
+    """A program of GNU binutils for an architecture.  Raises InfraError that says how to get it."""
+    crossing = process.which(f"{architecture.gnu}-{name}")
+    if crossing is not None:
+        return str(crossing)
+    native = process.which(name)
+    if native is not None and platform.machine() == architecture.uname:
+        return str(native)
+    package = f"binutils-{architecture.gnu.replace('_', '-')}"
+    raise InfraError(
+        f"there is no {name} for {architecture.debian}", action=f"apt-get install {package}"
+    )

@@ -14,15 +14,13 @@ import click
 from kdelta.cli.options import formats, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
 from kdelta.errors import SpecError
-from kdelta.printable import quoted
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
-    from kdelta.disassembly.executed import ExecutedInsn
+    from kdelta.cli.code import RanCode
     from kdelta.journal.run import RunRecord
-    from kdelta.rendering.listing import Listing
 
     Trees = Sequence[Sequence[PathNode]]
 
@@ -227,6 +225,13 @@ def print_report(
     metavar="FUNCTION",
     help="What ran of a function, side by side.",
 )
+@click.option("--lines", is_flag=True, help="Of --code: with source lines, where they are known.")
+@click.option(
+    "--fetch-debug",
+    is_flag=True,
+    help="For --lines: fetch what tells the lines of packages, after its size was told.",
+)
+@click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
 @click.option(
     "--as",
     "picture",
@@ -243,6 +248,9 @@ def explain(
     calls: bool,
     part: str | None,
     function: str | None,
+    lines: bool,
+    fetch_debug: bool,
+    yes: bool,
     picture: str | None,
     output: Path | None,
     **choice: Any,
@@ -254,6 +262,7 @@ def explain(
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
     from kdelta.analysis import explanation
+    from kdelta.cli import code
     from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
     from kdelta.rendering import listing, work
@@ -262,6 +271,8 @@ def explain(
         raise click.UsageError("--as says what, and -o FILE where to write it")
     if (bool(part), bool(function), calls or bool(picture)).count(True) > 1:
         raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
+    if lines > bool(function) or fetch_debug > lines or yes > fetch_debug:
+        raise click.UsageError("--lines belongs to --code, --fetch-debug to --lines, --yes to that")
     if choice["top"] is None and not form and not part:
         choice["top"] = TOP
     record = one_record(runs, run)
@@ -272,7 +283,8 @@ def explain(
     if part:
         print_found(form, work, work.WorkPart(recorded.work(), part))
     elif function:
-        print_found(form, listing, recorded.listing(function))
+        sides, means = recorded.ran(function), code.LineMeans(lines, fetch_debug, yes)
+        print_found(form, listing, code.listing(whole, function, sides, means))
     elif calls or picture:
         _print_calls(form, found, recorded)
         if picture and output and not found.refused:
@@ -340,41 +352,12 @@ class _Recorded:
         )
         return compared(self._whole, old, new)
 
-    def listing(self, function: str) -> Listing:
-        """What ran of a function.  Raises SpecError for one of which nothing did."""
-        from kdelta.rendering.listing import Listing
+    def ran(self, function: str = "") -> tuple[RanCode, RanCode]:
+        """What ran under the old and the new kernel, of a function or of all."""
+        from kdelta.cli.code import ran
 
-        old, new = (self._executed(side, function) for side in self._sides)
-        if not old and not new and not self._whole.refused:
-            raise SpecError(
-                f"nothing of {quoted(function)} ran in these windows",
-                action="name one that kdelta explain lists",
-            )
-        return Listing(self._whole, function, old, new)
-
-    def _executed(self, side: Sequence[tuple[int, str]], function: str) -> tuple[ExecutedInsn, ...]:
-        """Over the windows of one kernel."""
-        from kdelta import arch
-        from kdelta.analysis.explanation import base_name
-        from kdelta.disassembly.executed import executed
-        from kdelta.journal import beside, recount
-
-        ran: list[tuple[int, bytes, int]] = []
-        places: dict[tuple[int, int], None] = {}
-        names: dict[int, str] = {}
-        architecture = arch.native()
-        for index, phase in side:
-            told = beside.kept(self._folder, index).functions
-            own = [name for name in told if function in (name, base_name(name))]
-            places |= dict.fromkeys(place for name in own for place in told[name])
-            names |= {start: name for name in told for start, _ in told[name]}
-            trial = next(one for one in self._record.trials if one.index == index)
-            if trial.result is None:
-                continue
-            architecture = arch.of(self._record.arms[trial.arm].kernel.arch)
-            ran += recount.standing(self._folder, index, trial.result)[phase].instructions()
-        lists = [executed(ran, start, end, architecture, names) for start, end in places]
-        return tuple(one for found in lists for one in found)
+        old, new = (ran(self._folder, self._record, side, function) for side in self._sides)
+        return old, new
 
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import itertools
-import platform
 import re
 import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdelta import process
+from kdelta import process, toolchains
 from kdelta.arch import Arch
 from kdelta.errors import InfraError, SpecError
 
@@ -69,22 +68,6 @@ def rows(pieces: Sequence[Piece], architecture: Arch) -> tuple[tuple[Row, ...], 
     return tuple(found)
 
 
-def program(architecture: Arch) -> str:
-    """GNU objdump for an architecture.  Raises InfraError that says how to install it."""
-    if architecture.debian not in _MACHINE:
-        raise SpecError(f"code of {architecture.debian} cannot be disassembled here")
-    crossing = process.which(f"{architecture.gnu}-objdump")
-    if crossing is not None:
-        return str(crossing)
-    native = process.which("objdump")
-    if native is not None and platform.machine() == architecture.uname:
-        return str(native)
-    package = f"binutils-{architecture.gnu.replace('_', '-')}"
-    raise InfraError(
-        f"there is no objdump for {architecture.debian}", action=f"apt-get install {package}"
-    )
-
-
 def parse(text: str, pieces: Sequence[Piece]) -> list[tuple[Row, ...]]:
     """Read what objdump prints of pieces.  Raises InfraError at any other line."""
     lines: list[list[tuple[int, str, int | None]]] = [[] for _ in pieces]
@@ -120,10 +103,19 @@ def _whole(found: list[tuple[int, str, int | None]], piece: Piece) -> tuple[Row,
 
 
 def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
+    if architecture.debian not in _MACHINE:
+        raise SpecError(f"code of {architecture.debian} cannot be disassembled here")
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        argv = [program(architecture), "-d", "-z", "-w", "--no-show-raw-insn", file.name]
+        argv = [
+            toolchains.binutils("objdump", architecture),
+            "-d",
+            "-z",
+            "-w",
+            "--no-show-raw-insn",
+            file.name,
+        ]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,11 +45,26 @@ def read(path: Path, function: str) -> Compiled:
 
     Raises SpecError when the object does not have it, InfraError when it is not an object.
     """
+    with _opened(path) as known:
+        return known.function(function)
+
+
+def placed(path: Path, function: str) -> tuple[bytes, frozenset[int]]:
+    """The code of a function of exactly that name, and the offsets of bytes that the linker fills.
+
+    b"" when the object does not have it.  Raises InfraError when it is not an object.
+    """
+    with _opened(path) as known:
+        return known.placed(function)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[_Object]:
     try:
         if path.stat().st_size > _MAX_OBJECT:
             raise InfraError("the object is too large", place=str(path))
         with path.open("rb") as stream, elf.opened(stream) as file:
-            return _Object(file, path).function(function)
+            yield _Object(file, path)
     except OSError as error:
         raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
     except elf.BadElf as error:
@@ -95,6 +111,15 @@ class _Object:
             cold=self._code(cold) if cold is not None else None,
         )
 
+    def placed(self, name: str) -> tuple[bytes, frozenset[int]]:
+        symbol = self.functions().get(name)
+        if symbol is None:
+            return b"", frozenset()
+        filled = (
+            each.offset + at for each in self._relocations(symbol) for at in range(_FIELD_BYTES)
+        )
+        return self._content(symbol), frozenset(filled)
+
     def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
         if name in known:
             return known[name]
@@ -109,11 +134,15 @@ class _Object:
             place=str(self._path),
         )
 
-    def _code(self, symbol: _Symbol) -> Code:
+    def _content(self, symbol: _Symbol) -> bytes:
         section = self._elf.get_section(symbol.section)
-        content = section.data()[symbol.start : symbol.start + symbol.size]
+        content: bytes = section.data()[symbol.start : symbol.start + symbol.size]
         if len(content) != symbol.size or symbol.size > MAX_BYTES:
             raise InfraError(f"the object is damaged: {symbol.name}", place=str(self._path))
+        return content
+
+    def _code(self, symbol: _Symbol) -> Code:
+        content = self._content(symbol)
         filled = {r.offset: r for r in self._relocations(symbol)}
         function = Function(
             name=symbol.name,

@@ -133,8 +133,7 @@ def build(
     """
     config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
-    parts = (tree.tree, config.digest, identity(chain), "amd64", *_pinned())
-    key = cache.digest(str(_FORMAT), *parts, *([cage.STRANGERS] if confined else []))
+    key = _key(tree, config, chain, *([cage.STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
     made = False
@@ -146,6 +145,17 @@ def build(
 
     place = cache.entry("builds", key, make)
     return _read(place, tree, config, chain, cached=not made)
+
+
+def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
+    """What `build` made of a tree, when the cache still has it."""
+    place = cache.found("builds", _key(tree, config, chain))
+    return _read(place, tree, config, chain, cached=True) if place else None
+
+
+def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
+    parts = (tree.tree, config.digest, identity(chain), "amd64", *_pinned())
+    return cache.digest(str(_FORMAT), *parts, *more)
 
 
 def made_again(
@@ -177,7 +187,7 @@ def prepared(
     targets: Sequence[str],
     progress: Progress | None = None,
 ) -> Iterator[Prepared]:
-    """The warm build directory with `targets` ("mm/mincore.o") made of a tree.
+    """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
     leave the source alone.  Raises as `build` does.
@@ -186,9 +196,10 @@ def prepared(
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
-        maker.run(targets, log, steps=_STEPS_WARM, progress=progress)
+        if targets:
+            maker.run(targets, log, steps=_STEPS_WARM, progress=progress)
         yield Prepared(maker=maker, log=log)
-        log.unlink()
+        log.unlink(missing_ok=True)  # nothing was made
 
 
 def saved_command(output: Path, target: str) -> str:

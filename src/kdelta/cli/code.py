@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What of a stored run's code ran, and the source lines that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli.download import reporting
+from kdelta.errors import InfraError, SpecError
+from kdelta.printable import quoted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kdelta.analysis.explanation import Explanation
+    from kdelta.archive.apt import Progress
+    from kdelta.codegen.lines import Located
+    from kdelta.disassembly.executed import ExecutedInsn
+    from kdelta.journal.run import RunRecord
+    from kdelta.rendering.listing import Listing
+    from kdelta.sample import KernelIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class LineMeans:
+    """How lines may be had.  fetch: their packages may be fetched, and unasked with yes."""
+
+    wanted: bool
+    fetch: bool
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanPiece:
+    """A function, or a part that the compiler split off, at its place, with what ran of it."""
+
+    symbol: str
+    start: int
+    instructions: tuple[ExecutedInsn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanCode:
+    """What ran under one kernel; kernel: None where no trial says."""
+
+    kernel: KernelIdentity | None
+    pieces: tuple[RanPiece, ...]
+
+
+def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str) -> RanCode:
+    """What ran of a function in windows of one kernel.  side: trial and phase of each."""
+    from kdelta import arch
+    from kdelta.analysis.explanation import base_name
+    from kdelta.disassembly.executed import executed
+    from kdelta.journal import beside, recount
+
+    counted: list[tuple[int, bytes, int]] = []
+    places: dict[tuple[int, int], str] = {}
+    names: dict[int, str] = {}
+    kernel = None
+    for index, phase in side:
+        told = beside.kept(folder, index).functions
+        own = [name for name in told if function in (name, base_name(name))]
+        places |= {place: name for name in own for place in told[name]}
+        names |= {start: name for name in told for start, _ in told[name]}
+        trial = next(one for one in record.trials if one.index == index)
+        if trial.result is None:
+            continue
+        kernel = record.arms[trial.arm].kernel
+        counted += recount.standing(folder, index, trial.result)[phase].instructions()
+    architecture = arch.of(kernel.arch) if kernel else arch.native()
+    return RanCode(
+        kernel=kernel,
+        pieces=tuple(
+            RanPiece(
+                symbol=name,
+                start=start,
+                instructions=executed(counted, start, end, architecture, names),
+            )
+            for (start, end), name in places.items()
+        ),
+    )
+
+
+def listing(
+    whole: Explanation, function: str, sides: tuple[RanCode, RanCode], means: LineMeans
+) -> Listing:
+    """What ran of a function, with source lines if wanted.
+
+    Raises SpecError for a function of which nothing ran.
+    """
+    from kdelta.rendering.listing import Listing
+
+    missing: list[str] = []
+    code = []
+    for side in sides:
+        lined = _lined(side, means) if means.wanted else None
+        missing += lined.missing if lined else ()
+        code.append(
+            tuple(
+                replace(one, lines=lined.chains.get(piece.start + one.offset, ())) if lined else one
+                for piece in side.pieces
+                for one in piece.instructions
+            )
+        )
+    if not any(code) and not whole.refused:
+        raise SpecError(
+            f"nothing of {quoted(function)} ran in these windows",
+            action="name one that kdelta explain lists",
+        )
+    return Listing(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
+
+
+def _lined(side: RanCode, means: LineMeans) -> Located:
+    from kdelta.codegen import lines
+
+    functions = [
+        lines.RanFunction(
+            name=piece.symbol,
+            start=piece.start,
+            addresses=tuple(piece.start + one.offset for one in piece.instructions),
+        )
+        for piece in side.pieces
+        if piece.instructions
+    ]
+    if side.kernel is None or not functions:
+        return lines.Located(chains={})
+    with reporting() as progress:
+        fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
+        return lines.located(side.kernel, functions, fetch=fetch, progress=progress)
+
+
+def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
+    """The line tables of a package's kernel, when whoever asks wants so much fetched."""
+    from kdelta.kernels import debug, reference
+
+    archive = reference.opened(kernel.arch)
+    package = debug.package_of(kernel.release, kernel.version, archive)
+    if package is None:
+        raise SpecError(
+            f"the archive has no linux-image-{kernel.release}-dbg {kernel.version}",
+            action="only kernels that Debian still supports have one",
+        )
+    size = f"{package.size >> 20} MiB to fetch, about 280 MiB are kept"
+    click.echo(f"{package.name} {package.version}: {size}", err=True)
+    if not yes and not click.confirm("fetch it?", err=True):
+        raise InfraError("it was not fetched", action="say yes, or give --yes")
+    flavour = kernel.flavour or "cloud"
+    found = reference.resolve(f"deb:{kernel.version}", kernel.arch, flavour, progress=progress)
+    if found.image_sha256 != kernel.image_sha256:
+        raise SpecError("the archive has another image of that version now")
+    return debug.fetch(package, found, archive, progress)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Line tables of the archive's kernels: out of linux-image-*-dbg, which is large, when asked.
+
+Of the package only its vmlinux is looked at, and of that only what tells lines is kept.  It is
+believed when its code is, to the byte, that of the image.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from kdelta import arch, cache, elf, process, toolchains
+from kdelta.archive import deb
+from kdelta.archive.apt import Progress
+from kdelta.archive.index import Package
+from kdelta.archive.root import Archive
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import payload
+from kdelta.kernels.kernel import Kernel
+
+_KIND = "debug"
+_NAME = "lines.elf"
+_SELECTION = r"linux-image-\d[^ ]*-dbg"
+_OBJCOPY_S = 600.0
+_CODE = 4  # SHF_EXECINSTR
+# Where variables are, and how to unwind: no line needs it.
+_LEFT_OUT = (
+    ".debug_loc*",
+    ".debug_frame",
+    ".debug_pub*",
+    ".debug_gnu*",
+    ".BTF*",
+    ".orc*",
+    ".rela*",
+)
+
+
+def kept(image_sha256: str) -> Path | None:
+    """The line tables of a package's image, when they were fetched."""
+    place = cache.found(_KIND, image_sha256)
+    if place is None or not cache.unchanged(place):
+        return None
+    return place / _NAME
+
+
+def package_of(release: str, version: str, archive: Archive) -> Package | None:
+    """The package with the line tables of a package's kernel; None when the archive has none."""
+    name = f"linux-image-{release}-dbg"
+    found = archive.packages("debug", _SELECTION)
+    return next((row for row in found if (row.name, row.version) == (name, version)), None)
+
+
+def fetch(
+    package: Package, kernel: Kernel, archive: Archive, progress: Progress | None = None
+) -> Path:
+    """The line tables of a package's image, out of its package of these.
+
+    Raises SpecError when they are another kernel's, InfraError when they cannot be had.
+    """
+
+    def make(folder: Path) -> None:
+        with (
+            archive.fetched(package, progress) as file,
+            tempfile.TemporaryDirectory(prefix="debug-", dir=folder) as scratch,
+        ):
+            if progress:
+                progress(f"unpacking {package.name}", 0.0)
+            whole = Path(scratch, "vmlinux")
+            release = kernel.release
+            places = ("boot/vmlinux-{}", "lib/modules/{}/vmlinux", "vmlinux-{}")
+            deb.extract(file, {f"usr/lib/debug/{name.format(release)}": whole for name in places})
+            check(whole, kernel)
+            _reduce(whole, folder / _NAME, kernel.arch)
+
+    return cache.entry(_KIND, kernel.image_sha256, make) / _NAME
+
+
+def check(program: Path, kernel: Kernel) -> None:
+    """Raise SpecError unless all code of an ELF file is what the image has at its address."""
+    image = payload.unpacked(kernel.image)
+    seen = 0
+    try:
+        with program.open("rb") as stream, elf.opened(stream) as file:
+            for part in file.iter_sections():
+                head = part.header
+                if head["sh_flags"] & _CODE and head["sh_type"] == "SHT_PROGBITS":
+                    seen += head["sh_size"]
+                    if image.read(head["sh_addr"], head["sh_size"]) != part.data():
+                        raise SpecError(
+                            f"its code is not that of {kernel.release}'s image",
+                            place=f"{program.name}: {part.name}",
+                        )
+    except FileNotFoundError as error:
+        raise SpecError("there is no vmlinux in it", place=kernel.release) from error
+    except elf.BadElf as error:
+        raise InfraError(f"it is damaged: {error}", place=program.name) from error
+    if not seen:
+        raise SpecError("it has no code to compare", place=program.name)
+
+
+def _reduce(whole: Path, target: Path, architecture: str) -> None:
+    """Keep of an ELF file what tells lines."""
+    left_out = [word for name in _LEFT_OUT for word in ("-R", name)]
+    objcopy = toolchains.binutils("objcopy", arch.of(architecture))
+    argv = [objcopy, "--only-keep-debug", "--wildcard", *left_out, str(whole), str(target)]
+    process.run(argv, timeout=_OBJCOPY_S, env={"LC_ALL": "C"})
