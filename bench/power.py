@@ -11,9 +11,10 @@ numbers: rules and changes are compared on the same sessions).  Coverage: the sh
 whose interval holds the true change; as a shift of logs moves interval and truth alike, that is the
 share of no false alarms, except where the clock is coarse, which has sessions of its own.
 
-Exits 1 when kdelta's false alarms are above the level, its coverage is below 98.5 %, or, where arms have boots enough to show modes and the cell is not in WEAK, its power
-is below 0.95 of the better of Welch's and Mann and Whitney's test, where both keep the level; each
-by more than the simulation's own error can explain (three standard errors).
+Exits 1 when kdelta's false alarms are above the level, its coverage is below 98.5 %, or, where arms
+have boots enough to show modes and the cell is not in WEAK, its power is below 0.95 of the better
+of Welch's and Mann and Whitney's test, where both keep the level; each by more than the
+simulation's own error can explain (three standard errors).
 """
 
 from __future__ import annotations
