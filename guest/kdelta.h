@@ -135,6 +135,13 @@ struct kd_scenario {
 	unsigned int calls;	/* system calls in one window */
 };
 
+/* A cell of a scenario: the same in folios, which its name has behind a dot. */
+struct kd_cell {
+	const char *name;
+	size_t folio;		/* bytes */
+	bool by_ptes;		/* mapped so, though it could be mapped as a whole */
+};
+
 struct kd_phase {
 	const char *name;
 	const char *operation;	/* what is counted: "page", "call" */
@@ -173,6 +180,7 @@ struct kd_metric {
 static struct {
 	const char *name;
 	const struct kd_scenario *scenario;
+	const struct kd_cell *cell;	/* NULL: pages as the scenario has them */
 	bool protocol;		/* print records for kdelta, not tables */
 	long pause_us;		/* of sleep before each iteration */
 	char *ladders[2];	/* see kd_ladders() */
@@ -350,9 +358,37 @@ kd_api unsigned int kd_number(const char *option, const char *text, unsigned int
 	return value;
 }
 
+/* The cell that a wanted scenario has behind its dot, if it has one. */
+kd_api const struct kd_cell *kd_cell_of(const char *wanted)
+{
+	static const struct kd_cell cells[] = {
+		{ "64K", 64UL << 10, false },
+		{ "2M", KD_HUGE, false },
+		{ "2M-ptes", KD_HUGE, true },
+	};
+	const char *dot = wanted ? strchr(wanted, '.') : NULL;
+
+	for (size_t i = 0; dot && i < ARRAY_SIZE(cells); i++)
+		if (!strcmp(dot + 1, cells[i].name))
+			return &cells[i];
+	return NULL;
+}
+
+/* The scenario in folios: whole ones, so its memory may be more. */
+kd_api const struct kd_scenario *kd_in_folios(const struct kd_scenario *one, const char *name)
+{
+	static struct kd_scenario cell;
+
+	cell = *one;
+	cell.name = name;
+	cell.bytes = (one->bytes + kd.cell->folio - 1) / kd.cell->folio * kd.cell->folio;
+	return &cell;
+}
+
 kd_api void kd_parse(int argc, char **argv, const struct kd_scenario *all, size_t n)
 {
 	const char *wanted = NULL;
+	size_t length;
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--protocol")) {
@@ -372,9 +408,11 @@ kd_api void kd_parse(int argc, char **argv, const struct kd_scenario *all, size_
 			wanted = argv[i];
 		}
 	}
+	kd.cell = kd_cell_of(wanted);
+	length = wanted ? strcspn(wanted, kd.cell ? "." : "") : 0;
 	for (size_t i = 0; wanted && i < n; i++)
-		if (!strcmp(wanted, all[i].name))
-			kd.scenario = &all[i];
+		if (!strncmp(wanted, all[i].name, length) && !all[i].name[length])
+			kd.scenario = kd.cell ? kd_in_folios(&all[i], wanted) : &all[i];
 	if (!kd.scenario)
 		kd_exit(2, "%s needs one of its scenarios: see --list", kd.name);
 }
@@ -729,10 +767,29 @@ kd_api noinline void kd_touch(char *start, size_t n, size_t stride)
 		*page = 1;
 }
 
-/* Base pages only.  A kernel without THP says EINVAL, which is as good. */
+kd_api void kd_fault_folios(char *start, size_t bytes);
+
+/* Bytes of the folios that the scenario's cell wants; 0 for none. */
+kd_api size_t kd_folio(void)
+{
+	return kd.cell ? kd.cell->folio : 0;
+}
+
+/* True when the cell wants them mapped by PTEs. */
+kd_api bool kd_by_ptes(void)
+{
+	return kd.cell && kd.cell->by_ptes;
+}
+
+/*
+ * Base pages only.  A kernel without THP says EINVAL, which is as good.  In a cell of folios this
+ * is what brings them in.
+ */
 kd_api void kd_no_thp(char *start, size_t bytes)
 {
-	if (madvise(start, bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
+	if (kd_folio())
+		kd_fault_folios(start, bytes);
+	else if (madvise(start, bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
 		kd_die("madvise(MADV_NOHUGEPAGE)");
 }
 
@@ -775,6 +832,16 @@ kd_api bool kd_file_says(const char *path, const char *words)
 
 #define KD_THP	"/sys/kernel/mm/transparent_hugepage/"
 
+kd_api void kd_need_64k(void)
+{
+	const char *enabled = KD_THP "hugepages-64kB/enabled";
+
+	if (access(enabled, R_OK))
+		kd_skip("the kernel has no anonymous folios of 64 KiB");
+	if (kd_file_says(enabled, "[never]"))
+		kd_skip("folios of 64 KiB are off: set %s to madvise", enabled);
+}
+
 kd_api void kd_need_thp(void)
 {
 	if (!kd_file_says(KD_THP "hpage_pmd_size", "2097152\n"))
@@ -797,6 +864,31 @@ kd_api void kd_fault_thp(char *start, size_t bytes)
 		kd_note("madvise(MADV_COLLAPSE): %s", strerror(errno));
 }
 
+/*
+ * Have each huge page mapped by PTEs: a page of it gets another protection for a moment.  No
+ * khugepaged may map it as a whole again.
+ */
+kd_api void kd_map_by_ptes(char *start, size_t bytes)
+{
+	for (char *huge = start; huge < start + bytes; huge += KD_HUGE)
+		if (mprotect(huge, KD_PAGE, PROT_READ) || mprotect(huge, KD_PAGE, KD_RW))
+			kd_die("mprotect");
+	if (madvise(start, bytes, MADV_NOHUGEPAGE))
+		kd_die("madvise(MADV_NOHUGEPAGE)");
+}
+
+/* Bring private anonymous memory in by the folios of the cell, where faults may give them. */
+kd_api void kd_fault_folios(char *start, size_t bytes)
+{
+	if (kd_folio() == KD_HUGE)
+		kd_fault_thp(start, bytes);
+	else
+		kd_need_64k();
+	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+	if (kd_by_ptes())
+		kd_map_by_ptes(start, bytes);
+}
+
 /* Bring all of the memory in, written to: huge pages, or base pages only. */
 kd_api void kd_fault_in(char *start, size_t bytes, bool thp)
 {
@@ -815,13 +907,9 @@ kd_api void kd_fault_in(char *start, size_t bytes, bool thp)
  */
 kd_api char *kd_map_64k(size_t bytes)
 {
-	const char *enabled = KD_THP "hugepages-64kB/enabled";
 	char *start;
 
-	if (access(enabled, R_OK))
-		kd_skip("the kernel has no anonymous folios of 64 KiB");
-	if (kd_file_says(enabled, "[never]"))
-		kd_skip("folios of 64 KiB are off: set %s to madvise", enabled);
+	kd_need_64k();
 	start = kd_map(bytes + KD_64K, KD_RW, MAP_PRIVATE);
 	if (mprotect(start, KD_64K, PROT_NONE))
 		kd_die("mprotect");
@@ -1116,6 +1204,24 @@ kd_api long kd_wanted(const char *name, const struct kd_want *want, size_t n)
 	return KD_FREE;
 }
 
+/* What a cell of folios wants of a fact, in place of what the scenario wants of base pages. */
+kd_api long kd_wanted_in_folios(const char *name, size_t bytes, long otherwise)
+{
+	static const char *const told[] = { "thp_pages", "thp_eligible", "dirty_kb" };
+	long pages = KD_PAGES(bytes), folios = bytes / kd_folio();
+
+	for (size_t i = 0; i < ARRAY_SIZE(told); i++)	/* kernels differ in what they say there */
+		if (!strcmp(name, told[i]))
+			return KD_FREE;
+	if (!strcmp(name, "compound_heads"))
+		return folios;
+	if (!strcmp(name, "compound_tails"))
+		return pages - folios;
+	if (!strcmp(name, "anon_huge_kb"))
+		return kd_folio() == KD_HUGE && !kd_by_ptes() ? pages * 4 : 0;
+	return otherwise;
+}
+
 /* A number that a file holds alone, such as a counter of sysfs. */
 kd_api long kd_file_number(const char *path)
 {
@@ -1216,10 +1322,12 @@ kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
 	audit = kd_audit(start, bytes);
 	for (size_t i = 0; i < ARRAY_SIZE(kd_audited); i++) {
 		const char *name = kd_audited[i].name;
-		long value;
+		long value, wanted = kd_wanted(name, want, n);
 
+		if (kd_folio())
+			wanted = kd_wanted_in_folios(name, bytes, wanted);
 		memcpy(&value, (char *)&audit + kd_audited[i].offset, sizeof(value));
-		kd_state(when, name, value, kd_wanted(name, want, n));
+		kd_state(when, name, value, wanted);
 	}
 	kd_state_pools(when, want, n);
 	if (when == KD_BEFORE)

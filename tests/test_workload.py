@@ -13,7 +13,8 @@ from kdelta import data
 from kdelta.cli.workloads import export_command, workloads
 from kdelta.errors import GuestError, SpecError
 from kdelta.output import MAX_LINE, MAX_LINES, Reading, contract_failures, parse_output
-from kdelta.workload import Feature, exported_source, load, names, parse_reference
+from kdelta.rendering.exported import exported_source
+from kdelta.workload import Feature, load, names, parse_reference
 
 TOML = """\
 name = "walk"

@@ -15,8 +15,9 @@ import pytest
 
 from kdelta import data, process
 from kdelta.output import contract_failures, parse_output
+from kdelta.rendering.exported import exported_source
 from kdelta.sample import StateField
-from kdelta.workload import Scenario, exported_source, load, names
+from kdelta.workload import Scenario, load, names
 
 STRICT = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
 # ./check compiles everything with this machine's own compilers.

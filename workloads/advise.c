@@ -54,7 +54,10 @@ static void fill(const struct kd_scenario *s, char *start)
 		advise(start, s->bytes, MADV_HUGEPAGE);
 		return;
 	}
-	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
+	if (kd_folio())
+		kd_fault_folios(start, s->bytes);
+	else
+		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 	if (s->flags & LAZY)
 		advise(start, s->bytes, MADV_FREE);
 }

@@ -30,6 +30,8 @@ static void fill(const struct kd_scenario *s, char *start)
 {
 	if (s->flags & THP)
 		kd_fault_thp(start, s->bytes);
+	else if (kd_folio())
+		kd_fault_folios(start, s->bytes);
 	else
 		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 }
@@ -155,7 +157,7 @@ int main(int argc, char **argv)
 			kd_all(&faults, kd_minor_faults() - before);
 		kd_all(&copied, moved_pages(s, start));
 		KD_WINDOW(EXIT, end_child());
-		if (s->flags & THP && !own)
+		if ((s->flags & THP || kd_folio()) && !own)	/* else a write may copy base pages */
 			kd_drop(start, s->bytes);
 		if (!own)
 			fill(s, start);

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +21,8 @@ from msgspec import Meta, Struct
 
 from kdelta import data
 from kdelta.errors import InfraError, SpecError
-from kdelta.machine.axes import NO_NEEDS, Needs
+from kdelta.machine import folios
+from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, quoted
 from kdelta.sample import Instrument
@@ -34,8 +34,6 @@ BATCHES = 15 * 31  # pages: whole batches of reclaim's lists in all kernels, see
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_INCLUDE = '#include "kdelta.h"\n'
-_SPDX = "// SPDX-License-Identifier: GPL-2.0-or-later\n"
 
 _Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
 _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
@@ -107,7 +105,8 @@ class Scenario:
     what has to hold of the kernel's counters over all windows; instruments: that can run it;
     survey: a part of `kdelta survey`; layouts: of the kernel's trees and lists, that the windows of
     a phase go through in turn.  declared: there is no TOML, so windows and facts are what the
-    program says of itself.  speaks: it calls kd_start(), which takes options.
+    program says of itself.  speaks: it calls kd_start(), which takes options.  folios: that its
+    memory may be in instead, each a scenario of its own, called NAME.64K.
     """
 
     workload: str
@@ -126,6 +125,12 @@ class Scenario:
     layouts: int = 1
     declared: bool = False
     speaks: bool = True
+    folios: tuple[folios.FolioName, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """Its name without the cell of folios: what the program's own table calls it."""
+        return self.name.partition(".")[0]
 
     @property
     def outside(self) -> bool:
@@ -182,9 +187,10 @@ class Workload:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
         if self.declared:
             return _declared(self, name)
+        base, _, cell = name.partition(".")
         for scenario in self.scenarios:
-            if scenario.name == name:
-                return scenario
+            if scenario.name == base:
+                return _in_folios(scenario, cell) if cell else scenario
         others = known(name, (scenario.name for scenario in self.scenarios))
         raise SpecError(f"{self.name} has no scenario {quoted(name)}", action=others)
 
@@ -205,6 +211,7 @@ class _ScenarioToml(Struct, forbid_unknown_fields=True):
     instruments: _Instruments | None = None
     survey: bool = False
     layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
+    folios: tuple[folios.FolioName, ...] = ()
 
 
 class _WorkloadToml(Struct, forbid_unknown_fields=True):
@@ -301,7 +308,7 @@ def absolute(word: str, beside: Path) -> str:
 
 def speaks(program: Path) -> bool:
     """True for a C file that calls kd_start(), and so prints what it measured by itself."""
-    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", _text(program), flags=re.DOTALL)
+    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text_of(program), flags=re.DOTALL)
     return re.search(r"\bkd_start\s*\(", bare) is not None
 
 
@@ -348,7 +355,8 @@ def _declared(load: Workload, name: str) -> Scenario:
     )
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a C file.  Raises SpecError when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -438,7 +446,48 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
         instruments=scenario.instruments or toml.instruments,
         survey=scenario.survey,
         layouts=scenario.layouts,
+        folios=scenario.folios,
     )
+
+
+def _in_folios(scenario: Scenario, name: str) -> Scenario:
+    """The scenario with its memory in folios.  Raises SpecError where it cannot be."""
+    cell = folios.CELLS.get(name)
+    if cell is None:
+        raise SpecError(
+            f"{quoted(name)} names no folios", action=f"name one of {', '.join(folios.CELLS)}"
+        )
+    if why := without_folios(scenario, cell.name):
+        raise SpecError(f"{scenario.reference} has no cell {name}: {why}")
+    size = folios.Resized(old=scenario.pages, new=cell.whole(scenario.pages))
+    wants = {fact.name: size.fact(fact.want) for fact in scenario.contract}
+    return replace(
+        scenario,
+        name=f"{scenario.name}.{name}",
+        summary=f"{scenario.summary}, {cell.said}",
+        pages=size.new,
+        windows=tuple(
+            replace(each, operations=size.operations(each.operations)) for each in scenario.windows
+        ),
+        features=(Feature.THP,) if cell.huge else (),
+        contract=tuple(Fact(name=n, want=w) for n, w in cell.wanted(wants, size.new).items()),
+        during=tuple(replace(fact, want=size.fact(fact.want)) for fact in scenario.during),
+        needs=msgspec.structs.replace(scenario.needs, **cell.needs),
+        survey=False,
+    )
+
+
+def without_folios(scenario: Scenario, name: str) -> str:
+    """Why the memory of a scenario cannot be in folios of that name; "" when it can."""
+    if name in scenario.folios:
+        return ""
+    wants = {fact.name: fact.want for fact in scenario.contract}
+    own = any(word.startswith(("mthp", "hugepages")) for word in words(scenario.needs))
+    if scenario.features or own or wants.get("compound_heads", "0") != "0":
+        return "it is of one size of page already"
+    if wants.get("anon_pages", "0") in ("0", FREE):
+        return "its memory is not private anonymous memory that stays"
+    return "what it does is only so with base pages, which it asks for (MADV_NOHUGEPAGE)"
 
 
 def _facts(
@@ -447,54 +496,3 @@ def _facts(
     for fact in own.keys() & every.keys():
         raise SpecError("is wanted by every scenario already", place=f"{place}.{fact}")
     return tuple(Fact(name=fact, want=str(want)) for fact, want in {**every, **own}.items())
-
-
-def exported_source(workload: Workload) -> str:
-    """The program with kdelta.h in place of its #include: one C file that builds alone."""
-    header = _source(data.directory("guest") / "kdelta.h")
-    if workload.declared:
-        return _text(workload.program).replace(_INCLUDE, header)
-    program = _source(workload.program).removeprefix(_SPDX)
-    if program.count(_INCLUDE) != 1:
-        raise InfraError(f"lacks its line {_INCLUDE.strip()}", place=workload.program.name)
-    shared = header.partition("\n")[2]  # its own licence line is at the top already
-    return f"{_SPDX}{_preface(workload)}\n{shared}\n{program.replace(_INCLUDE, '')}"
-
-
-def _source(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InfraError(
-            f"cannot be read: {error}", place=str(path), action="reinstall kdelta"
-        ) from error
-
-
-_PREFACE = """\
-{name}.c - {title}
-
-{description}
-
-Path:   {path}
-Source: {mail}
-
-Build:  gcc -O2 -static {name}.c -o {name}
-Run:    ./{name} {first}
-        as root, or part of the page state stays unknown; --list lists all
-
-Prints the page state before and after, and the time of each phase.
-The workload itself is at the end; what comes before is kdelta.h.
-Written by: kdelta export {name}
-"""
-
-
-def _preface(workload: Workload) -> str:
-    text = _PREFACE.format(
-        name=workload.name,
-        title=workload.title,
-        description=textwrap.fill(workload.description, 74),
-        path=workload.path,
-        mail=textwrap.fill(workload.mail, 66).replace("\n", "\n        "),
-        first=workload.scenarios[0].name,
-    )
-    return "\n".join(["/*", *(f" * {line}".rstrip() for line in text.splitlines()), " */"])

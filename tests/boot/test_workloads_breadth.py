@@ -215,3 +215,15 @@ def test_a_machine_without_huge_pages_is_skipped(machine: Machine, tmp_path: Pat
     assert result.outcome is Outcome.SKIP
     assert result.reason.startswith("transparent huge pages are off: ")
     assert not result.exact.phases
+
+
+def test_huge_pages_by_ptes_are_proven(machine: Machine, tmp_path: Path) -> None:
+    own = replace(machine, settings=structs.replace(machine.settings, thp="madvise"))
+    good = run_scenario(own, "unmap:munmap.2M-ptes", tmp_path / "good")
+    assert (good.outcome, good.reason) == (Outcome.OK, "")
+    Sabotage(
+        scenario="unmap:munmap.2M-ptes",
+        honest="kd_fault_in(start, s->bytes, s->flags & THP);",
+        broken="kd_fault_in(start, s->bytes, true);",
+        fact="anon_huge_kb before is 2048, not 0",
+    ).check(own, tmp_path)

@@ -13,6 +13,7 @@ from kdelta.check.moved import netted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.machine import folios
 from kdelta.sample import ArmRecord, TrialRecord
 from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
@@ -83,6 +84,8 @@ def both(before: Counted, after: Counted) -> Both:
 def pages_of(scenario: workload.Scenario) -> str:
     """What the memory of a scenario is mapped by, in a word."""
     name = scenario.name
+    if cell := folios.cell_of(name):
+        return cell.pages
     if "hugetlb" in name or any("hugetlb" in fact.name and fact.want not in ("0", "same", "free")
                                 for fact in scenario.contract):  # fmt: skip
         return "hugetlb"

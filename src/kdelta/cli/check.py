@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
 _FEW = 24
+_PAGES = ("4K", "64K", "2M", "2M-ptes")
 
 
 @click.command()
@@ -45,6 +46,13 @@ _FEW = 24
 )
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
+)
+@click.option(
+    "--pages",
+    default=",".join(_PAGES),
+    show_default=True,
+    metavar="SIZES",
+    help="Cells: base pages and folios, where a scenario has them.",
 )
 @click.option(
     "--tolerance",
@@ -68,6 +76,7 @@ def check(
     config: str,
     only: tuple[str, ...],
     also: tuple[str, ...],
+    pages: str,
     tolerance: float,
     against: Path | None,
     runs: Path,
@@ -92,6 +101,7 @@ def check(
     from kdelta.check.page import read
     from kdelta.source import confined
 
+    scenarios = _scenarios(only, also, pages)
     before = read(against) if against else None
     found = _series(series, base, config)
     if not each and len(found.steps) > _FEW:
@@ -100,7 +110,7 @@ def check(
     if caged:
         confined.check()
     request = _Request(found, config, base, caged=caged, tolerance=tolerance)
-    made = request.answer(_scenarios(only, also), runs, means, before, str(against or ""))
+    made = request.answer(scenarios, runs, means, before, str(against or ""))
     _print(made, as_json=as_json, as_html=as_html)
     status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[made.decision]
     click.get_current_context().exit(status)
@@ -263,9 +273,12 @@ def _shortened(found: PatchSeries) -> PatchSeries:
     return replace(found, steps=(replace(last, title=f"all {count} patches"),))
 
 
-def _scenarios(only: tuple[str, ...], also: tuple[str, ...]) -> list[str]:
+def _scenarios(only: tuple[str, ...], also: tuple[str, ...], pages: str) -> list[str]:
     from kdelta import workload
+    from kdelta.check import cells
     from kdelta.cli import studies
+
+    wanted = cells.sizes(pages)
 
     meant = [
         scenario.reference
@@ -273,7 +286,11 @@ def _scenarios(only: tuple[str, ...], also: tuple[str, ...]) -> list[str]:
         for scenario in workload.load(name).scenarios
         if scenario.survey
     ]
-    found = [name for name in meant if not only or any(fnmatchcase(name, one) for one in only)]
+    every, why = cells.cells(meant, wanted)
+    found = [name for name in every if not only or any(fnmatchcase(name, one) for one in only)]
+    if len(wanted) > 1 or cells.BASE not in wanted:
+        for line in why:
+            _told(line)
     own = [workload.absolute(name, Path.cwd()) for name in also]
     found = list(dict.fromkeys([*studies.scenarios(own), *found]))
     if not found:

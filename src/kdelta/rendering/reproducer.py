@@ -14,16 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta import data
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import SpecError
+from kdelta.machine import folios
 from kdelta.rendering import c_items
 from kdelta.rendering.c_folding import specialised
 from kdelta.rendering.c_items import Item
 from kdelta.rendering.c_tree import Given
 from kdelta.rendering.c_values import computed
-from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload, exported_source
+from kdelta.rendering.exported import SPDX, exported_source, source
+from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 
 MOST_LINES = 199
-_SPDX = "// SPDX-License-Identifier: GPL-2.0-or-later\n"
 _HARNESS = Path(__file__).with_name("reproducer.h")
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
@@ -82,7 +83,7 @@ def reproducer(workload: Workload, scenario: Scenario) -> str:
     Raises InfraError when the installation is damaged.
     """
     try:
-        program = _source(workload.program)
+        program = source(workload.program)
         known = _known(workload, scenario, program)
     except SpecError:
         return exported_source(workload)
@@ -96,7 +97,7 @@ def reproducer(workload: Workload, scenario: Scenario) -> str:
         includes = _includes(program, found)
         for comments in (True, False):
             body = "".join(_joined(found, comments=comments))
-            text = f"{_SPDX}{_preface(workload, scenario)}\n{includes}\n{_GAPS.sub(_gap, body)}"
+            text = f"{SPDX}{_preface(workload, scenario)}\n{includes}\n{_GAPS.sub(_gap, body)}"
             if text.count("\n") <= MOST_LINES:
                 return text
     return text
@@ -122,9 +123,12 @@ def _gap(found: re.Match[str]) -> str:
 def _whole(workload: Workload, scenario: Scenario, program: str, known: Given) -> list[Item]:
     """What the scenario needs of program, harness and header."""
     own = _items(_main(program), known)
-    harness = [*_prologue(workload, scenario), *_items(_source(_HARNESS), known)]
+    shorter = _items(source(_HARNESS), known)
+    if folios.cell_of(scenario.name):  # the header's own brings folios in
+        shorter = [item for item in shorter if "kd_no_thp" not in item.names]
+    harness = [*_prologue(workload, scenario), *shorter]
     named = {name for item in (*own, *harness) for name in item.names}
-    header = _source(data.directory("guest") / "kdelta.h").replace("kd_api", "static")
+    header = source(data.directory("guest") / "kdelta.h").replace("kd_api", "static")
     header = re.sub(r"^#(?:ifndef|define|endif).*KDELTA_H.*\n", "", header, flags=re.MULTILINE)
     shared = [item for item in c_items.items(header.encode()) if not item.names & named]
     return _sliced([*harness, *shared, *own])
@@ -137,19 +141,11 @@ def _again(found: list[Item], known: Given) -> list[Item]:
     return _sliced([_without_arguments(item) for item in c_items.items(whole)])
 
 
-def _source(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InfraError(
-            f"cannot be read: {error}", place=str(path), action="reinstall kdelta"
-        ) from error
-
-
 def _known(workload: Workload, scenario: Scenario, program: str) -> Given:
     numbers = {**_FLAGS, **c_items.enumerators(program.encode())}
-    _, flags, calls = c_items.row(program, scenario.name)
+    _, flags, calls = c_items.row(program, scenario.base)
     value = computed(flags, numbers)
+    cell = folios.cell_of(scenario.name)
     aside = [*_ASIDE, *workload.aside]
     if not _looks(scenario):
         aside += [name for name, _ in _REPLACED if name != "kd_state"]
@@ -161,7 +157,11 @@ def _known(workload: Workload, scenario: Scenario, program: str) -> Given:
             "calls": calls,
             "name": f'"{scenario.name}"',
         },
-        calls={"kd_over_layouts": int(bool(value & _FLAGS["KD_OVER_LAYOUTS"]))},
+        calls={
+            "kd_over_layouts": int(bool(value & _FLAGS["KD_OVER_LAYOUTS"])),
+            "kd_folio": cell.kib << 10 if cell else 0,
+            "kd_by_ptes": int(bool(cell and cell.by_ptes)),
+        },
         aside=frozenset(aside),
         replaced=_REPLACED,
     )
@@ -181,7 +181,9 @@ def _prologue(workload: Workload, scenario: Scenario) -> Iterator[Item]:
     """What stands for the command line and the table of scenarios."""
     phases = 1 + max(phase.id for phase in workload.phases)
     windows = scenario.layouts if scenario.layouts > 1 else ITERATIONS
-    size, *_ = c_items.row(_source(workload.program), scenario.name)
+    size, *_ = c_items.row(source(workload.program), scenario.base)
+    if folios.cell_of(scenario.name):
+        size = f"{scenario.pages} * KD_PAGE"
     text = (
         f"enum {{ ITERATIONS = {windows}, WARMUP = {WARMUP}, PHASES = {phases} }};\n\n"
         f"#define BYTES\t({size})\n\n"

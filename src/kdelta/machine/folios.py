@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The folios that private anonymous memory can be in, other than base pages: a table.
+
+A cell is a scenario in such folios.  Its name stands behind the scenario's, after a dot, and the
+program knows it by that name (struct kd_cell of guest/kdelta.h): what is wanted of the pages is
+written here and there, and the two must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+FolioName = Literal["64K", "2M", "2M-ptes"]
+_KIB = 4  # of a base page
+_PMD_KIB = 2048
+_TOLD = ("thp_pages", "thp_eligible", "dirty_kb")  # kernels differ in what they say there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolioCell:
+    """kib: of a folio; by_ptes: mapped so, though it could be mapped as a whole.
+
+    said: for a reader; pages: what a page of a check calls it; needs: of the machine.
+    """
+
+    name: FolioName
+    kib: int
+    by_ptes: bool = False
+    said: str
+    pages: str
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def huge(self) -> bool:
+        """True for what could be mapped as a whole."""
+        return self.kib == _PMD_KIB
+
+    def whole(self, pages: int) -> int:
+        """So many base pages, rounded up to whole folios."""
+        each = self.kib // _KIB
+        return -(-pages // each) * each
+
+    def wanted(self, wants: Mapping[str, str], pages: int) -> dict[str, str]:
+        """A contract of base pages as it is for as many pages in folios."""
+        folios = pages * _KIB // self.kib
+        mapped = pages * _KIB if self.huge and not self.by_ptes else 0
+        found = {name: want for name, want in wants.items() if name not in _TOLD}
+        return found | {
+            "compound_heads": str(folios),
+            "compound_tails": str(pages - folios),
+            "anon_huge_kb": str(mapped),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized:
+    """Memory of `old` base pages that became `new` ones."""
+
+    old: int
+    new: int
+
+    def fact(self, want: str) -> str:
+        """What is wanted of a fact: the pages themselves, and KiB of all of them, go along."""
+        sizes = {str(self.old * each): str(self.new * each) for each in (1, _KIB)}
+        return sizes.get(want, want)
+
+    def operations(self, operations: int) -> int:
+        """Operations of a window: those that are one a page, some times over, go along."""
+        times, rest = divmod(operations, self.old)
+        return operations if rest or not times else times * self.new
+
+
+CELLS: dict[str, FolioCell] = {
+    cell.name: cell
+    for cell in (
+        FolioCell(
+            name="64K",
+            kib=64,
+            said="in folios of 64 KiB",
+            pages="64K",
+            needs={"thp": "never", "mthp": "64kB=always"},
+        ),
+        FolioCell(
+            name="2M", kib=_PMD_KIB, said="in huge pages", pages="2M", needs={"thp": "madvise"}
+        ),
+        FolioCell(
+            name="2M-ptes",
+            kib=_PMD_KIB,
+            by_ptes=True,
+            said="in huge pages that are mapped by PTEs",
+            pages="PTE-mapped 2M",
+            needs={"thp": "madvise"},
+        ),
+    )
+}
+
+
+def cell_of(scenario: str) -> FolioCell | None:
+    """The cell of a scenario's name, None where it has none."""
+    return CELLS.get(scenario.partition(".")[2])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Scenarios in folios: what a cell wants, what has none and why, what is exported of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdelta import arch, guest, process
+from kdelta.check import cells
+from kdelta.check.comparing import pages_of
+from kdelta.errors import SpecError
+from kdelta.machine import folios
+from kdelta.machine.axes import words
+from kdelta.output import EXIT_SKIP, contract_failures, parse_output
+from kdelta.rendering.reproducer import MOST_LINES, reproducer
+from kdelta.workload import Scenario, load, names, parse_reference
+
+EVERY = [
+    load(name).scenario(f"{scenario.name}.{cell}")
+    for name in names()
+    for scenario in load(name).scenarios
+    for cell in scenario.folios
+]
+needs_gcc = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+FEW = [each for each in EVERY if each.reference.startswith(("mprotect", "fault_fork", "unmap:mun"))]
+_LONGER = 100  # lines that the folios of a scenario may add
+
+
+def facts(reference: str) -> dict[str, str]:
+    return {fact.name: fact.want for fact in parse_reference(reference)[1].contract}
+
+
+def test_a_cell_is_the_scenario_in_whole_folios() -> None:
+    base = parse_reference("unmap:munmap")[1]
+    cell = parse_reference("unmap:munmap.64K")[1]
+    assert (base.pages, cell.pages, cell.windows[0].operations) == (465, 480, 480)
+    wants = facts("unmap:munmap.64K")
+    assert (wants["compound_heads"], wants["compound_tails"]) == ("30", "450")
+    assert (wants["present_pages"], wants["anon_pages"]) == ("480", "480")
+    assert "thp_pages" not in wants
+    assert set(words(cell.needs)) == {"thp never", "mthp 64kB=always"}
+    assert not cell.survey
+    assert cell.arguments()[-1] == "munmap.64K"
+    assert {fact.name: fact.want for fact in parse_reference("lock:mlock.2M")[1].during}[
+        "window_kb_locked"
+    ] == "2048"
+
+
+def test_folios_by_ptes_are_not_mapped_as_a_whole() -> None:
+    whole, by_ptes = facts("mprotect:anon_toggle_4m.2M"), facts("mprotect:anon_toggle_4m.2M-ptes")
+    assert (whole.pop("anon_huge_kb"), by_ptes.pop("anon_huge_kb")) == ("4096", "0")
+    assert whole == by_ptes
+    assert whole["compound_heads"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("unmap:munmap.3M", '"3M" names no folios; name one of 64K, 2M, 2M-ptes'),
+        ("unmap:munmap_shmem.2M", "is not private anonymous"),
+        ("fault:anon.64K", "MADV_NOHUGEPAGE"),
+        ("fault:thp.64K", "one size of page already"),
+        ("demand_fault:hugetlb_2m_16m.64K", "one size of page already"),
+        ("unmap:mremap_ptes.2M", "MADV_NOHUGEPAGE"),
+    ],
+)
+def test_what_has_no_cell_says_why(reference: str, why: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_reference(reference)
+    assert why in error.value.sentence()
+
+
+def test_check_asks_for_the_cells_that_there_are() -> None:
+    wanted = cells.sizes("4K, 64K,2M-ptes")
+    found, why = cells.cells(["unmap:munmap", "unmap:munmap_shmem", "fault:thp"], wanted)
+    assert found == ["unmap:munmap", "unmap:munmap.64K", "unmap:munmap.2M-ptes",
+                     "unmap:munmap_shmem", "fault:thp"]  # fmt: skip
+    assert len(why) == 2
+    assert cells.cells(["unmap:munmap", "fault:thp"], cells.sizes("2M"))[0] == ["unmap:munmap.2M"]
+    for wrong in ("8K", "", "64k"):
+        with pytest.raises(SpecError):
+            cells.sizes(wrong)
+
+
+def test_a_page_names_the_cell() -> None:
+    said = {pages_of(each) for each in EVERY}
+    assert said == {cell.pages for cell in folios.CELLS.values()}
+
+
+@pytest.mark.program
+@needs_gcc
+@pytest.mark.parametrize("scenario", FEW, ids=lambda one: one.reference)
+def test_an_export_without_a_cell_has_nothing_of_it(scenario: Scenario, tmp_path: Path) -> None:
+    """The other way round it has: a program of base pages would be no reproducer."""
+    program = load(scenario.workload)
+    plain = reproducer(program, program.scenario(scenario.base))
+    for word in ("kd_folio", "kd_by_ptes", "kd_map_by_ptes", "kd_fault_folios", "kd_cell"):
+        assert word not in plain
+    own = reproducer(program, scenario)
+    assert "kd_fault_folios" in own
+    assert ("kd_map_by_ptes" in own) == scenario.name.endswith("-ptes")
+    assert own.count("\n") <= max(MOST_LINES, plain.count("\n") + _LONGER)
+    (tmp_path / "it.c").write_text(own)
+    build = ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror", "it.c", "-o", "it"]
+    process.run(build, timeout=120, cwd=tmp_path)
+
+
+@pytest.mark.program
+@needs_gcc
+@pytest.mark.parametrize("scenario", FEW, ids=lambda one: one.reference)
+def test_the_program_wants_what_its_cell_wants(scenario: Scenario, tmp_path: Path) -> None:
+    """parse_output() refuses a fact that is wanted otherwise here and there."""
+    program = load(scenario.workload)
+    binary = guest.program(program.program, arch.of("amd64"))
+    argv = [str(binary), *scenario.arguments(iterations=2, warmup=1)]
+    done = process.run(argv, timeout=120, check=False, cwd=tmp_path)
+    reading = parse_output(done.stdout, program, scenario)
+    if reading.exit_code == EXIT_SKIP or contract_failures(reading):
+        pytest.skip(f"this machine does not give it: {reading.notes}")
+    assert reading.samples
