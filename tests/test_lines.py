@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -26,14 +27,18 @@ from kdelta.disassembly.executed import ExecutedInsn
 from kdelta.disassembly.lines import SourceLine, chains, parse
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
+from kdelta.journal import beside, results
 from kdelta.kernels import debug, reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.rendering import explain as explain_view
 from kdelta.rendering import listing
+from kdelta.rendering import places as view_places
 from kdelta.rendering.columns import plain
 from kdelta.rendering.listing import Listing
 from kdelta.sample import KernelIdentity
 from kdelta.source import make
 from ladder_records import ladder
+from test_explained_work import stored
 from test_listing import listed
 
 AMD64 = arch.of("amd64")
@@ -314,7 +319,7 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
     done = CliRunner().invoke(show.explain, [*words, "--lines"])
     assert done.exit_code == 0, done.output
     assert "no source lines of 6.16" in done.output
-    for wrong in (["--lines"], ["--code", "walk", "--yes"], ["--code", "walk", "--fetch-debug"]):
+    for wrong in (["--lines", "--work"], ["--lines", "--yes"], ["--fetch-debug"]):
         bad = CliRunner().invoke(show.explain, [run, "6.16", "6.17", *wrong])
         assert bad.exit_code == 2
 
@@ -341,3 +346,52 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     had = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=True))
     assert not had.missing
     assert had.old[0].lines[0].file == "mm/walk.c"
+
+
+def test_a_kernel_without_lines_is_not_told_line_by_line() -> None:
+    walk = ("mm/w.c", 9, "walk")
+    sides = (insn(0, "push"), insn(1, "ret")), (insn(0, "push", walk), insn(1, "ret", walk))
+    found = Listing(explain(ladder(), "6.16", "6.17"), "walk", *sides)
+    text = plain(listing.show(found), 100)
+    assert text.count("mm/w.c:9 walk") == 1
+    assert "no line is known" not in text
+
+
+def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
+    image = image_of(tmp_path)
+    program = tmp_path / "vmlinux"
+    at, _ = places(program)["walk"]
+    own = identity(program, reference=f"file:{program}")
+    ran = RanFunction(name="walk.isra.0", start=at, addresses=(at,))
+    walk = next(row.function for row in explain(ladder(), "6.16", "6.17").functions)
+    sides = (
+        code.Begins(kernel=own, functions={walk: ran}),
+        code.Begins(kernel=identity(image), functions={walk: ran}),
+    )
+    whole = explain(ladder(), "6.16", "6.17")
+    means = code.LineMeans(wanted=True, fetch=False, yes=False)
+    placed = code.placed(whole, explain_view, whole, sides, means)
+    text = plain(view_places.show(placed), 100)
+    assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
+    assert "its line tables are not here" in text
+    kind, told = view_places.document(placed)
+    assert kind == "explain"
+    assert told["lines"][walk]["old"].line == 11
+    assert told["lines"][walk]["new"] is None
+    head, rows = view_places.table(placed)
+    row = next(row for row in rows if row[head.index("function")] == walk)
+    assert row[-2:] == ("mm/walk.c:11", None)
+
+
+def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path) -> None:
+    record = stored(tmp_path)
+    index = record.trials[0].index
+    folder = tmp_path / record.run_id
+    place = results.trial_folder(folder, index)
+    place.mkdir(parents=True, exist_ok=True)
+    told: dict[str, tuple[tuple[int, int], ...]]
+    told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
+    beside.keep(place, beside.Beside(functions=told))
+    found = code.begins(folder, record, [(index, "x")])
+    assert found.kernel == record.arms[record.trials[0].arm].kernel
+    assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}

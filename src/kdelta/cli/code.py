@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
     from kdelta.analysis.explanation import Explanation
     from kdelta.archive.apt import Progress
-    from kdelta.codegen.lines import Located
+    from kdelta.codegen.lines import Located, RanFunction
     from kdelta.disassembly.executed import ExecutedInsn
+    from kdelta.disassembly.lines import SourceLine
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.listing import Listing
+    from kdelta.rendering.places import Placed
     from kdelta.sample import KernelIdentity
+
+MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,14 @@ class RanCode:
 
     kernel: KernelIdentity | None
     pieces: tuple[RanPiece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begins:
+    """Where functions that ran under one kernel begin, by their names in the source."""
+
+    kernel: KernelIdentity | None
+    functions: Mapping[str, RanFunction]
 
 
 def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str) -> RanCode:
@@ -116,6 +128,49 @@ def listing(
     return Listing(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
 
 
+def placed(
+    found: object,
+    view: Any,
+    whole: Explanation,
+    kept: tuple[Begins, Begins],
+    means: LineMeans,
+) -> Placed:
+    """A view's findings with where the functions begin that differ, the first MOST_PLACED."""
+    from kdelta.rendering.places import Placed
+
+    wanted = [row.function for row in whole.functions if row.delta][:MOST_PLACED]
+    missing: list[str] = []
+    sides: list[dict[str, SourceLine]] = []
+    for side in kept:
+        own = {name: side.functions[name] for name in wanted if name in side.functions}
+        told = _located(side.kernel, [*own.values()], means)
+        missing += told.missing
+        first = {name: told.chains.get(each.start, ()) for name, each in own.items()}
+        sides.append({name: chain[-1] for name, chain in first.items() if chain})
+    places = {name: (sides[0].get(name), sides[1].get(name)) for name in wanted}
+    return Placed(view, found, places, tuple(dict.fromkeys(missing)))
+
+
+def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> Begins:
+    """Where the functions begin that ran in windows of one kernel."""
+    from kdelta.analysis.explanation import base_name
+    from kdelta.codegen.lines import RanFunction
+    from kdelta.journal import beside
+
+    kernel = None
+    found: dict[str, RanFunction] = {}
+    for index, _ in side:
+        told = beside.kept(folder, index).functions
+        trial = next(one for one in record.trials if one.index == index)
+        kernel = record.arms[trial.arm].kernel
+        # The shortest name first: a part that was split off begins elsewhere.
+        for symbol in sorted(told, key=lambda name: (len(name), name)):
+            start = told[symbol][0][0]
+            one = RanFunction(name=symbol, start=start, addresses=(start,))
+            found.setdefault(base_name(symbol), one)
+    return Begins(kernel=kernel, functions=found)
+
+
 def _lined(side: RanCode, means: LineMeans) -> Located:
     from kdelta.codegen import lines
 
@@ -128,11 +183,19 @@ def _lined(side: RanCode, means: LineMeans) -> Located:
         for piece in side.pieces
         if piece.instructions
     ]
-    if side.kernel is None or not functions:
+    return _located(side.kernel, functions, means)
+
+
+def _located(
+    kernel: KernelIdentity | None, functions: Sequence[RanFunction], means: LineMeans
+) -> Located:
+    from kdelta.codegen import lines
+
+    if kernel is None or not functions:
         return lines.Located(chains={})
     with reporting() as progress:
         fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
-        return lines.located(side.kernel, functions, fetch=fetch, progress=progress)
+        return lines.located(kernel, functions, fetch=fetch, progress=progress)
 
 
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:

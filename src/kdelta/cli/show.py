@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
-    from kdelta.cli.code import RanCode
+    from kdelta.cli.code import LineMeans, RanCode
     from kdelta.journal.run import RunRecord
 
     Trees = Sequence[Sequence[PathNode]]
@@ -225,7 +225,7 @@ def print_report(
     metavar="FUNCTION",
     help="What ran of a function, side by side.",
 )
-@click.option("--lines", is_flag=True, help="Of --code: with source lines, where they are known.")
+@click.option("--lines", is_flag=True, help="With source lines, where they are known.")
 @click.option(
     "--fetch-debug",
     is_flag=True,
@@ -271,8 +271,10 @@ def explain(
         raise click.UsageError("--as says what, and -o FILE where to write it")
     if (bool(part), bool(function), calls or bool(picture)).count(True) > 1:
         raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
-    if lines > bool(function) or fetch_debug > lines or yes > fetch_debug:
-        raise click.UsageError("--lines belongs to --code, --fetch-debug to --lines, --yes to that")
+    if lines < fetch_debug or fetch_debug < yes or (lines and (part or picture)):
+        raise click.UsageError(
+            "--lines is for functions, --calls and --code; --fetch-debug needs it, --yes needs that"
+        )
     if choice["top"] is None and not form and not part:
         choice["top"] = TOP
     record = one_record(runs, run)
@@ -280,18 +282,18 @@ def explain(
     found = explanation.explain(record, old, new, **choice)
     whole = explanation.explain(record, old, new, **choice | {"top": None})
     recorded = _Recorded(RUNS.find(runs, run), record, whole, choice["point"])
+    means = code.LineMeans(lines, fetch_debug, yes)
     if part:
         print_found(form, work, work.WorkPart(recorded.work(), part))
     elif function:
-        sides, means = recorded.ran(function), code.LineMeans(lines, fetch_debug, yes)
-        print_found(form, listing, code.listing(whole, function, sides, means))
+        print_found(form, listing, code.listing(whole, function, recorded.ran(function), means))
     elif calls or picture:
-        _print_calls(form, found, recorded)
+        _print_calls(form, found, recorded, means)
         if picture and output and not found.refused:
             _write_picture(picture, output, found, recorded)
     else:
         told = {} if form else {"sentences": recorded.sentences(found)}
-        print_found(form, page, found, **told)
+        recorded.print_placed(form, page, found, found, means, **told)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
@@ -359,6 +361,25 @@ class _Recorded:
         old, new = (ran(self._folder, self._record, side, function) for side in self._sides)
         return old, new
 
+    def print_placed(
+        self,
+        form: str,
+        view: Any,
+        what: object,
+        listed: Explanation,
+        means: LineMeans,
+        **told: Any,
+    ) -> None:
+        """Print a view of functions, with where those of `listed` begin where that is wanted."""
+        from kdelta.cli.code import begins, placed
+        from kdelta.rendering import places
+
+        if not means.wanted:
+            print_found(form, view, what, **told)
+            return
+        old, new = (begins(self._folder, self._record, side) for side in self._sides)
+        print_found(form, places, placed(what, view, listed, (old, new), means), **told)
+
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""
         from kdelta.analysis.calls import explained
@@ -378,12 +399,13 @@ class _Recorded:
         return sources(self._record, self._whole, self._point)
 
 
-def _print_calls(form: str, found: Explanation, recorded: _Recorded) -> None:
+def _print_calls(form: str, found: Explanation, recorded: _Recorded, means: LineMeans) -> None:
     from kdelta.analysis.calls import explained
     from kdelta.rendering import calls as page
 
     told = {} if form else {"sentences": recorded.sentences(found)}
-    print_found(form, page, explained(found, *recorded.trees()), **told)
+    paths = explained(found, *recorded.trees())
+    recorded.print_placed(form, page, paths, found, means, **told)
 
 
 def _write_picture(picture: str, output: Path, found: Explanation, recorded: _Recorded) -> None:

@@ -79,7 +79,7 @@ def show(found: Listing) -> list[Line]:
     per = found.explanation.operation or "operation"
     head, *rows = table_lines(columns)
     lines += [(), *paragraph(f"{claim} per {per}", Tone.BOLD), head]
-    lines += _under_lines(pairs, rows) if found.lined else rows
+    lines += _under_lines(found, rows) if found.lined else rows
     lines += [(), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
     if found.lined:
         lines += paragraph(_LINES)
@@ -88,11 +88,12 @@ def show(found: Listing) -> list[Line]:
     return lines
 
 
-def _under_lines(pairs: Sequence[Pair], rows: Sequence[Line]) -> Iterator[Line]:
+def _under_lines(found: Listing, rows: Sequence[Line]) -> Iterator[Line]:
     """The rows, and above each that is not of the source told last, its source."""
+    lined = [any(one.lines for one in side) for side in (found.old, found.new)]
     told: list[Chain | None] = [None, None]
-    for pair, row in zip(pairs, rows, strict=True):
-        own = [one.lines if one else None for one in pair]
+    for pair, row in zip(found.pairs(), rows, strict=True):
+        own = [one.lines if one and known else None for one, known in zip(pair, lined, strict=True)]
         if any(chain is not None and chain != last for chain, last in zip(own, told, strict=True)):
             yield from _source(*own)
             told = own
