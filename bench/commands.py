@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdelta import cache
-from kdelta.journal.run import RUNS, RunJournal
-from kdelta.sample import Outcome
+from kdelta import arch, cache
+from kdelta.attribution.symbols import Symbols
+from kdelta.attribution.work import work
+from kdelta.journal import beside, recount
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.sample import Outcome, TrialRecord
 
 HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
@@ -30,12 +33,17 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one run of kdelta took.  trials_s: wall time of each trial, as kdelta stored it."""
+    """What one run of kdelta took.
+
+    trials_s: wall time of each trial, as kdelta stored it.  work_s: how long it takes, of what each
+    kept, to tell its instructions apart by kinds of work once more, which every trial does.
+    """
 
     wall_s: float
     own_mib: float
     child_mib: float
     trials_s: tuple[float, ...] = ()
+    work_s: tuple[float, ...] = ()
 
 
 @contextmanager
@@ -65,11 +73,27 @@ def kdelta_run(home: Path, *arguments: str) -> Usage:
     """Run `kdelta run` with that cache home; its trials' own times too."""
     with tempfile.TemporaryDirectory(prefix="runs-", dir=home) as runs:
         usage = kdelta(home, "run", "--new", "--again", "--runs", runs, *arguments)
-        record = RunJournal.open(RUNS.find(Path(runs), "latest")).record()
+        folder = RUNS.find(Path(runs), "latest")
+        record = RunJournal.open(folder).record()
+        work_s = tuple(_work_s(folder, record, trial) for trial in record.trials)
     results = [trial.result for trial in record.trials if trial.result]
     if any(result.outcome is not Outcome.OK for result in results):
         raise BenchError(f"a trial failed: {[result.reason for result in results]}"[:500])
-    return replace(usage, trials_s=tuple(result.wall_s for result in results))
+    return replace(usage, trials_s=tuple(result.wall_s for result in results), work_s=work_s)
+
+
+def _work_s(folder: Path, record: RunRecord, trial: TrialRecord) -> float:
+    if trial.result is None:
+        return 0.0
+    places = beside.kept(folder, trial.index).functions
+    starts = sorted((start, name) for name, own in places.items() for start, _ in own)
+    table = Symbols([start for start, _ in starts], [name for _, name in starts])
+    windows = recount.standing(folder, trial.index, trial.result).values()
+    architecture = arch.of(record.arms[trial.arm].kernel.arch)
+    begun = time.monotonic()
+    for window in windows:
+        work(window, table, architecture)
+    return time.monotonic() - begun
 
 
 def wall_s(argv: list[str], environment: dict[str, str] | None = None) -> float:

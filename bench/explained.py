@@ -2,7 +2,6 @@
 """How well explain explains, what its probes cost, and the page that shows it.
 
     python bench/explained.py RUN...         of runs with --probe calls: how much the first row is
-    python bench/explained.py --costs        what each probe takes, as ratios to plain counting
     python bench/explained.py --write FILE   measure four steps, and write docs/explain.md;
                                              with RUN... of these, which have been measured
 
@@ -18,13 +17,12 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 from kdelta.analysis import calls, explanation
 from kdelta.analysis.evidence import points, scenarios
 from kdelta.errors import KdeltaError
 from kdelta.journal import calls as kept
-from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.stats.verdict import Verdict
 
 _ENOUGH, _TOO_MUCH = 0.8, 1.2
@@ -35,8 +33,6 @@ _STEPS = (
     ("process:thread", "7.0", "7.1"),
 )
 _PROBES = ("--probe", "calls", "--probe", "memory")
-_COSTS = ("mprotect:shared_dirty_full_toggle_16m", "process:fork_exit", "unmap:munmap")
-_REPETITIONS = 3
 _HEAD = """# Four steps, explained
 
 What `kdelta explain --calls` says of four steps between releases: first the sentences, then the
@@ -53,11 +49,8 @@ def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
-    parser.add_argument("--costs", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()
-    if given.costs:
-        _costs()
     if given.write:
         given.write.write_text(_page(given.runs))
     elif given.runs:
@@ -98,28 +91,6 @@ def _steps(folder: Path, record: RunRecord) -> Iterator[tuple[str, float]]:
 def _kdelta(*arguments: str) -> str:
     command = [sys.executable, "-c", "from kdelta.cli.main import main; main()", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def _costs() -> None:
-    """Trials' own times; all the probes are measured in turns."""
-    for scenario in _COSTS:
-        times: dict[str, list[float]] = {}
-        for _ in range(_REPETITIONS):
-            for name, probes in (
-                ("plain", ()),
-                ("calls", ("--probe", "calls")),
-                ("memory", ("--probe", "memory")),
-            ):
-                with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as runs:
-                    asked = ("run", scenario, "--kernels", "6.17", "--new", "--again")
-                    _kdelta(*asked, *probes, "--runs", runs)
-                    record = RunJournal.open(RUNS.find(Path(runs), "latest")).record()
-                    times.setdefault(name, []).extend(
-                        trial.result.wall_s for trial in record.trials if trial.result
-                    )
-        plain = median(times.pop("plain"))
-        ratios = (f"{name} x{median(own) / plain:.2f}" for name, own in times.items())
-        print(f"{scenario}: plain {plain:.2f} s, {', '.join(ratios)}")
 
 
 def _page(runs: list[Path]) -> str:

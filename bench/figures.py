@@ -51,6 +51,9 @@ _MEANING = {
     "plain_trial_s": "one plain boot running the program",
     "fresh_trial_s": "one counting trial that boots (--fresh-boot)",
     "warm_trial_s": "one counting trial that restores",
+    "calls_trial_s": "the same with --probe calls",
+    "memory_trial_s": "the same with --probe memory",
+    "work_s": "telling kinds of work apart, which every counting trial does",
     "warm_generic_s": "one counting trial of the generic kernel that restores",
     "warm_command_s": "the whole command `kdelta run` around it",
     "virtme_s": "virtme-ng running the same program on the same image under TCG",
@@ -68,6 +71,9 @@ _RATIOS = {
     ),
     "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
     "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
+    "--probe calls / plain counting": ("calls_trial_s", "warm_trial_s", 3.0),
+    "--probe memory / plain counting": ("memory_trial_s", "warm_trial_s", 8.0),
+    "plain counting / without kinds of work": ("warm_trial_s", "without_work_s", 2.0),
     "warm trial of the generic kernel / virtme-ng": ("warm_generic_s", "virtme_s", 0.15),
     "the same, mincore of 64 MiB": ("warm_short_s", "virtme_short_s", 0.15),
     "whole warm command / virtme-ng": ("warm_command_s", "virtme_s", None),
@@ -208,7 +214,23 @@ def _trials(setting: Setting, results: Results, home: Path) -> None:
         lambda: plain_boot(setting.emulator, setting.settings, setting.one, setting.scenario),
     )
     results.take("fresh_trial_s", lambda: kdelta_run(home, *fresh).trials_s[0])
-    results.take("warm_trial_s", lambda: kdelta_run(home, *warm).trials_s[0])
+    results.take("warm_trial_s", lambda: _with_work(results, home, warm))
+    for probe in ("calls", "memory"):
+        probed = partial(kdelta_run, home, *warm, "--probe", probe)
+        results.take(f"{probe}_trial_s", partial(_trial_s, probed))
+
+
+def _trial_s(run: Callable[[], Usage]) -> float:
+    return run().trials_s[0]
+
+
+def _with_work(results: Results, home: Path, arguments: list[str]) -> float:
+    """Wall time of a trial; its part that tells kinds of work apart is taken on the way."""
+    usage = kdelta_run(home, *arguments)
+    trial_s, work_s = usage.trials_s[0], usage.work_s[0]
+    results.take("work_s", lambda: work_s)
+    results.take("without_work_s", lambda: trial_s - work_s)
+    return trial_s
 
 
 def rows(results: Results) -> list[tuple[str, str, str, str]]:
