@@ -13,7 +13,7 @@ from kdelta.foreign import arms, dimensions, measures, samples, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
-from kdelta.foreign.stack import FOLDER
+from kdelta.foreign.stack import STACKED
 from kdelta.foreign.tidy import is_moment
 from kdelta.foreign.words import Part, Said, vocabulary
 from kdelta.foreign.work import Guess, Work
@@ -265,7 +265,7 @@ def _by_words(work: Work) -> bool:
         if not 1 < len(texts) <= _FEW:
             continue
         # 6.16 is a number, too; as the name of a folder it is a version.
-        if work.cells(name).holds is not Holds.TEXT and name != FOLDER:
+        if work.cells(name).holds is not Holds.TEXT and name not in STACKED:
             continue
         if all(arms.is_version(text) for text in texts):
             work.key("arm", name, "its cells are versions of a kernel")

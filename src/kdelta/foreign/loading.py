@@ -14,6 +14,7 @@ from kdelta.foreign import (
     bundle,
     dimensions,
     hyperfine,
+    json_programs,
     json_text,
     kernbench,
     layout,
@@ -293,6 +294,6 @@ def _below_each_other(
 def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]]]:
     text = file.source.text
     if suffix in (".json", ".jsonl", ".ndjson"):
-        return records.of_json(text, file.source.name)
+        return records.of_json(text, file.source.name, json_programs.records_of)
     found = programs.records_of(text)
     return found or (records.of_log(text) if records.is_log(text) else [])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What known programs print for people, as records: a row for each figure, with unit and direction.
 
-perf stat without -x, mmtests' compare-kernels.sh, stress-ng --metrics, lmbench's summary.  Only
+perf stat without -x, mmtests' compare-kernels.sh, stress-ng --metrics, lmbench's summary, and those
+of `text_programs`.  Only
 lines of exactly their form are read; a text without one is none of theirs.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kdelta.foreign import perf_stat
 from kdelta.foreign.records import Numbered, Record
+from kdelta.foreign.text_programs import ab, cyclictest, netperf, schbench, unixbench, wrk
 from kdelta.metric import Better
 
 _PERF = re.compile(
@@ -46,7 +48,7 @@ def records_of(text: str) -> list[Numbered]:
     """The records of what a known program printed; none: it is of no such program."""
     lines = list(enumerate(text.splitlines(), start=1))
     readers: tuple[Callable[[Sequence[tuple[int, str]]], Iterator[Numbered]], ...] = (
-        *(_perf, _stress_ng, _mmtests, _lmbench),
+        *(_perf, _stress_ng, _mmtests, _lmbench, cyclictest, schbench, ab, wrk, netperf, unixbench),
     )
     return next((found for read in readers if (found := list(read(lines)))), [])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,16 +47,22 @@ def is_lines(text: str) -> bool:
     return len(lines) > 1 and all(line[0] == "{" and line[-1] == "}" for line in lines)
 
 
-def of_json(text: str, name: str) -> list[Numbered]:
-    """The records of a JSON file, or of one with an object a line.  Raises SpecError."""
+def of_json(
+    text: str, name: str, known: Callable[[Any], list[Record]] | None = None
+) -> list[Numbered]:
+    """The records of a JSON file, or of one with an object a line.  Raises SpecError.
+
+    known: what is asked first of each value; it knows what programs write.
+    """
     if is_lines(text):
-        return [
-            (number, record)
-            for number, line in enumerate(text.splitlines(), start=1)
-            if line.strip()
-            for record in _rows(loaded(line, name, number, exact=True), {})
-        ]
-    return list(enumerate(_rows(loaded(text, name, exact=True), {}), start=1))
+        lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        values = [(n, loaded(line, name, n, exact=True)) for n, line in lines]
+    else:
+        values = [(1, loaded(text, name, exact=True))]
+    # Of a program's output a part that holds no figure is no record of another kind.
+    found = [(n, row) for n, value in values for row in (known(value) if known else ())]
+    found = found or [(n, row) for n, value in values for row in _rows(value, {})]
+    return found if is_lines(text) else [(at, row) for at, (_, row) in enumerate(found, start=1)]
 
 
 def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:

@@ -16,6 +16,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import layout
+from kdelta.foreign.arms import is_version
 from kdelta.foreign.record import Contents, Line, SourceFile
 
 _TURN = re.compile(
@@ -27,7 +28,8 @@ _TURN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
-FOLDER = "folder"  # the column of what the paths say where their folders differ
+FOLDER, NAME = "folder", "name"  # the columns of what the paths say where they differ
+STACKED = (FOLDER, NAME)
 _BOOTS = ("boot", "reboot", "b")
 
 
@@ -136,7 +138,7 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
         cuts = _counted(["/".join(folder) for folder in folders], stems)
     bare = [name for name, _, _ in cuts]
     if len(set(bare)) > 1:
-        found[_free("name", found)] = bare
+        found[_free(NAME, found)] = bare
     numbers = [number for _, number, _ in cuts]
     if len(set(numbers)) > 1:
         boots = all(word.lower() in _BOOTS for _, _, word in cuts)
@@ -145,7 +147,7 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _counted(folders: Sequence[str], stems: Sequence[str]) -> list[tuple[str, str, str]]:
-    """pipe1, pipe2, pipe3 in each folder are runs of pipe; else stems are whole."""
+    """pipe1, pipe2, pipe3 in each folder are runs of pipe; else stems are whole, as 6.16-rc1 is."""
     found = [_COUNTED.match(stem) for stem in stems]
     numbers: dict[tuple[str, str], list[int]] = {}
     for folder, cut in zip(folders, found, strict=True):
@@ -156,9 +158,14 @@ def _counted(folders: Sequence[str], stems: Sequence[str]) -> list[tuple[str, st
         len(each) > 1 and each[0] in (0, 1) and each == list(range(each[0], each[-1] + 1))
         for each in rising
     )
-    if not all(found) or not whole:
+    if not all(found) or not whole or all(map(_is_candidate, stems)):
         return [(stem, "", "") for stem in stems]
     return [(cut["name"], cut["number"], "") for cut in found if cut]
+
+
+def _is_candidate(stem: str) -> bool:
+    """True for a kernel's version that ends in rc1."""
+    return is_version(stem) and bool(re.search(r"rc\d+\Z", stem))
 
 
 def _free(name: str, taken: dict[str, list[str]]) -> str:

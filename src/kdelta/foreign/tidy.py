@@ -399,7 +399,8 @@ def _metric(
         if found is None:
             raise cell.wrong('"lower" or "higher"')
         better = found
-    if better is None or (words.said(name).part is words.Part.STATISTIC and not known.better):
+    told = known.better or mapping.columns.better
+    if better is None or (words.said(name).part is words.Part.STATISTIC and not told):
         return None
     return Metric(name=name, unit=unit, better=better, assume=known.assume or Assume.NOTHING)
 

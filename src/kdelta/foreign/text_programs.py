@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What more known programs print: cyclictest, schbench, ab, wrk, netperf, UnixBench.
+
+A record is a figure, with unit and direction.  A text is of a program only by lines that no other
+prints; what a program says of failed requests is its status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from kdelta.foreign.records import Numbered, Record
+from kdelta.metric import Better
+
+Lines = Sequence[tuple[int, str]]
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_CYCLIC = re.compile(
+    r"T:\s*(?P<thread>\d+)\s*\(\s*\d+\)\s*P:\s*\d+\s*I:\s*\d+\s*C:\s*\d+\s*Min:\s*-?\d+\s*"
+    r"Act:\s*-?\d+\s*Avg:\s*(?P<avg>\d+)\s*Max:\s*(?P<max>\d+)"
+)
+_SCHBENCH = re.compile(
+    r"(?P<what>\w+) Latencies percentiles \((?P<unit>[mun]?)secs?\) runtime (?P<runtime>\d+)"
+)
+_PERCENTILE = re.compile(rf"\s*\*?\s*(?P<at>{_NUMBER})th:\s+(?P<value>\d+)\b")
+_RPS = re.compile(rf"average rps:\s*(?P<value>{_NUMBER})")
+_AB = {
+    "rate": re.compile(rf"Requests per second:\s+(?P<value>{_NUMBER}) \[#/sec\]"),
+    "time": re.compile(rf"Time per request:\s+(?P<value>{_NUMBER}) \[ms\] \(mean\)\s*\Z"),
+    "failed": re.compile(r"Failed requests:\s+(?P<value>\d+)"),
+    "clients": re.compile(r"Concurrency Level:\s+(?P<value>\d+)"),
+}
+_WRK = {
+    "rate": re.compile(rf"Requests/sec:\s+(?P<value>{_NUMBER})"),
+    "time": re.compile(rf"\s+Latency\s+(?P<value>{_NUMBER})(?P<unit>us|ms|s)\s"),
+    "failed": re.compile(r"\s+Non-2xx or 3xx responses:\s+(?P<value>\d+)"),
+    "clients": re.compile(r"\s+\d+ threads? and (?P<value>\d+) connections"),
+}
+_IN_US = {"us": 0, "ms": 3, "s": 6}
+_NETPERF = re.compile(r"(?:MIGRATED )?(?P<test>(?:TCP|UDP|SCTP)[A-Z_ /]+?) TEST from ")
+_NET_UNIT = re.compile(r"(?P<unit>10\^\d+\s?bits/sec|per sec|KBytes/sec)")
+_UNIX = re.compile(
+    rf"(?P<name>\S.*?)\s{{2,}}(?P<value>{_NUMBER}) (?P<unit>[A-Za-z]+)\s+"
+    rf"\({_NUMBER} s, \d+ samples\)"
+)
+_COPIES = re.compile(r".*running (?P<copies>\d+) parallel cop(?:y|ies) of tests")
+_UNIX_OS = re.compile(r"\s*OS: GNU/Linux -- (?P<kernel>\S+)")
+
+
+def cyclictest(lines: Lines) -> Iterator[Numbered]:
+    """Average and worst latency of each thread; -N prints ns and says so nowhere."""
+    for number, line in lines:
+        if found := _CYCLIC.match(line.strip()):
+            for key in ("avg", "max"):
+                said = {"thread": found["thread"]}
+                name = f"latency {key}"
+                yield number, _figure(said, name, "as printed", Better.LOWER, found[key])
+
+
+def schbench(lines: Lines) -> Iterator[Numbered]:
+    """The percentiles of each whole run: reports of a shorter runtime are of its beginning."""
+    blocks: list[tuple[str, int, list[Numbered]]] = []
+    rates: list[Numbered] = []
+    for number, line in lines:
+        if head := _SCHBENCH.match(line):
+            unit = f"{head['unit']}s"
+            blocks.append((unit, int(head["runtime"]), []))
+            what = head["what"].lower()
+        elif blocks and (found := _PERCENTILE.match(line)):
+            said = {"percentile": found["at"]}
+            unit, _, rows = blocks[-1]
+            name = f"{what} latency"
+            rows.append((number, _figure(said, name, unit, Better.LOWER, found["value"])))
+        elif blocks and (found := _RPS.match(line)):
+            rates.append((number, _figure({}, "rps", "requests/s", Better.HIGHER, found["value"])))
+    whole = max((runtime for _, runtime, _ in blocks), default=0)
+    for _, runtime, rows in blocks:
+        if runtime == whole:
+            yield from rows
+    yield from rates
+
+
+def ab(lines: Lines) -> Iterator[Numbered]:
+    """Requests a second and the mean time of one."""
+    yield from _server(lines, _AB, "Time taken for tests:")
+
+
+def wrk(lines: Lines) -> Iterator[Numbered]:
+    """Requests a second and their mean latency."""
+    yield from _server(lines, _WRK, "Thread Stats")
+
+
+def netperf(lines: Lines) -> Iterator[Numbered]:
+    """Throughput of a stream, or transactions a second."""
+    test, unit = "", ""
+    for number, line in lines:
+        cells = line.split()
+        if head := _NETPERF.match(line):
+            test, unit = head["test"].strip(), ""
+        elif test and (said := _NET_UNIT.search(line)):
+            unit = said["unit"].replace(" ", "").replace("persec", "transactions/s")
+        elif test and unit and len(cells) > 4 and all(re.fullmatch(_NUMBER, c) for c in cells):
+            yield number, _figure({"test": test}, "throughput", unit, Better.HIGHER, cells[-1])
+            test = ""
+
+
+def unixbench(lines: Lines) -> Iterator[Numbered]:
+    """What each test did in a second or a minute; the indices are made of these."""
+    said: Record = {}
+    for number, line in lines:
+        if system := _UNIX_OS.match(line):
+            said["kernel"] = system["kernel"]
+        elif copies := _COPIES.match(line):
+            said["copies"] = copies["copies"]
+        elif found := _UNIX.match(line):
+            each = said | {"test": found["name"]}
+            yield number, _figure(each, "rate", found["unit"], Better.HIGHER, found["value"])
+
+
+def _server(lines: Lines, wanted: dict[str, re.Pattern[str]], sign: str) -> Iterator[Numbered]:
+    """What a client of a web server printed, one report below another."""
+    if not any(sign in line for _, line in lines):
+        return
+    said: dict[str, str] = {}
+    rows: list[Numbered] = []
+    for number, line in lines:
+        key, found = next(
+            ((key, hit) for key, each in wanted.items() if (hit := each.match(line))), ("", None)
+        )
+        if found is None:
+            continue
+        if key in said:
+            yield from _with(rows, said)
+            said, rows = {}, []
+        said[key] = found["value"]
+        if key == "rate":
+            rows.append(
+                (number, _figure({}, "requests", "requests/s", Better.HIGHER, found["value"]))
+            )
+        elif key == "time":
+            value, unit = found["value"], "ms"
+            if printed := found.groupdict().get("unit"):  # of each run another
+                value, unit = f"{Decimal(value).scaleb(_IN_US[printed]):f}", "us"
+            rows.append((number, _figure({}, "latency", unit, Better.LOWER, value)))
+    yield from _with(rows, said)
+
+
+def _with(rows: Sequence[Numbered], said: dict[str, str]) -> Iterator[Numbered]:
+    failed = said.get("failed", "0") != "0"
+    about = {"status": "failed" if failed else "ok"}
+    about |= {"clients": said["clients"]} if "clients" in said else {}
+    yield from ((number, row | about) for number, row in rows)
+
+
+def _figure(said: Record, metric: str, unit: str, better: Better, value: str) -> Record:
+    return {**said, "metric": metric, "unit": unit, "better": better.value, "value": value}
