@@ -73,3 +73,57 @@ def test_only_lines_of_warnings_are_no_difference(tmp_path: Path) -> None:
     assert only_lines(old, warned(tmp_path / "b", table(11, 21, 31, 41)))
     assert not only_lines(old, warned(tmp_path / "c", table(11, 21, 31, 41, flags=2)))
     assert not only_lines(old, warned(tmp_path / "d", table(*range(8))))
+
+
+def table(path: Path, code: bytes, *after: tuple[str, bytes], before: int = 16) -> image.Image:
+    """`work` is that code, with the address behind a table of 16 bytes for $END."""
+    end = struct.pack("<I", (kernel_image.BASE + before + 32 + 16) & 0xFFFFFFFF)
+    work = code.replace(b"$END", end).ljust(32, b"\xcc")
+    parts = [("r", "first", b"\0" * before), ("T", "work", work), ("r", "table", b"\1" * 16)]
+    path.write_bytes(kernel_image.kernel([*parts, *(("r", *one) for one in after)]))
+    return image.opened(path, path.name)
+
+
+COMPARED = b"\x48\x81\xff$END\xc3"  # cmp $END,%rdi; ret
+TAKEN = b"\x48\xc7\xc7$END\xc3"  # mov $END,%rdi; ret
+READ = b"\x8b\x04\x25$END\xc3"  # mov END,%eax; ret
+OLD, NEW = ("other", b"\2" * 16), ("inserted", b"\3" * 16)
+
+
+@pytest.mark.parametrize("code", [COMPARED, TAKEN], ids=["compared", "taken"])
+def test_the_end_of_a_table_is_not_what_follows_it(tmp_path: Path, code: bytes) -> None:
+    moved = table(tmp_path / "b", code, NEW, OLD, before=64)
+    assert difference(table(tmp_path / "a", code, OLD), moved).names == set()
+
+
+def test_what_is_read_behind_a_table_is_what_follows_it(tmp_path: Path) -> None:
+    """An instruction that looks there means that variable, and now it is another one."""
+    moved = table(tmp_path / "b", READ, NEW, OLD, before=64)
+    assert difference(table(tmp_path / "a", READ, OLD), moved).names == {"work"}
+
+
+def merged(path: Path, constant: bytes, *, before: bytes = b"text\0") -> image.Image:
+    """`work` reads two bytes that the linker put behind the kernel's own table of symbols."""
+    place = struct.pack("<I", (kernel_image.BASE + 16 + 16 + len(before)) & 0xFFFFFFFF)
+    content = kernel_image.kernel(
+        [
+            ("T", "work", (b"\x0f\xb7\x04\x25" + place + b"\xc3").ljust(16, b"\xcc")),
+            ("r", "kallsyms_names", b"\0" * 16 + before + constant + b"a text behind it\0"),
+        ]
+    )
+    path.write_bytes(content)
+    return image.opened(path, path.name)
+
+
+def test_constants_that_the_linker_merges_are_known_by_their_content(tmp_path: Path) -> None:
+    old = merged(tmp_path / "a", b"\x04\x02")
+    moved = merged(tmp_path / "b", b"\x04\x02", before=b"a longer text\0")
+    other = merged(tmp_path / "c", b"\x04\x03", before=b"a longer text\0")
+    assert difference(old, moved).names == set()
+    assert difference(old, other).names == {"work"}
+
+
+def test_a_long_text_that_moved_is_the_same(tmp_path: Path) -> None:
+    text = b"active_anon:%lu " * 40 + b"\0"
+    old = merged(tmp_path / "a", text)
+    assert difference(old, merged(tmp_path / "b", text, before=b"more\0" * 4)).names == set()

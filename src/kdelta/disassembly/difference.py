@@ -4,14 +4,17 @@
 Code that did not change has other bytes when what it calls lies elsewhere.  So functions of equal
 size are first compared byte by byte, where four bytes may differ that name the same place in both
 kernels, relative to the instruction or absolute; only what is left is disassembled and compared in
-normal form (`identity`), which decides.
+normal form (`identity`), and what differs there once more, instruction by instruction, where either
+form may show that two are one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kdelta.disassembly.code import Instruction
 from kdelta.disassembly.identity import fingerprint, judge
 from kdelta.disassembly.image import Image, is_mark
 
@@ -22,7 +25,12 @@ _ID_BYTES = 20
 _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
 _WORD = (1 << 64) - 1
 _MAP = 0xFFFFFFFF80000000  # __START_KERNEL_map of x86-64
+_NUMBER = re.compile(r"\$0x([0-9a-f]{16})\b")  # of x86-64, sign-extended
+_RELATIVE = re.compile(r"lea +(-?0x[0-9a-f]+)\(%rip\)")
 _AFTER = (0, 1, 2, 4)  # bytes of an immediate between a relative address and its instruction's end
+
+Place = tuple[frozenset[str], int]
+Extents = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +59,11 @@ def difference(old: Image, new: Image) -> ImageDifference:
         if not _alike(old, new, mine[name], theirs[name])
     )
     found = judge(fingerprint(old, suspects), fingerprint(new, suspects))
+    different = [
+        name for name in found.different if not _by_instruction(old, new, name, mine, theirs)
+    ]
     return ImageDifference(
-        changed=tuple(sorted((*found.different, *found.only, *found.unknown))),
+        changed=tuple(sorted((*different, *found.only, *found.unknown))),
         added=tuple(sorted(theirs.keys() - mine.keys())),
         removed=tuple(sorted(mine.keys() - theirs.keys())),
     )
@@ -140,8 +151,60 @@ def _field(
 
 def _is_one(old: Image, new: Image, x: int, y: int) -> bool:
     """True when two addresses are one place: so far behind a symbol, or the last byte before it."""
-    place = old.place(x)
-    if place is not None and place == new.place(y):
+    after = old.place(x + 1)
+    return _share(old.place(x), new.place(y)) or (
+        after is not None and after[1] == 0 and _share(after, new.place(y + 1))
+    )
+
+
+def _share(one: Place | None, other: Place | None) -> bool:
+    """True for as many bytes behind a symbol that both images have there."""
+    return one is not None and other is not None and one[1] == other[1] and bool(one[0] & other[0])
+
+
+def _by_instruction(
+    old: Image, new: Image, name: str, mine: Mapping[str, Extents], theirs: Mapping[str, Extents]
+) -> bool:
+    """True when all functions of a name are the same, each instruction by its text or its bytes."""
+    one, other = old.codes([name])[name], new.codes([name])[name]
+    if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
+        return False
+    places = zip(mine[name], theirs[name], one, other, strict=True)
+    return all(
+        len(x.instructions) == len(y.instructions)
+        and all(
+            i.shown == j.shown or _instruction(old, new, (a, i), (b, j))
+            for i, j in zip(x.instructions, y.instructions, strict=True)
+        )
+        for (a, _), (b, _), x, y in places
+    )
+
+
+def _instruction(
+    old: Image, new: Image, mine: tuple[int, Instruction], theirs: tuple[int, Instruction]
+) -> bool:
+    """True for two of different texts that name one place; mine, theirs: start of the function."""
+    (a, i), (b, j) = mine, theirs
+    a, b = a + i.offset, b + j.offset
+    if i.size != j.size or i.to is not None or j.to is not None:
+        return False
+    x, y = _pointer(a, i), _pointer(b, j)
+    # The end of a table is what follows it, and another thing may follow now.
+    if (
+        x is not None
+        and y is not None
+        and any(_share(old.place(x - back), new.place(y - back)) for back in (0, 1))
+    ):
         return True
-    place = old.place(x + 1)
-    return place is not None and place[1] == 0 and place == new.place(y + 1)
+    # Equal bytes of different texts are other places at one distance.
+    moved = old.bytes_at(a, i.size) != new.bytes_at(b, j.size)
+    return moved and _same(old, new, a, b, i.size)
+
+
+def _pointer(at: int, instruction: Instruction) -> int | None:
+    """The address that an instruction takes without looking there; None for all others."""
+    number = _NUMBER.search(instruction.raw)
+    if number is not None:
+        return int(number[1], 16)
+    relative = _RELATIVE.match(instruction.raw)
+    return at + instruction.size + int(relative[1], 16) if relative is not None else None

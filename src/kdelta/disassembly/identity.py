@@ -23,7 +23,7 @@ from kdelta import cache
 from kdelta.disassembly.code import Code
 from kdelta.disassembly.image import Image
 
-_FORMAT = "1"
+_FORMAT = "2"
 DISPATCHED = 100
 _USER = "[user]"
 _STRING_INSTRUCTION = re.compile(r"^rep\w* \S+ in ")  # counted apart from the rest of a function

@@ -24,7 +24,8 @@ from kdelta.kernels import payload
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
-_LONGEST_STRING = 200
+_LONGEST_STRING = 4096
+_CONSTANT = 16  # bytes: the largest constant that the linker merges
 _STRING = re.compile(rb"[\x01\t\n -~]+")
 _PAGE = 1 << 12
 PIECE = 64
@@ -71,15 +72,14 @@ class Image:
         """What the image holds at an address; fewer bytes where it ends."""
         return self._kernel.read(start, size)
 
-    def place(self, address: int) -> tuple[str, int] | None:
-        """The symbol and the offset into it of an address; None outside all of them."""
+    def place(self, address: int) -> tuple[frozenset[str], int] | None:
+        """The symbols that an address is in, and the offset into them; None outside all of them."""
         if not self._first <= address <= self._table.starts[-1]:
             return None
         at = self._table.at(address)
         first = self._same(at)[0]
-        return min(self._table.names[i] for i in self._same(at)), address - self._table.starts[
-            first
-        ]
+        names = frozenset(self._table.names[i] for i in self._same(at))
+        return names, address - self._table.starts[first]
 
     def beside(self, other: Image) -> Iterator[tuple[int, bytes, bytes]]:
         """Where the contents of two images of one layout differ, in pieces of PIECE bytes: address
@@ -219,14 +219,14 @@ class Image:
     def _string(self, address: int, *, empty: bool) -> str:
         """The C string that starts at an address, as far as it looks like one.
 
-        empty: a zero byte may be a string too.
+        empty: a zero byte may be a string too, and what is no text is a constant of some bytes.
         """
         content = self._kernel.read(address - 1, _LONGEST_STRING)
         end = content.find(b"\0", 1)
         if end == 1 and empty:
             return '""'
         if end < (2 if empty else 3) or not _STRING.fullmatch(content[1:end]):
-            return ""
+            return f"[{content[1 : max(end, _CONSTANT + 1)].hex()}]" if empty and end > 1 else ""
         return '"' + content[1:end].decode("ascii").encode("unicode_escape").decode() + '"'
 
 
