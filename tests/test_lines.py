@@ -273,6 +273,8 @@ def test_an_own_build_s_object_is_compiled_again_with_lines(
     assert found.chains[AT + 3][-1].function == "present"
     again = located(kept, asked)  # of what was kept
     assert again == found
+    assert located(kept, asked, under="mm") == found
+    assert located(kept, asked, under="lib").chains == {}
     unknown = located(kept, [RanFunction(name="nobody", start=AT, addresses=(AT,))])
     assert "no object of the build directory has it" in unknown.missing[0]
     moved = located(kept, [RanFunction(name="present", start=AT + 1, addresses=(AT + 1,))])

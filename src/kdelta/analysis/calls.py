@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kdelta.analysis.counts import counted
+from kdelta.analysis.counts import CountEvidence, counted
 from kdelta.analysis.explanation import Explanation, base_name, find_arm, find_point
 from kdelta.analysis.netting import Node, Notes, net
 from kdelta.attribution.calls import PathNode
@@ -117,20 +117,27 @@ def sources(
     if found.refused:
         return [], []
     arms = counted(find_point(record, point), found.workload, found.scenario)
+    old, new = (
+        windows(record, find_arm(arms, label), found.phase) for label in (found.old, found.new)
+    )
+    return old, new
+
+
+def windows(record: RunRecord, arm: CountEvidence, phase: str = TOTAL) -> list[tuple[int, str]]:
+    """(trial, phase) of each window that stands for one of an arm's phases.
+
+    Raises SpecError as `sources`.
+    """
     copied = {
         trial.index: trial.result.copied
         for trial in record.trials
         if trial.result and trial.result.copied
     }
-    old, new = (
-        [
-            (_measured(label, measure.trial, copied), measure.phase)
-            for measure in find_arm(arms, label).phases
-            if found.phase in (TOTAL, measure.phase) and measure.trial is not None
-        ]
-        for label in (found.old, found.new)
-    )
-    return old, new
+    return [
+        (_measured(arm.arm.label, measure.trial, copied), measure.phase)
+        for measure in arm.phases
+        if phase in (TOTAL, measure.phase) and measure.trial is not None
+    ]
 
 
 def _measured(label: str, trial: int, copied: Mapping[int, Copied]) -> int:

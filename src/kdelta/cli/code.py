@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,6 +100,33 @@ def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], functi
     )
 
 
+def executed_functions(
+    folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]
+) -> dict[int, RanFunction]:
+    """All functions of one kernel with the addresses that ran in windows of it, by their start."""
+    from kdelta.codegen.lines import RanFunction
+    from kdelta.journal import beside, recount
+
+    found: dict[int, tuple[str, set[int]]] = {}
+    for index, phase in side:
+        trial = next(one for one in record.trials if one.index == index)
+        if trial.result is None:
+            continue
+        told = beside.kept(folder, index).functions
+        places = sorted((start, end, name) for name in told for start, end in told[name])
+        starts = [start for start, _, _ in places]
+        window = recount.standing(folder, index, trial.result)[phase]
+        for address, _, count in window.instructions():
+            at = bisect_right(starts, address) - 1
+            if count and at >= 0 and address < places[at][1]:
+                start, _, name = places[at]
+                found.setdefault(start, (name, set()))[1].add(address)
+    return {
+        start: RanFunction(name=name, start=start, addresses=tuple(sorted(own)))
+        for start, (name, own) in found.items()
+    }
+
+
 def listing(
     whole: Explanation, function: str, sides: tuple[RanCode, RanCode], means: LineMeans
 ) -> Listing:
@@ -143,7 +171,7 @@ def placed(
     sides: list[dict[str, SourceLine]] = []
     for side in kept:
         own = {name: side.functions[name] for name in wanted if name in side.functions}
-        told = _located(side.kernel, [*own.values()], means)
+        told = located(side.kernel, [*own.values()], means)
         missing += told.missing
         first = {name: told.chains.get(each.start, ()) for name, each in own.items()}
         sides.append({name: chain[-1] for name, chain in first.items() if chain})
@@ -183,19 +211,23 @@ def _lined(side: RanCode, means: LineMeans) -> Located:
         for piece in side.pieces
         if piece.instructions
     ]
-    return _located(side.kernel, functions, means)
+    return located(side.kernel, functions, means)
 
 
-def _located(
-    kernel: KernelIdentity | None, functions: Sequence[RanFunction], means: LineMeans
+def located(
+    kernel: KernelIdentity | None,
+    functions: Sequence[RanFunction],
+    means: LineMeans,
+    under: str = "",
 ) -> Located:
+    """The lines of functions of a kernel, as codegen.lines has them; progress is told."""
     from kdelta.codegen import lines
 
     if kernel is None or not functions:
         return lines.Located(chains={})
     with reporting() as progress:
         fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
-        return lines.located(kernel, functions, fetch=fetch, progress=progress)
+        return lines.located(kernel, functions, fetch=fetch, under=under, progress=progress)
 
 
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:

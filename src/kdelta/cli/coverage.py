@@ -3,32 +3,122 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from kdelta.cli.options import formats, runs_directory
+from kdelta.cli.code import LineMeans
+from kdelta.cli.options import fetch_debug_options, formats, runs_directory
 from kdelta.cli.printing import print_found
 from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
+from kdelta.printable import quoted
+
+if TYPE_CHECKING:
+    from kdelta.analysis.coverage import SourceCoverage
+    from kdelta.codegen.lines import RanFunction
+    from kdelta.journal.run import RunRecord
 
 _MOST = 32 << 20  # characters of a patch
+_UNDER = "mm"
+_FOLDER = re.compile(r"(?:[A-Za-z0-9_-]+/?)+")
 
 
 @click.command()
 @click.argument("run")
+@click.option("--source", is_flag=True, help="By source files, with the lines that ran.")
+@click.option("--kernel", metavar="LABEL", help="Of --source: on which kernel. [default: the last]")
+@click.option(
+    "--under",
+    default=_UNDER,
+    show_default=True,
+    metavar="FOLDER",
+    help="Of --source: files below this folder of the source; '' for all.",
+)
+@fetch_debug_options
 @formats
 @runs_directory
-def coverage(run: str, runs: Path, form: str) -> None:
+def coverage(
+    run: str,
+    runs: Path,
+    *,
+    source: bool,
+    kernel: str | None,
+    under: str,
+    fetch_debug: bool,
+    yes: bool,
+    form: str,
+) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
 
-    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
+    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.  --source
+    tells lines where they are known, as kdelta explain --lines does.
     """
     from kdelta.analysis.coverage import coverage as found
+    from kdelta.journal.run import RUNS
     from kdelta.rendering import coverage as page
 
-    print_found(form, page, found(one_record(runs, run)))
+    if (not source and (kernel or fetch_debug or under != _UNDER)) or fetch_debug < yes:
+        raise click.UsageError(
+            "--kernel, --under and --fetch-debug belong to --source, --yes to --fetch-debug"
+        )
+    record = one_record(runs, run)
+    if source:
+        means = LineMeans(wanted=True, fetch=fetch_debug, yes=yes)
+        print_found(form, page, _by_file(RUNS.find(runs, run), record, kernel, under, means))
+    else:
+        print_found(form, page, found(record))
+
+
+def _by_file(
+    folder: Path, record: RunRecord, kernel: str | None, under: str, means: LineMeans
+) -> SourceCoverage:
+    """What one kernel of a run executed, by files of its source."""
+    from dataclasses import replace
+
+    from kdelta.analysis import calls, coverage
+    from kdelta.analysis.counts import counted
+    from kdelta.analysis.evidence import parts
+    from kdelta.analysis.explanation import find_arm
+    from kdelta.cli.code import executed_functions, located
+
+    if under and not _FOLDER.fullmatch(under):
+        raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")
+    label = kernel or record.arms[-1].label
+    identity = None
+    ran: dict[str, dict[int, RanFunction]] = {}
+    for _, part, workload, scenario in parts(record):
+        arm = find_arm(counted(part, workload, scenario), label)
+        label, identity = arm.arm.label, arm.arm.kernel
+        own = ran.setdefault(f"{workload}:{scenario}", {})
+        for start, one in executed_functions(folder, part, calls.windows(part, arm)).items():
+            before = own[start].addresses if start in own else ()
+            own[start] = replace(one, addresses=(*before, *one.addresses))
+    functions = {start: one for own in ran.values() for start, one in own.items()}
+    wanted = {
+        start: {at for own in ran.values() if start in own for at in own[start].addresses}
+        for start in functions
+    }
+    asked = [
+        replace(one, addresses=tuple(sorted(wanted[start]))) for start, one in functions.items()
+    ]
+    told = located(identity, asked, means, under)
+    executed = {
+        name: [
+            line for one in own.values() for at in one.addresses for line in told.chains.get(at, ())
+        ]
+        for name, own in ran.items()
+    }
+    return coverage.SourceCoverage(
+        run_id=record.run_id,
+        kernel=label,
+        under=under.rstrip("/"),
+        scenarios=tuple(ran),
+        files=coverage.by_file(executed, under),
+        missing=told.missing,
+    )
 
 
 @click.command()

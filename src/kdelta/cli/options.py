@@ -99,6 +99,17 @@ def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
     return found
 
 
+def fetch_debug_options(command: _Command) -> _Command:
+    """How lines of packages may be fetched: --fetch-debug and --yes."""
+    yes = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
+    fetch = click.option(
+        "--fetch-debug",
+        is_flag=True,
+        help="Fetch what tells the lines of packages, after its size was told.",
+    )
+    return fetch(yes(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 refresh_option = click.option(
     "--refresh", is_flag=True, help="Ask the mirror for a new index first."

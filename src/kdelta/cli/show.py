@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli.options import formats, need, output_option, runs_directory
+from kdelta.cli.options import fetch_debug_options, formats, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, print_raw, write_output
 from kdelta.errors import SpecError
 
@@ -226,12 +226,7 @@ def print_report(
     help="What ran of a function, side by side.",
 )
 @click.option("--lines", is_flag=True, help="With source lines, where they are known.")
-@click.option(
-    "--fetch-debug",
-    is_flag=True,
-    help="For --lines: fetch what tells the lines of packages, after its size was told.",
-)
-@click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
+@fetch_debug_options
 @click.option(
     "--as",
     "picture",

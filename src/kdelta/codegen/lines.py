@@ -8,6 +8,7 @@ they lie alone.  Lines are believed where the code is the image's.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _KIND = "debug"
 _LINKED, _OBJECT = "lines.elf", "object.o"
 _LINK_S = 120.0
 _MOST_OBJECT = 64 << 20
+_FEW = 32  # names that are looked for in bytes, before symbols are read
 _NO_OBJECTS = frozenset(("scripts", "tools", "vdso", "purgatory", "compressed"))
 # What objtool writes over a call or a jump that is not taken: __fentry__, static branches.
 _NOPS = ((b"\x0f\x1f\x44\x00\x00", b"\xe8\xe9"), (b"\x66\x90", b"\xeb"))
@@ -62,13 +64,18 @@ def located(
     functions: Sequence[RanFunction],
     *,
     fetch: Fetch | None = None,
+    under: str = "",
     progress: Progress | None = None,
 ) -> Located:
-    """The lines of functions that a kernel executed.  fetch: for packages that lack tables here."""
+    """The lines of functions that a kernel executed.
+
+    fetch: for packages that lack tables here.  under: only objects below a folder ("mm") are
+    compiled again.
+    """
     wanted = [address for each in functions for address in each.addresses]
     try:
         if kernel.reference.startswith(tree_reference.PREFIX):
-            return _of_build(kernel, functions, progress)
+            return _of_build(kernel, functions, under, progress)
         path = _tables(kernel, fetch)
         return Located(chains=lines.chains(path, wanted, arch.of(kernel.arch)))
     except KdeltaError as error:
@@ -109,7 +116,10 @@ def _own_file(kernel: KernelIdentity) -> Path:
 
 
 def _of_build(
-    kernel: KernelIdentity, functions: Sequence[RanFunction], progress: Progress | None
+    kernel: KernelIdentity,
+    functions: Sequence[RanFunction],
+    under: str,
+    progress: Progress | None,
 ) -> Located:
     """The lines of a kernel that kdelta built."""
     parsed = tree_reference.parse(kernel.reference)
@@ -127,9 +137,13 @@ def _of_build(
     found: dict[int, Chain] = {}
     missing = []
     with build.prepared(tree, config, chain, targets=(), progress=progress) as ready:
+        objects_of = _objects(ready.output, {each.name for each in functions}, under)
         for function in functions:
+            names = objects_of.get(function.name, ())
+            if under and not names:
+                continue  # of another folder
             try:
-                found |= _lines(made, config.digest, chain, ready, image, function, progress)
+                found |= _lines(made, config.digest, chain, ready, image, function, names, progress)
             except KdeltaError as error:
                 missing.append(f"no source lines of {function.name} in {made.label}: {error}")
     return Located(chains=found, missing=tuple(missing))
@@ -142,17 +156,18 @@ def _lines(
     ready: Prepared,
     image: UnpackedKernel,
     function: RanFunction,
+    names: Sequence[str],
     progress: Progress | None,
 ) -> dict[int, Chain]:
     """The lines of one function: of the object whose code of it is the image's."""
     seen = []
     folder = BuildFolder(source=ready.source, out=ready.output, toolchain=chain)
-    for name in _objects(ready.output, function.name):
-        if progress:
-            progress(f"{name} with line tables", 0.0)
+    for name in names:
         key = cache.digest("lines", made.tree.tree, config, build.identity(chain), name)
         place = cache.found(_KIND, key)
         if place is None:
+            if progress:
+                progress(f"{name} with line tables", 0.0)
             ready.make(name)
             make = partial(_compiled, build_folder=folder, name=name)
             place = cache.entry(_KIND, key, make)
@@ -172,23 +187,28 @@ def _lines(
     )
 
 
-def _objects(output: Path, function: str) -> Iterator[str]:
-    """The objects below a build directory that define a function: "mm/mprotect.o"."""
-    word = b"\0" + function.encode() + b"\0"
-    for path in sorted(output.rglob("*.o")):
+def _objects(output: Path, wanted: set[str], under: str) -> dict[str, list[str]]:
+    """The objects of a build directory, below a folder of it, by functions that they define."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((output / under).rglob("*.o")):
         inside = path.relative_to(output)
         if _NO_OBJECTS & set(inside.parts) or len(inside.parts) < 2 or not path.is_file():
             continue
         if path.stat().st_size > _MOST_OBJECT or not path.with_name(f".{path.name}.cmd").exists():
             continue
         content = path.read_bytes()
-        if word not in content or not content.startswith(elf.MAGIC):
+        if not content.startswith(elf.MAGIC):
             continue
-        try:
-            if function in {name for _, _, name in elf.functions(content)}:
-                yield inside.as_posix()
-        except elf.BadElf:
-            continue
+        with contextlib.suppress(elf.BadElf):
+            for name in wanted & {name for _, _, name in _functions(content, wanted)}:
+                found.setdefault(name, []).append(inside.as_posix())
+    return found
+
+
+def _functions(content: bytes, wanted: set[str]) -> Iterator[tuple[int, int, str]]:
+    """The functions of an object that may hold a wanted one, which its names say at once."""
+    if len(wanted) > _FEW or any(b"\0" + name.encode() + b"\0" in content for name in wanted):
+        yield from elf.functions(content)
 
 
 def _compiled(folder: Path, *, build_folder: BuildFolder, name: str) -> None:
