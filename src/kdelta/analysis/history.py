@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Many runs as one lab: scenarios over kernels, their steps, any two kernels, a function's history.
 
-Only counts, and only those of one kind of machine: others are left out, and said to be.  Kernels
-are compared where one run has both.
+Only counts, and only those of one kind of machine: others are left out, and said to be.  Of any two
+kernels those of one run are compared where one has both, else the newest of each.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two kernels in every scenario that one run has on both; the largest change first."""
+    """Two kernels in every scenario that has both; the largest change first."""
 
     old: str
     new: str
@@ -254,19 +254,26 @@ def _pairs(
     for old, new in _wanted(kernels, most):
         rows = []
         for name, every in arms.items():
-            both = next(
-                (
-                    (record, own[old], own[new])
-                    for record, own in every
-                    if old in own and new in own and own[old].total and own[new].total
-                ),
-                None,
-            )
-            if both:
+            if both := _both(every, old, new):
                 copied = bool(points[name][new].same_code and points[name][new].previous == old)
                 rows.append(_row(name, operations[name], *both, same_code=copied))
         if rows:
             yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
+
+
+def _both(
+    every: Sequence[tuple[RunRecord, dict[str, CountEvidence]]], old: str, new: str
+) -> tuple[RunRecord, CountEvidence, CountEvidence] | None:
+    """Two kernels of the newest run that has both, else each of the newest that has it."""
+    able = [
+        (record, {label: arm for label, arm in own.items() if arm.total}) for record, own in every
+    ]
+    for record, own in able:
+        if old in own and new in own:
+            return record, own[old], own[new]
+    was = next((own[old] for _, own in able if old in own), None)
+    now = next(((record, own[new]) for record, own in able if new in own), None)
+    return (now[0], was, now[1]) if was and now else None
 
 
 def _row(

@@ -33,6 +33,7 @@ COMMANDS = {
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
     "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),
+    "watch": ("kdelta.cli.watch:watch", "Count new kernels and update a site, for a crontab."),
     "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
     "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
     "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),

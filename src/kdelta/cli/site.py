@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,27 +17,44 @@ from kdelta.errors import KdeltaError, SpecError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
 _PAIRS = 130  # all pairs of 16 kernels
 _MOST_TRIAGE = 4 << 20
 
 
+def site_options(command: _Command) -> _Command:
+    """Options of what writes a site."""
+    for option in (
+        click.option(
+            "--address",
+            default="",
+            help="Where the site will be, an https address: writes a feed.",
+        ),
+        click.option(
+            "--triage",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
+        ),
+        click.argument("out", type=click.Path(path_type=Path, file_okay=False)),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--triage",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
-)
-@click.option(
-    "--address", default="", help="Where the site will be, an https address: writes a feed."
-)
+@site_options
 @runs_directory
 def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
     """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
+    click.echo(write(out, runs, triage, address))
+
+
+def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
+    """Write the site of all runs, and say what it is.  Raises SpecError."""
     from kdelta.analysis import history
     from kdelta.analysis import triage as said
     from kdelta.files import content
@@ -52,15 +69,16 @@ def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
         if triage
         else said.Triage()
     )
-    lab = history.lab(_records(runs), most_pairs=_PAIRS)
+    lab = history.lab(records(runs), most_pairs=_PAIRS)
     files = pages.written(lab, states, address=address)
     files[_MARK] = b'{"format": 1}\n'
     _replace(out, files)
     size = sum(map(len, files.values()))
-    click.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")
+    return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
 
 
-def _records(runs: Path) -> Iterator[RunRecord]:
+def records(runs: Path) -> Iterator[RunRecord]:
+    """Every run that can be read, the newest first; the others are told."""
     from kdelta.journal.run import RUNS, RunJournal
 
     for folder in RUNS.folders(runs) if runs.is_dir() else ():

@@ -54,7 +54,7 @@ def survey(
     from kdelta.journal.run import RunJournal, unfinished
     from kdelta.study import spec
 
-    names = _scenarios(only)
+    names = scenarios(only)
     references = (
         studies.kernels([word.strip() for word in kernels.split(",")], arch, flavour)
         if kernels
@@ -83,7 +83,8 @@ def survey(
         execution.start(study, runs, means, summary=True)
 
 
-def _scenarios(only: tuple[str, ...]) -> list[str]:
+def scenarios(only: tuple[str, ...]) -> list[str]:
+    """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
     from kdelta import workload
 
     meant = [
@@ -103,11 +104,8 @@ def _scenarios(only: tuple[str, ...]) -> list[str]:
 def _ladder(arch: str, flavour: str) -> list[str]:
     """The newest kernel of each series, and each candidate, oldest first."""
     from kdelta.cli.download import reporting
-    from kdelta.kernels import reference
+    from kdelta.kernels import alike, reference
 
     with reporting() as progress:
         offered = reference.listing(arch, flavour, progress=progress)
-    found: dict[str, None] = {}
-    for offer in offered:
-        found[f"{offer.series}-rc" if offer.is_candidate else offer.series] = None
-    return list(found)
+    return list(alike.every_series(offered))

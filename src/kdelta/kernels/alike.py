@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kdelta.errors import SpecError
@@ -51,6 +51,36 @@ def pick(
         _picked(name, first, way.get(wanted, first), wanted)
         for name, first, way in zip(references, newest, ways, strict=True)
     )
+
+
+def fresh(
+    offered: Sequence[KernelOffer], watched: Sequence[KernelOffer], known: Collection[str]
+) -> tuple[KernelOffer, ...]:
+    """Those that are watched and not known, in the archive's order."""
+    chosen = {offer.version for offer in watched} - set(known)
+    return tuple(offer for offer in offered if offer.version in chosen)
+
+
+def beside(
+    offered: Sequence[KernelOffer], new: Sequence[KernelOffer], known: Collection[str]
+) -> tuple[KernelOffer, ...]:
+    """The new kernels, and of each the one before it, which is known or new itself.
+
+    That is the nearest older one of the same compiler, else the nearest; offered: oldest first.
+    """
+    able = [offer for offer in offered if offer in new or offer.version in known]
+    chosen = set()
+    for offer in new:
+        older = [one for one in able[: able.index(offer)] if one.upstream != offer.upstream]
+        alike = [one for one in older if one.compiler == offer.compiler]
+        chosen |= {offer.version, *(one.version for one in (alike or older)[-1:])}
+    return tuple(offer for offer in able if offer.version in chosen)
+
+
+def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
+    """What means the newest of each series and each candidate of the archive, oldest first."""
+    named = (f"{one.series}-rc" if one.is_candidate else one.series for one in offered)
+    return tuple(dict.fromkeys(named))
 
 
 def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple[str, ...]:

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta watch`: what is new is counted, and a site of it kept; made for a crontab."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdelta.cli import execution, survey
+from kdelta.cli import site as pages
+from kdelta.cli.options import runs_directory
+from kdelta.errors import InfraError, KdeltaError, SpecError
+
+if TYPE_CHECKING:
+    from kdelta.journal.run import RunJournal, RunRecord
+    from kdelta.kernels.debian import KernelOffer
+    from kdelta.study.spec import Study
+
+EXIT_FAILED = 1  # a trial failed, as of kdelta run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watch:
+    """What is watched for: scenarios over kernels of one architecture and flavour."""
+
+    scenarios: tuple[str, ...]
+    arch: str
+    flavour: str
+    every: bool
+    quiet: bool
+
+    def study(self, references: Sequence[str], title: str) -> Study:
+        """These kernels in all scenarios."""
+        from kdelta.analysis.survey import STEP_PERCENT
+        from kdelta.analysis.watching import NAME
+        from kdelta.study import spec
+
+        return spec.from_arguments(
+            self.scenarios,
+            references,
+            name=NAME,
+            title="".join(filter(str.isprintable, title))[:200],
+            arch=self.arch,
+            flavour=self.flavour,
+            rounds=1,
+            step_percent=STEP_PERCENT,
+        )
+
+
+@click.command()
+@pages.site_options
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only scenarios of the survey that fit: 'fault:*'. May be given again.",
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Every kernel of the archive, not the newest of a series."
+)
+@click.option(
+    "--tree",
+    "trees",
+    multiple=True,
+    metavar="PATH[@BRANCH]",
+    help="Also the tip of a git tree, when it has new commits; it is built. May be given again.",
+)
+@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
+@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
+@click.option("--list", "list_only", is_flag=True, help="Only say what would be counted.")
+@click.option("--quiet", is_flag=True, help="Say nothing when nothing is new.")
+@execution.means_options
+@runs_directory
+def watch(
+    out: Path,
+    triage: Path | None,
+    address: str,
+    only: tuple[str, ...],
+    trees: tuple[str, ...],
+    arch: str,
+    flavour: str,
+    runs: Path,
+    means: execution.Means,
+    *,
+    every: bool,
+    list_only: bool,
+    quiet: bool,
+) -> None:
+    """Ask the archive for new kernels, count the survey on them, and write the site OUT.
+
+    One pass, for a crontab.  What was begun is finished first, and nothing is counted twice: a
+    kernel is new when no run has counted it.  Beside each stands the kernel before it.  Exits
+    with 1 when a trial failed.
+    """
+    wanted = _Watch(
+        scenarios=tuple(survey.scenarios(only)),
+        arch=arch,
+        flavour=flavour,
+        every=every,
+        quiet=quiet,
+    )
+    with _alone(runs):
+        if list_only:
+            for study in _new(wanted, runs, trees):
+                click.echo(f"{study.title}: {len(study.scenarios)} scenarios")
+            return
+        if quiet:
+            logging.getLogger("kdelta").setLevel(logging.ERROR)
+        begun = _unfinished(runs)
+        failed = False
+        for journal in begun:
+            click.echo(f"going on with {journal.folder.name}")
+            failed |= _fails(partial(execution.execute, journal, means, summary=True))
+        studies = _new(wanted, runs, trees)
+        for study in studies:
+            click.echo(study.title)
+            failed |= _fails(partial(execution.start, study, runs, means, summary=True))
+        told = pages.write(out, runs, triage, address)
+    if begun or studies or not quiet:
+        click.echo(told if begun or studies else f"nothing new; {told}")
+    if failed:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+@contextmanager
+def _alone(runs: Path) -> Iterator[None]:
+    """Hold these runs' watch.  Raises InfraError while another process does."""
+    from kdelta import cache
+
+    name = f"watch-{cache.digest(str(runs.resolve()))[:16]}"
+    try:
+        with cache.locked(name, timeout=0):
+            yield
+    except cache.BusyError as error:
+        if name not in error.place:
+            raise
+        raise InfraError(
+            "another kdelta watch is at work on these runs",
+            place=str(runs),
+            action="wait for it: it goes on by itself",
+        ) from error
+
+
+def _fails(work: Callable[[], None]) -> bool:
+    """Measure; True when a trial failed, which the page has told."""
+    try:
+        work()
+    except click.exceptions.Exit as ended:
+        return bool(ended.exit_code)
+    return False
+
+
+def _unfinished(runs: Path) -> list[RunJournal]:
+    """Earlier watches that are not finished, or that this machine failed, which is tried again."""
+    from kdelta.analysis.watching import NAME
+    from kdelta.journal.run import RUNS, RunJournal
+
+    found = []
+    for folder in RUNS.folders(runs) if runs.is_dir() else ():
+        with contextlib.suppress(KdeltaError):  # reading the runs will tell it
+            journal = RunJournal.open(folder)
+            if journal.study.name != NAME:
+                continue
+            found.append(journal)
+    for journal in found:
+        with journal.executing():
+            journal.replan_failures()
+    return [journal for journal in reversed(found) if not journal.is_finished()]
+
+
+def _new(wanted: _Watch, runs: Path, trees: Sequence[str]) -> list[Study]:
+    """The studies of what is new in the archive and in each tree."""
+    every = list(pages.records(runs))
+    found = [_of_archive(wanted, every)]
+    found += [_of_tree(wanted, every, tree) for tree in trees]
+    return [study for study in found if study]
+
+
+def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> Study | None:
+    from kdelta.analysis import watching
+    from kdelta.kernels import alike
+
+    offered, watched = _offers(wanted)
+    machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
+    own = watching.flavoured(records, wanted.arch, wanted.flavour)
+    known = watching.counted(own, wanted.scenarios, machine)
+    new = alike.fresh(offered, watched, known)
+    if not new:
+        return None
+    names = [f"deb:{offer.version}" for offer in alike.beside(offered, new, known)]
+    return wanted.study(names, f"new: {', '.join(offer.version for offer in new)}")
+
+
+def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:
+    """All kernels of the archive, as it is now, and those that are watched."""
+    from kdelta.cli.download import reporting
+    from kdelta.kernels import alike, reference
+    from kdelta.kernels.kernel import Flavour
+
+    with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
+        offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
+    if not offered:
+        raise SpecError(
+            f"the archive offers no {wanted.flavour} kernel for {wanted.arch}",
+            action="see: kdelta kernels list",
+        )
+    if wanted.every:
+        return offered, offered
+    series = alike.every_series(offered)
+    picked = alike.pick(series, offered, wanted.arch, Flavour(wanted.flavour))
+    return offered, [one.offer for one in picked]
+
+
+def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: str) -> Study | None:
+    """The tip of a tree beside the one that was counted last."""
+    from kdelta.analysis import watching
+    from kdelta.rendering.wording import plural
+    from kdelta.source import git, tree_reference
+
+    path, _, branch = tree.partition("@")
+    folder = Path(path).absolute()
+
+    def asked(*words: str) -> str:
+        done = git.ask(folder, *words)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    tip = asked(
+        "rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch or 'HEAD'}^{{commit}}"
+    )
+    if not tip:
+        raise SpecError(
+            f"it has no commit {branch or 'HEAD'}",
+            place=str(folder),
+            action="name a git tree, and after an @ a branch of it",
+        )
+    place = f"{tree_reference.PREFIX}{folder}@"
+    before = watching.before(records, place)
+    if before == f"{place}{tip}":
+        return None
+    span = f"{before.removeprefix(place)}..{tip}"
+    merges = asked("rev-list", "--count", "--merges", "--first-parent", span) if before else ""
+    told = plural(int(merges), "new merge") if merges else "its first count"
+    names = [*([before] if before else []), f"{place}{tip}"]
+    return wanted.study(names, f"{folder.name} at {tip[:12]}: {told}")
