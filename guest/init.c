@@ -12,6 +12,10 @@
  *	swapon DEVICE			make all of a block device swap, and use it
  *	seed N				be busy for a while that N decides: the timer's phase
  *	run ARGUMENTS ...		run the static program
+ *	tracefs				mount the kernel's tracing
+ *	whole PATH			all of a file of /sys or /proc
+ *	try ORDER			do that, and tell its status on a line of its own behind
+ *					what it answers, where another order would fail
  *
  * Orders are lines of a file of QEMU's fw_cfg device, beside the program and the modules.  While
  * that file is empty there is nothing to do: PID 1 stops the virtual machine, to be saved there; one
@@ -61,6 +65,7 @@
 #define OUTPUT "/output/printed"
 #define OUTPUT_ROOM "size=65m" /* of its file system */
 #define MAX_OUTPUT (64L << 20)
+#define TRACEFS "/sys/kernel/tracing"
 #define WATCHDOG_US 4000 /* and as long again */
 #define MAX_HELD (1 << 20)
 #define MAX_ARGUMENTS 32
@@ -554,6 +559,12 @@ static int obey(FILE *out, char *line, bool serial)
 		status = load_module(line + 7);
 	else if (!strncmp(line, "swapon ", 7))
 		status = swap_on(line + 7);
+	else if (!strcmp(line, "tracefs"))
+		status = mount("tracefs", TRACEFS, "tracefs", 0, NULL) ? errno : 0;
+	else if (!strncmp(line, "whole ", 6))
+		status = is_setting(line + 6) ? tell_whole(out, line + 6) : EPERM;
+	else if (!strncmp(line, "try ", 4))
+		fprintf(out, "\n%d\n", obey(out, line + 4, serial));
 	else if (!strncmp(line, "seed ", 5))
 		be_busy(line + 5);
 	else if (!strcmp(line, "run") || !strncmp(line, "run ", 4))

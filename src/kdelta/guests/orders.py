@@ -19,6 +19,7 @@ from kdelta.machine.readback import Lacking, lacking
 
 _PROTOCOL = 2
 _HEAD = re.compile(rb"kdelta-answer (-?\d{1,10}) (\d{1,10})\n")
+_STATUS = re.compile(r"-?\d{1,10}")
 _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) ([01]) (\d{1,6})\n")
 
 
@@ -101,6 +102,19 @@ def why(status: int) -> str:
 def run(arguments: Sequence[str]) -> Order:
     """The order that runs the program."""
     return Order(" ".join(["run", *arguments]))
+
+
+def attempt(line: str) -> Order:
+    """An order that fails for itself alone: `attempted` says whether it did."""
+    return Order(f"try {line}")
+
+
+def attempted(text: str) -> tuple[str, int]:
+    """What the order answered that was tried, and its status.  Raises GuestError for garbage."""
+    found, _, status = text.removesuffix("\n").rpartition("\n")
+    if not _STATUS.fullmatch(status):
+        raise GuestError("the guest did not say what came of an order")
+    return found, int(status)
 
 
 def told(orders: Sequence[Order]) -> bytes:
