@@ -22,7 +22,8 @@ from kdelta.guests import qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.counting import Bench, run_trial
+from kdelta.run.counting import run_trial
+from kdelta.run.restoring import Bench
 from kdelta.sample import Outcome
 
 _TIMEOUT_S = 300.0

@@ -27,7 +27,8 @@ from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run.counting import Bench, run_trial
+from kdelta.run.counting import run_trial
+from kdelta.run.restoring import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")

@@ -14,7 +14,7 @@ from kdelta.host import slots
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact
-from kdelta.run.counting import Bench
+from kdelta.run.restoring import Bench
 from kdelta.run.trials import tried
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study.spec import Study

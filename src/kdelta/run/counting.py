@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import gzip
-import threading
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -18,13 +15,11 @@ from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order
-from kdelta.guests.session import Guest, RestoreError
+from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
 from kdelta.run import probing, selftest
+from kdelta.run.restoring import Bench, RestoredGuest
 from kdelta.run.trial import Ran, framed, judged, read_back, run_in, told_to
 from kdelta.sample import (
     Environment,
@@ -38,25 +33,6 @@ from kdelta.sample import (
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
 WINDOWS = 8
 WARMUP = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What all trials of a run share.
-
-    timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
-    before its program starts, and so where in it the timer ticks.  again: what was counted before
-    is counted again.  probes: what is recorded beside counts.
-    """
-
-    emulator: Qemu
-    settings: MachineSettings
-    fresh_boot: bool
-    timeout_s: float
-    cancelled: threading.Event
-    seed: int = 1
-    again: bool = False
-    probes: tuple[str, ...] = ()
 
 
 def depends_on(
@@ -97,16 +73,6 @@ def run_trial(
 
 
 _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
-_KALLSYMS = Order("kallsyms")
-
-
-class _Bounds(TypedDict):
-    timeout: float
-    cancelled: threading.Event
-
-
-class _DamagedError(Exception):
-    """The checkpoint that was restored is not what was saved."""
 
 
 class _GuestTrial:
@@ -120,6 +86,7 @@ class _GuestTrial:
     ) -> None:
         self._bench = bench
         self._kernel = kernel
+        self._guest = RestoredGuest(bench, kernel)
         self._scenario = scenario
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
@@ -130,7 +97,9 @@ class _GuestTrial:
     def result(self) -> TrialResult:
         """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
         with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            point, (identity, ran, table) = self._measured(given)
+            point, (identity, ran, table) = self._guest.used(
+                partial(self._run, given=given), disk=bool(given.disk)
+            )
         (self._folder / "workload.txt").write_text(ran.printed)
         counts = self._counts()
         if identity.build_id != point.build_id:
@@ -146,41 +115,17 @@ class _GuestTrial:
             ),
         )
 
-    def _measured(self, given: swap.Backing) -> tuple[checkpoint.Checkpoint, _GuestRan]:
-        if self._bench.fresh_boot and not given.disk:
-            with checkpoint.fresh(*self._machine, **self._bounds) as point:
-                return point, self._run(point, given)
-        point = checkpoint.take_or_find(*self._machine, **self._bounds)
-        try:
-            return point, self._run(point, given)
-        except (_DamagedError, RestoreError):
-            checkpoint.discard(point)
-            point = checkpoint.take_or_find(*self._machine, **self._bounds)
-            return point, self._run(point, given)
-
-    @property
-    def _machine(self) -> tuple[Qemu, MachineSettings, Path]:
-        return self._bench.emulator, self._bench.settings, self._kernel.image
-
-    @property
-    def _image(self) -> str:
-        return digest_of(self._kernel.image)
-
-    @property
-    def _bounds(self) -> _Bounds:
-        return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
-
     def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
-        """Boot or restore the guest and run the workload.  Raises _DamagedError, GuestFault."""
+        """Boot or restore the guest and run the workload.  Raises GuestFault."""
         bench = self._bench
-        table = self._symbols(point)
-        self._tested = selftest.passed(self._subject(point, table), partial(self._is_whole, point))
+        table = self._guest.symbols(point)
+        whole = partial(self._guest.is_whole, point)
+        self._tested = selftest.passed(self._subject(point, table), whole)
         launch = self._launch(point, given)
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             # QEMU runs the guest meanwhile.
             (self._folder / "command.txt").write_text(machine.command_text)
-            if not self._is_whole(point):
-                raise _DamagedError
+            self._guest.check(point)
             try:
                 identity, ran, answers = run_in(
                     machine, bench.settings, self._kernel.release, bench.timeout_s
@@ -190,10 +135,6 @@ class _GuestTrial:
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
-
-    def _is_whole(self, point: checkpoint.Checkpoint) -> bool:
-        """True for a checkpoint that was made just now, and for one that is what was saved."""
-        return self._bench.fresh_boot or checkpoint.intact(point)
 
     def _subject(self, point: checkpoint.Checkpoint, table: symbols.Symbols) -> selftest.Subject:
         return selftest.Subject(
@@ -210,8 +151,8 @@ class _GuestTrial:
         bench = self._bench
         target = bench.settings.target
         events = insns.events_file(
-            self._image,
-            lambda: self._symbols(point),
+            digest_of(self._kernel.image),
+            lambda: self._guest.symbols(point),
             target,
             every_task=self._workload.every_task,
         )
@@ -234,7 +175,7 @@ class _GuestTrial:
     def _prepared(self, point: checkpoint.Checkpoint) -> probing.Probing:
         """What is recorded beside counts."""
         target = self._bench.settings.target
-        table = self._symbols(point)
+        table = self._guest.symbols(point)
         self._probing = probing.prepared(self._bench.probes, table, self._binary, target)
         return self._probing
 
@@ -247,21 +188,6 @@ class _GuestTrial:
             target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
-
-    def _symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
-        return symbols.load(self._image, lambda: self._kallsyms(point))
-
-    def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
-        """The symbols, of a guest that does nothing but say them."""
-        bench = self._bench
-        launch = qemu.Launch(
-            image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.target),
-            orders=(_KALLSYMS,),
-            restore=point.folder,
-        )
-        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            return machine.finish(bench.timeout_s).text(_KALLSYMS.line)
 
     def _counts(self) -> insns.Counts:
         """What the plugin wrote; kept compressed."""

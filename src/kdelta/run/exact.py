@@ -17,7 +17,8 @@ from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import probing, store
-from kdelta.run.counting import Bench, depends_on, run_trial
+from kdelta.run.counting import depends_on, run_trial
+from kdelta.run.restoring import Bench
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.run.twins import Twins
@@ -77,10 +78,21 @@ class ExactTrials(Trials):
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
         bench = replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
+        return self._measured(bench, kernel, scenario, load.program, folder, how)
+
+    def _measured(
+        self,
+        bench: Bench,
+        kernel: Kernel,
+        scenario: workload.Scenario,
+        program: Path,
+        folder: Path,
+        how: How,
+    ) -> TrialResult:
         # What is tried again is no longer the trial that was planned, and is not kept.
-        key = store.address(depends_on(bench, kernel, scenario, load.program))
+        key = store.address(depends_on(bench, kernel, scenario, program))
         known = how == AS_PLANNED and not bench.again and store.found(key, kernel, folder)
-        result = known or run_trial(bench, kernel, scenario, load.program, folder)
+        result = known or run_trial(bench, kernel, scenario, program, folder)
         if how == AS_PLANNED and not known:
             store.keep(key, result, folder)
         return result
