@@ -103,8 +103,8 @@ def test_every_key_is_read() -> None:
         ("machine = []", "study.toml: machine: expected a table, got an array"),
         ('question = "\\u001b[2J"', "question: expected printable text"),
         (
-            'instrument = "trace"',
-            'instrument: expected "exact" or "time", got "trace"',
+            'instrument = "profile"',
+            'instrument: expected "exact" or "time" or "trace", got "profile"',
         ),
     ],
 )

@@ -23,6 +23,7 @@ class Instrument(StrEnum):
 
     EXACT = "exact"
     TIME = "time"
+    TRACE = "trace"
 
 
 class Outcome(StrEnum):
@@ -174,6 +175,50 @@ class TimeData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     phases: tuple[PhaseTimes, ...] = ()
 
 
+class TracePhase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one iteration of a traced program does in one phase."""
+
+    phase: str
+    operations: int
+    operation: str
+
+
+class TraceRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often something that is watched happened, each time that it was counted.
+
+    watch: as the study words it.  key: the value, or the function called, that these are of; "" for
+    all.  number: of a value that has a name.  whole: over a whole run of the program, once.
+    """
+
+    watch: str
+    key: str = ""
+    number: int | None = None
+    hits: tuple[int, ...]
+    whole: bool = False
+
+
+class TraceSkip(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that could not be watched here, and why, in a sentence."""
+
+    watch: str
+    reason: str
+
+
+class TraceData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="trace"):
+    """What a trial of the trace instrument saw; it disturbs, and is never compared with counts.
+
+    turns: iterations that each of a row's hits are of; 1 where they are of a run.  doubts: what was
+    not seen, one sentence each.
+    """
+
+    phases: tuple[TracePhase, ...] = ()
+    per: str = "iteration"
+    turns: tuple[int, ...] = ()
+    rows: tuple[TraceRow, ...] = ()
+    skipped: tuple[TraceSkip, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
 _NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
 
@@ -310,7 +355,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     skip: Skip | None = None
     kernel: KernelIdentity | None = None  # with what was read back from the guest
     environment: Environment | None = None
-    data: ExactData | TimeData | None = None
+    data: ExactData | TimeData | TraceData | None = None
     state: tuple[StateField, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
     facts: MachineFacts | None = None
@@ -330,6 +375,11 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def timed(self) -> TimeData:
         """Its times; none of a trial without."""
         return self.data if isinstance(self.data, TimeData) else _NO_TIMES
+
+    @property
+    def traced(self) -> TraceData | None:
+        """What a traced trial saw; None for any other."""
+        return self.data if isinstance(self.data, TraceData) else None
 
     @property
     def reason(self) -> str:

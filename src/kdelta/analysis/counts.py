@@ -15,6 +15,7 @@ from kdelta.analysis.evidence import (
     arm_evidence,
     compare_arms,
     gather,
+    refuse_traced,
 )
 from kdelta.journal.run import RunRecord
 from kdelta.metric import INSNS_PER_OP, Grade, Metric
@@ -263,7 +264,8 @@ class CountMethod(Method[Measure]):
 
 
 def counted(record: RunRecord, workload: str, scenario: str) -> tuple[CountEvidence, ...]:
-    """What every arm of an exact run counted in a scenario."""
+    """What every arm of an exact run counted in a scenario.  Raises SpecError for a traced one."""
+    refuse_traced(record)
     return gather(record, workload, scenario, CountMethod())
 
 

@@ -15,12 +15,14 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from kdelta.analysis import builds
+from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
     UNKNOWN,
     ArmRecord,
+    Instrument,
     KernelIdentity,
     Outcome,
     SkipKind,
@@ -187,6 +189,16 @@ class Method(ABC, Generic[M]):
     @abstractmethod
     def limits(self, record: RunRecord) -> Iterator[str]:
         """What a run of this instrument cannot say."""
+
+
+def refuse_traced(record: RunRecord) -> None:
+    """Raise SpecError for a traced run: its hits are no evidence."""
+    if record.instrument is Instrument.TRACE:
+        raise SpecError(
+            "a traced run has hits, of which no verdict is made",
+            place=f"run {record.run_id}",
+            action=f"see them with: kdelta show {record.run_id}",
+        )
 
 
 def gather(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from kdelta.analysis.counts import CountMethod
-from kdelta.analysis.evidence import Method
+from kdelta.analysis.evidence import Method, refuse_traced
 from kdelta.analysis.looks import levels
 from kdelta.analysis.times import TimeMethod
 from kdelta.errors import SpecError
@@ -17,9 +17,13 @@ from kdelta.study.spec import Replicate, TimeMachine
 
 
 def method_of(record: RunRecord, *, step_percent: float | None = None) -> Method[Any]:
-    """How a run measured and decides.  step_percent None: the study's own threshold."""
+    """How a run measured and decides.  step_percent None: the study's own threshold.
+
+    Raises SpecError for a traced run.
+    """
     if record.instrument is Instrument.TIME:
         return timing_of(record, step_percent=step_percent)
+    refuse_traced(record)
     own = record.study.thresholds.step_percent
     return CountMethod(step_percent=own if step_percent is None else step_percent)
 
@@ -32,7 +36,10 @@ def timing_of(
     Raises SpecError for a run of another instrument.
     """
     if record.instrument is not Instrument.TIME:
-        raise SpecError("other tools judge times; this is an exact run", place=record.run_id)
+        raise SpecError(
+            f"other tools judge times; this run's instrument is {record.instrument}",
+            place=record.run_id,
+        )
     time = record.study.time
     guests = time.machine is TimeMachine.KVM
     rounds = not guests and time.replicate is Replicate.PROCESS

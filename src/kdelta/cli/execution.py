@@ -213,6 +213,8 @@ def _trials(
 
     cancelled = threading.Event()
     need(study.instrument)
+    if study.instrument is Instrument.TRACE:
+        return _tracing(study, kernels or (), means, cancelled)
     if study.instrument is Instrument.EXACT:
         with reporting() as progress:
             bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
@@ -232,6 +234,23 @@ def _trials(
     references = [arm.kernel.reference for arm in record.arms]
     per_boot = study.time.replicate is Replicate.BOOT
     return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
+
+
+def _tracing(
+    study: Study,
+    kernels: Sequence[Kernel | KdeltaError],
+    means: Means,
+    cancelled: threading.Event,
+) -> tuple[Trials, int]:
+    from kdelta.cli.download import reporting
+    from kdelta.host import slots
+    from kdelta.run import arms, exact, traced
+
+    with reporting() as progress:
+        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
+    at_once = means.jobs or slots.at_once(exact.guests_of(study))
+    own = arms.machines(study)
+    return traced.TracedTrials(study.trace, bench, kernels, own, jobs=means.jobs), at_once
 
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:

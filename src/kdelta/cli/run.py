@@ -44,6 +44,15 @@ if TYPE_CHECKING:
     help="Record beside the counts: calls (call paths), memory (what is touched), or a value:"
     " 'FUNCTION(NAME=arg4)', 'FUNCTION(NAME=ret:i32)'.",
 )
+@click.option(
+    "--trace",
+    "watch",
+    multiple=True,
+    callback=lambda _context, _option, given: given or None,
+    metavar="WATCH",
+    help="Trace instead of counting: how often a FUNCTION is entered, 'FUNCTION(NAME=arg4)',"
+    " 'SYSTEM:EVENT(FIELD)', 'graph(FUNCTION)'.  Hits, never times or verdicts.",
+)
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
 @execution.means_options
 @runs_directory
@@ -67,6 +76,8 @@ def run(
     """
     from kdelta.journal.run import RunJournal, unfinished
 
+    if settings["watch"]:
+        settings["instrument"] = "trace"
     study = _gated(studies.expanded(_study(what, kernels, settings)))
     if compilers is not None:
         study = studies.built_by(study, [word.strip() for word in compilers.split(",")])

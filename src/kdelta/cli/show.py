@@ -104,6 +104,8 @@ def show(
     record = one_record(runs, run)
     if form and part in OTHERS:
         raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if not part and beside is None and _print_traced(record, form):
+        return
     if part == "compat":
         _print_as_others(record, step_percent)
     elif part in OTHERS:
@@ -120,6 +122,17 @@ def show(
         print_found(form, page, report(record, step_percent=step_percent))
     else:
         print_report(record, step_percent=step_percent, summary=summary, paged=True)
+
+
+def _print_traced(record: RunRecord, form: str) -> bool:
+    """Print what a traced run saw; False for a run of another instrument."""
+    from kdelta.analysis.traces import traced
+    from kdelta.rendering import traces
+
+    found = traced(record)
+    if found:
+        print_found(form, traces, found)
+    return found is not None
 
 
 def _print_for_others(record: RunRecord, part: str) -> None:
@@ -178,7 +191,12 @@ def print_report(
     summary: bool | None = None,
     paged: bool = False,
 ) -> None:
-    """Print the ladders of a run as text; of many scenarios, unless told, as one table."""
+    """Print the ladders of a run as text; of many scenarios, unless told, as one table.
+
+    Of a traced run what it saw.
+    """
+    if _print_traced(record, ""):
+        return
     from kdelta.analysis.findings import report
     from kdelta.analysis.methods import method_of
     from kdelta.analysis.survey import surveyed

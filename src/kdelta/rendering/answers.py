@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kdelta.analysis import explanation, findings
+from kdelta.analysis.traces import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import explain, figures, metrics, show
+from kdelta.rendering import explain, figures, metrics, show, traces
 from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import LEFT, written
 
@@ -42,6 +43,10 @@ def write_answers(record: RunRecord, folder: Path) -> None:
 
 def answers(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Every answer beside a run: name and content."""
+    if seen := traced(record):
+        yield "show.txt", plain(traces.show(seen))
+        yield from _written("show", traces, seen)
+        return
     report = findings.report(record)
     yield "show.txt", plain(show.show(report))
     yield from _written("show", show, report)

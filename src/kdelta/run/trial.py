@@ -32,12 +32,16 @@ from kdelta.sample import (
     Skip,
     SkipKind,
     TimeData,
+    TraceData,
     TrialRecord,
     TrialResult,
 )
 from kdelta.workload import Scenario, Workload
 
-_ARTIFACTS = ("command.txt", "console.log", "counts.bin.gz", "calls.json.gz", "workload.txt")
+TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
+_ARTIFACTS = (
+    *("command.txt", "console.log", "counts.bin.gz", "calls.json.gz", "workload.txt", TRACEFS),
+)
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _LONGEST = 400  # characters of a sentence that a result keeps
 
@@ -56,7 +60,7 @@ class Ran:
     permitted: bool = True
 
 
-Measured = Callable[[Reading], tuple[ExactData | TimeData, Sequence[str]]]
+Measured = Callable[[Reading], tuple[ExactData | TimeData | TraceData, Sequence[str]]]
 
 
 def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:
@@ -116,9 +120,14 @@ def framed(
 def told_to(
     settings: MachineSettings, given: swap.Backing, arguments: Sequence[str], seed: int
 ) -> tuple[Order, ...]:
-    """What a guest is told to do for a trial: swap, be set, say what it is, run its program."""
+    """What a guest is told to do for a trial: to be set up and to run its program."""
+    return (*set_up(settings, given, seed), orders.run(arguments))
+
+
+def set_up(settings: MachineSettings, given: swap.Backing, seed: int) -> tuple[Order, ...]:
+    """What a guest does before its program: swap, be set, say what it is."""
     prepare = (*swap.orders(settings, given), *orders.of_settings(settings))
-    return (*prepare, Order(f"seed {seed}"), orders.run(arguments))
+    return (*prepare, Order(f"seed {seed}"))
 
 
 def run_in(
@@ -131,8 +140,15 @@ def run_in(
     answers = machine.finish(timeout_s)
     identity = answers.identity(settings)
     printed, status = answers.ran()
+    return identity, ran_as(identity, settings, release, printed, status), answers
+
+
+def ran_as(
+    identity: GuestIdentity, settings: MachineSettings, release: str, printed: str, status: int
+) -> Ran:
+    """A program that came to its end in a guest of that identity."""
     wrong = tuple(readback.mismatches(settings, release, identity))
-    return identity, Ran(printed=printed, status=status, wrong=wrong), answers
+    return Ran(printed=printed, status=status, wrong=wrong)
 
 
 def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:

@@ -24,7 +24,7 @@ from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.sample import Instrument
-from kdelta.study import probes, strict
+from kdelta.study import probes, strict, tracing
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
@@ -196,6 +196,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     machine: MachineSettings = MachineSettings()
     plan: PlanSettings = PlanSettings()
     time: TimeSettings = TimeSettings()
+    trace: tracing.TraceSettings = tracing.TraceSettings()
     thresholds: Thresholds = Thresholds()
     matrix: Matrix = Matrix()
     gap: Annotated[tuple[KernelReference, ...], Meta(max_length=2)] = ()
@@ -206,6 +207,7 @@ _TABLES: dict[str, type[Struct]] = {
     "machine": MachineSettings,
     "plan": PlanSettings,
     "time": TimeSettings,
+    "trace": tracing.TraceSettings,
     "thresholds": Thresholds,
     "matrix": Matrix,
 }
@@ -320,6 +322,10 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             place=f"{place}: gap",
             action='write, for example, gap = ["6.16", "6.17"]',
         )
+    traced = study.instrument is Instrument.TRACE
+    probed = bool(study.plan.probes)
+    tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed)
+    _no_duplicates(study.trace.watch, place, "trace.watch")
     if study.instrument is Instrument.TIME:
         _check_time(study, place)
     elif _single(study.kernels) and not study.plan.single_kernel:

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a traced run saw: hits of each kernel side by side; pure, and without any verdict.
+
+Tracing disturbs what it watches, so nothing here is compared with counts or times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kdelta.analysis.evidence import parts
+from kdelta.journal.run import RunRecord
+from kdelta.sample import Instrument, Outcome, TraceData, TracePhase, TraceRow, TrialRecord
+from kdelta.study.tracing import TracePer
+
+_Keyed = tuple[str, str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitsCell:
+    """Hits on one kernel: the fewest and the most per iteration, or per run.
+
+    None where there are none to be had, for the reason in `absent`.  ratio: to the first kernel,
+    where both repeat and neither is zero.
+    """
+
+    arm: str
+    fewest: float | None = None
+    most: float | None = None
+    ratio: float | None = None
+    absent: str = ""
+
+    @property
+    def repeats(self) -> bool:
+        """True when it was the same number each time."""
+        return self.fewest is not None and self.fewest == self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitsRow:
+    """Something that is watched, or one of its values.  whole: of one whole run, with set-up."""
+
+    watch: str
+    key: str
+    whole: bool
+    cells: tuple[HitsCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceTable:
+    """One scenario at one point of the matrix.
+
+    per: iteration or run.  phases: what an iteration does.  rows: what is watched in the study's
+    order, its values behind it.  doubts: what was not seen; reasons: why something was not
+    watched at all; one sentence each.
+    """
+
+    workload: str
+    scenario: str
+    point: str
+    arms: tuple[str, ...]
+    per: str
+    phases: tuple[TracePhase, ...]
+    rows: tuple[HitsRow, ...]
+    doubts: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTraces:
+    """A traced run."""
+
+    run_id: str
+    title: str
+    tables: tuple[TraceTable, ...]
+
+
+def traced(record: RunRecord) -> RunTraces | None:
+    """The tables of a traced run; None for a run of another instrument."""
+    if record.instrument is not Instrument.TRACE:
+        return None
+    return RunTraces(
+        run_id=record.run_id,
+        title=record.title,
+        tables=tuple(
+            _table(part, point, workload, scenario)
+            for point, part, workload, scenario in parts(record)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """An arm's valid trials, and why there are none."""
+
+    label: str
+    seen: tuple[TraceData, ...]
+    fault: str
+
+    def samples(self, key: _Keyed) -> list[float]:
+        """Hits of a row each time that they were counted, per turn."""
+        found: list[float] = []
+        for data in self.seen:
+            turns = (1,) if key[2] else data.turns
+            row = next((row for row in data.rows if _key(row) == key), None)
+            hits = row.hits if row else (0,) * len(turns)
+            found += [count / each for count, each in zip(hits, turns, strict=True)]
+        return found
+
+    def skipped(self, watch: str) -> str:
+        """Why it was not watched, "" when it was."""
+        if not self.seen:
+            return self.fault or "not yet traced"
+        named = {one.watch: one.reason for data in self.seen for one in data.skipped}
+        # A graph of several functions is one, and has what could be had of them.
+        seen = any(row.watch == watch for data in self.seen for row in data.rows)
+        return "" if seen else named.get(watch, "not watched there")
+
+
+def _key(row: TraceRow) -> _Keyed:
+    return row.watch, row.key, row.whole
+
+
+def _table(record: RunRecord, point: str, workload: str, scenario: str) -> TraceTable:
+    arms = []
+    for arm in record.arms:
+        case = arm.index, workload, scenario
+        own = [t for t in record.trials if (t.arm, t.workload, t.scenario) == case]
+        arms.append(_Arm(arm.label, tuple(_valid(own)), _fault(own)))
+    every = [data for arm in arms for data in arm.seen]
+    return TraceTable(
+        workload=workload,
+        scenario=scenario,
+        point=point,
+        arms=tuple(arm.label for arm in arms),
+        per=every[0].per if every else TracePer.ITERATION,
+        phases=every[0].phases if every else (),
+        rows=tuple(_rows(arms, record.study.trace.watch)),
+        doubts=_each(
+            f"{arm.label}: {doubt}" for arm in arms for data in arm.seen for doubt in data.doubts
+        ),
+        reasons=(*_faults(arms), *_skips(arms)),
+    )
+
+
+def _faults(arms: Sequence[_Arm]) -> tuple[str, ...]:
+    return tuple(f"{arm.label}: {arm.fault}" for arm in arms if arm.fault)
+
+
+def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
+    """Of each watched thing why it was not watched, and on which kernels."""
+    found: dict[str, dict[str, None]] = {}
+    for arm in arms:
+        for one in (one for data in arm.seen for one in data.skipped):
+            found.setdefault(f"{one.watch}: {one.reason}", {})[arm.label] = None
+    every = len(arms)
+    return tuple(
+        text if every == len(labels) > 1 else f"{', '.join(labels)}: {text}"
+        for text, labels in found.items()
+    )
+
+
+def _each(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentences))
+
+
+def _valid(trials: Sequence[TrialRecord]) -> list[TraceData]:
+    """What was seen in trials whose page state was as it should be."""
+    ended = [trial.result for trial in trials if trial.result]
+    return [one.traced for one in ended if one.traced and one.outcome is Outcome.OK]
+
+
+def _fault(trials: Sequence[TrialRecord]) -> str:
+    """Why a trial is no data, "" when none is."""
+    ended = [trial.result for trial in trials if trial.result]
+    bad = [one for one in ended if one.outcome is not Outcome.OK]
+    return f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}" if bad else ""
+
+
+def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
+    """A row for all that any kernel has hits of, and for all that is watched."""
+    keys = {_key(row): max(row.hits) for arm in arms for data in arm.seen for row in data.rows}
+    graphs = {key[0] for key in keys} - {*watched}
+    missing = [
+        name
+        for name in watched
+        if not any(key[0] == name for key in keys) and not _graphed(name, graphs)
+    ]
+    keys |= {(name, "", False): 0 for name in missing}
+    order = {name: at for at, name in enumerate([*watched, *sorted(graphs)])}
+    ranked = sorted(keys, key=lambda key: (order[key[0]], bool(key[1]), -keys[key], key[1]))
+    return [
+        HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_cells(arms, key)) for key in ranked
+    ]
+
+
+def _graphed(name: str, graphs: Iterable[str]) -> bool:
+    return any(name in graph.split(", ") for graph in graphs)
+
+
+def _cells(arms: Sequence[_Arm], key: _Keyed) -> tuple[HitsCell, ...]:
+    found: list[HitsCell] = []
+    for arm in arms:
+        if absent := arm.skipped(key[0]):
+            found.append(HitsCell(arm=arm.label, absent=absent))
+            continue
+        samples = arm.samples(key)
+        cell = HitsCell(arm=arm.label, fewest=min(samples), most=max(samples))
+        first = found[0] if found else None
+        ratio = None
+        if first and first.repeats and cell.repeats and first.fewest and cell.fewest:
+            ratio = cell.fewest / first.fewest
+        found.append(HitsCell(arm=arm.label, fewest=cell.fewest, most=cell.most, ratio=ratio))
+    return tuple(found)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Trials of the trace instrument in guests under emulation: what the kernel's own tracing counts.
+
+One guest runs its program several times, with more and more iterations, so that the difference of
+two runs is of iterations alone.  No plugin counts meanwhile and no time is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kdelta import guest, output, workload
+from kdelta.attribution.symbols import UNKNOWN
+from kdelta.errors import KdeltaError
+from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests.session import Guest
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity
+from kdelta.machine.readback import Lacking
+from kdelta.run.exact import ExactTrials
+from kdelta.run.restoring import Bench, RestoredGuest
+from kdelta.run.trace_orders import GuestTrace
+from kdelta.run.trial import TRACEFS, Ran, framed, judged, ran_as, read_back, set_up, told
+from kdelta.run.trials import How
+from kdelta.sample import MachineFacts, TraceData, TracePhase, TrialResult
+from kdelta.study import tracing
+from kdelta.study.tracing import TraceSettings
+from kdelta.tracing import seeing, setting
+from kdelta.tracing.seeing import SeenRun
+from kdelta.tracing.setting import Refused
+
+_GROUP = "kdelta"
+
+
+class TracedTrials(ExactTrials):
+    """Traces trials, in guests like those that are counted."""
+
+    def __init__(
+        self,
+        trace: TraceSettings,
+        bench: Bench,
+        kernels: Sequence[Kernel | KdeltaError],
+        machines: Sequence[MachineSettings] = (),
+        *,
+        jobs: int | None = None,
+    ) -> None:
+        """See ExactTrials."""
+        super().__init__(bench, kernels, machines, jobs=jobs)
+        self._trace = trace
+
+    def _measured(
+        self,
+        bench: Bench,
+        kernel: Kernel,
+        scenario: workload.Scenario,
+        program: Path,
+        folder: Path,
+        _how: How,
+    ) -> TrialResult:
+        trial = _TracedGuest(self._trace, bench, kernel, scenario, program, folder)
+        return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
+
+
+class _TracedGuest:
+    def __init__(
+        self,
+        trace: TraceSettings,
+        bench: Bench,
+        kernel: Kernel,
+        scenario: workload.Scenario,
+        program: Path,
+        folder: Path,
+    ) -> None:
+        self._trace = trace
+        self._watched = tuple(map(tracing.watch, trace.watch))
+        self._bench = bench
+        self._kernel = kernel
+        self._guest = RestoredGuest(bench, kernel)
+        self._scenario = scenario
+        self._workload = workload.load(scenario.workload)
+        self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
+        self._folder = folder
+        self._refused: list[Refused] = []
+
+    def result(self) -> TrialResult:
+        """Trace, and read what was seen."""
+        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
+            _, (trace, identity) = self._guest.used(
+                partial(self._run, given=given), disk=bool(given.disk)
+            )
+        rans = [
+            ran_as(identity, self._bench.settings, self._kernel.release, printed, status)
+            for printed, status in trace.ran()
+        ]
+        ran = next((one for one in rans if one.status), rans[-1])
+        (self._folder / "workload.txt").write_text(ran.printed)
+        result = judged(
+            ran, self._workload, self._scenario, lambda last: self._seen(trace, rans[1:], last)
+        )
+        return replace(
+            result,
+            kernel=read_back(self._kernel, identity),
+            facts=MachineFacts(
+                asked=self._bench.settings, guest=identity.seen, workload_exit=ran.status
+            ),
+        )
+
+    def _run(
+        self, point: checkpoint.Checkpoint, given: swap.Backing
+    ) -> tuple[GuestTrace, GuestIdentity]:
+        bench = self._bench
+        names = [name for name in self._guest.symbols(point).names if name != UNKNOWN]
+        probes, self._refused = setting.probes(self._watched, names, _GROUP)
+        trace = GuestTrace(
+            set_up(bench.settings, given, bench.seed),
+            self._watched,
+            probes,
+            first=self._arguments(1),
+            runs=[self._arguments(count) for count in self._schedule],
+            cpus=bench.settings.cpus,
+        )
+        launch = qemu.Launch(
+            image=self._kernel.image,
+            initramfs=guest.initramfs(bench.settings.target),
+            orders=trace.orders,
+            program=self._binary,
+            modules=given.modules,
+            disk=given.disk,
+            restore=None if given.disk else point.folder,
+        )
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            (self._folder / "command.txt").write_text(machine.command_text)
+            self._guest.check(point)
+            try:
+                answers = machine.finish(bench.timeout_s)
+            finally:
+                (self._folder / "console.log").write_text(machine.console_text)
+        raw = gzip.compress(trace.answered(answers).encode(), compresslevel=3, mtime=0)
+        (self._folder / TRACEFS).write_bytes(raw)
+        return trace, answers.identity(bench.settings)
+
+    @property
+    def _schedule(self) -> tuple[int, ...]:
+        return seeing.schedule(self._trace.hits_per, self._trace.turns)
+
+    def _arguments(self, turns: int) -> list[str]:
+        """turns: of all layouts of the kernel's trees."""
+        return self._scenario.arguments(
+            iterations=turns * self._scenario.layouts, warmup=self._scenario.layouts
+        )
+
+    def _seen(
+        self, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
+    ) -> tuple[TraceData, list[str]]:
+        """What was seen; none of it makes a trial invalid."""
+        hits, doubts = trace.hits()
+        runs = [
+            SeenRun(iterations=self._iterations(ran), hits=seen)
+            for ran, seen in zip(rans, hits, strict=True)
+        ]
+        turns, rows = seeing.rows(self._trace.hits_per, runs)
+        if min(turns) < 1:
+            raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
+        if graph := trace.graph():
+            called, lost = seeing.graphed(graph)
+            rows, doubts = [*rows, *called], [*doubts, *lost]
+        return TraceData(
+            phases=tuple(
+                TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
+                for one in last.phases
+            ),
+            per=self._trace.hits_per,
+            turns=turns,
+            rows=tuple(rows),
+            skipped=seeing.skips([*self._refused, *trace.refused()]),
+            doubts=tuple(map(told, doubts)),
+        ), []
+
+    def _iterations(self, ran: Ran) -> int:
+        """That a run made, with those before it counts.  Raises GuestError for no output."""
+        reading = output.parse_output(ran.printed, self._workload, self._scenario)
+        return len(reading.samples) // max(len(reading.phases), 1)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a study of the trace instrument watches, as it words it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kdelta.errors import SpecError
+from kdelta.study import probes
+
+_FUNCTION = r"[A-Za-z_][\w.]{0,126}"
+_WORD = r"[A-Za-z_]\w{0,63}"
+_FORMS = (
+    rf"(?P<function>{_FUNCTION})",
+    rf"graph\((?P<graph>{_FUNCTION})\)",
+    rf"profile\((?P<profile>{_FUNCTION})\)",
+    rf"(?P<system>{_WORD}):(?P<event>{_WORD})(?:\((?P<field>{_WORD})\))?",
+)
+_OWN = re.compile("|".join(_FORMS))
+_PLAIN = re.sub(r"\?P<\w+>", "?:", "|".join(_FORMS))
+PATTERN = rf"\A(?:{_PLAIN}|{probes.VALUE})\Z"
+DESCRIPTION = (
+    "FUNCTION, FUNCTION(NAME=arg1) or ret, SYSTEM:EVENT, SYSTEM:EVENT(FIELD), graph(FUNCTION) or"
+    " profile(FUNCTION)"
+)
+
+
+class WatchKind(StrEnum):
+    """What is told of a function or an event."""
+
+    HITS = "hits"  # how often a function is entered
+    VALUES = "values"  # how often with which argument, or result
+    EVENTS = "events"  # how often a trace event happens
+    FIELDS = "fields"  # how often with which value of a field
+    GRAPH = "graph"  # what is called below a function, once
+    PROFILE = "profile"  # hits of the kernel's function profiler
+
+
+class TracePer(StrEnum):
+    """What hits are of."""
+
+    ITERATION = "iteration"  # the difference of runs of the program with more and fewer
+    RUN = "run"  # of the program, with its set-up and audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """One thing to watch.
+
+    text: as the study has it.  name: of the function, or of the event behind its system.  field: of
+    the event, or what the study calls the value.  value: of a function.
+    """
+
+    text: str
+    kind: WatchKind
+    name: str
+    system: str = ""
+    field: str = ""
+    value: probes.Value | None = None
+
+
+class TraceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the trace instrument watches.
+
+    turns: iterations of the program's shortest run.
+    """
+
+    watch: Annotated[
+        tuple[Annotated[str, Meta(pattern=PATTERN, description=DESCRIPTION)], ...],
+        Meta(max_length=64),
+    ] = ()
+    hits_per: TracePer = TracePer.ITERATION
+    turns: Annotated[int, Meta(ge=1, le=1000)] = 2
+
+
+def watch(text: str) -> Watch:
+    """What a word of a study asks to watch.  Raises ValueError for what does not fit PATTERN."""
+    if value := probes.value(text):
+        kind = WatchKind.VALUES
+        return Watch(text=text, kind=kind, name=value.function, field=value.name, value=value)
+    found = _OWN.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    if system := found["system"]:
+        kind = WatchKind.FIELDS if found["field"] else WatchKind.EVENTS
+        return Watch(
+            text=text, kind=kind, system=system, name=found["event"], field=found["field"] or ""
+        )
+    for kind in (WatchKind.GRAPH, WatchKind.PROFILE):
+        if name := found[kind]:
+            return Watch(text=text, kind=kind, name=name)
+    return Watch(text=text, kind=WatchKind.HITS, name=found["function"])
+
+
+def check(
+    settings: TraceSettings, kernels: Sequence[str], place: str, *, tracing: bool, probed: bool
+) -> None:
+    """Raise SpecError where what is watched does not fit the study.
+
+    tracing: its instrument traces.  probed: it has probes of the exact instrument.
+    """
+    if not tracing and settings.watch:
+        raise SpecError(
+            "only the trace instrument watches something",
+            place=f"{place}: trace.watch",
+            action='set instrument = "trace"; hits are never mixed with counts or times',
+        )
+    if not tracing:
+        return
+    if not settings.watch:
+        raise SpecError(
+            "a trace has to watch something",
+            place=f"{place}: trace.watch",
+            action='name functions or events, such as watch = ["change_pte_range"]',
+        )
+    if probed:
+        raise SpecError(
+            "probes are recorded beside counts, and a trace has none",
+            place=f"{place}: plan.probes",
+            action="name what is wanted in trace.watch instead",
+        )
+    if any(name == "host" or name.startswith("host:") for name in kernels):
+        raise SpecError(
+            "only kernels in guests are traced, this host's is not",
+            place=f"{place}: kernels",
+            action="name kernels such as 6.17; on the host, trace with ftrace itself",
+        )

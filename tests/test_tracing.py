@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a study watches: how it is worded, set, refused and counted."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kdelta.errors import SpecError
+from kdelta.sample import Instrument
+from kdelta.study import spec, tracing
+from kdelta.study.tracing import TracePer, WatchKind
+from kdelta.tracing import seeing, setting
+from kdelta.tracing.formats import KeyedHits
+from kdelta.tracing.seeing import Key, SeenGraph, SeenRun
+from test_tracing_formats import FORMAT
+
+NAMES = (
+    *("change_pte_range", "commit.isra.0", "commit.part.0", "commit.cold", "twice", "twice"),
+    *("commitment", "plain", "plain.constprop.0.isra.1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name", "field"),
+    [
+        ("change_pte_range", WatchKind.HITS, "change_pte_range", ""),
+        ("f.isra.0", WatchKind.HITS, "f.isra.0", ""),
+        ("f(nr=arg6:u32)", WatchKind.VALUES, "f", "nr"),
+        ("huge_memory:mm_scan", WatchKind.EVENTS, "mm_scan", ""),
+        ("huge_memory:mm_scan(status)", WatchKind.FIELDS, "mm_scan", "status"),
+        ("graph(do_mincore)", WatchKind.GRAPH, "do_mincore", ""),
+        ("profile(do_mincore)", WatchKind.PROFILE, "do_mincore", ""),
+    ],
+)
+def test_the_words_of_a_study(text: str, kind: WatchKind, name: str, field: str) -> None:
+    study = spec.from_arguments(["mprotect:a"], ["6.17"], instrument="trace", watch=[text])
+    (found,) = map(tracing.watch, study.trace.watch)
+    assert (found.text, found.kind, found.name, found.field) == (text, kind, name, field)
+    assert spec.from_text(spec.to_toml(study), "again") == study
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", "f;g", "../x", "graph()", "f(nr=arg7)", "a:b:c", "f\n", "p:x/y", "-x", "*"]
+)
+def test_what_is_no_word_for_something_to_watch(text: str) -> None:
+    with pytest.raises(SpecError, match="expected FUNCTION"):
+        spec.from_arguments(["mprotect:a"], ["6.17"], instrument="trace", watch=[text])
+
+
+@pytest.mark.parametrize(
+    ("settings", "cause"),
+    [
+        ({"instrument": "trace"}, "has to watch something"),
+        ({"watch": ["f"]}, "only the trace instrument"),
+        ({"instrument": "time", "watch": ["f"]}, "only the trace instrument"),
+        ({"instrument": "trace", "watch": ["f"], "probes": ["calls"]}, "beside counts"),
+        ({"instrument": "trace", "watch": ["f", "f"]}, "stands twice"),
+    ],
+)
+def test_what_does_not_go_together(settings: dict[str, object], cause: str) -> None:
+    with pytest.raises(SpecError, match=cause):
+        spec.from_arguments(["mprotect:a"], ["6.16", "6.17"], **settings)
+
+
+def test_a_trace_leaves_the_digest_of_other_studies_as_it_was() -> None:
+    study = spec.from_arguments(["mprotect:a"], ["6.16", "6.17"])
+    assert study.instrument is Instrument.EXACT
+    assert "trace" not in spec._told(study)
+
+
+def probes(*texts: str) -> tuple[list[setting.Probe], list[setting.Refused]]:
+    return setting.probes([*map(tracing.watch, texts)], NAMES, "kdelta")
+
+
+def test_events_that_count() -> None:
+    found, refused = probes(
+        "change_pte_range", "change_pte_range(nr=arg6:i32)", "plain(r=ret)", "commit", "a:b(c)"
+    )
+    assert [one.definition for one in found] == [
+        "p:kdelta/w0_0 change_pte_range",
+        "p:kdelta/w1_0 change_pte_range v_nr=$arg6:s32",
+        "r:kdelta/w2_0 plain v_r=$retval:u64",
+        "p:kdelta/w3_0 commit.isra.0",
+        "",
+    ]
+    assert [one.trigger() for one in found][1::3] == [
+        "hist:keys=v_nr:size=4096",
+        "hist:keys=c:size=4096",
+    ]
+    assert found[0].trigger(7) == "hist:keys=common_pid:size=4096 if common_pid == 7"
+    assert not refused
+
+
+def test_functions_that_this_kernel_has_not_or_has_twice() -> None:
+    found, refused = probes("nonsense", "twice", "plain", "commit(nr=arg1)")
+    assert [one.definition for one in found] == [
+        "p:kdelta/w2_0 plain",
+        "p:kdelta/w2_1 plain.constprop.0.isra.1",
+    ]
+    assert [(one.watch.name, one.reason.split(" (")[0]) for one in refused] == [
+        ("nonsense", "no function nonsense of its own"),
+        ("twice", "there are 2 functions twice"),
+        ("commit", "no function commit of its own"),
+    ]
+
+
+def test_why_an_event_does_not_count() -> None:
+    found, _ = probes("plain", "huge_memory:mm_scan(status)", "huge_memory:x(nix)")
+    hits, scan, other = found[0], found[2], found[3]
+    assert setting.why(hits, 0, "", 0) == ""
+    assert "lets nobody trace it" in setting.why(hits, errno.EINVAL, None, 0)
+    assert "lockdown" in setting.why(hits, errno.EPERM, None, 0)
+    assert setting.why(scan, 0, None, errno.ENOENT) == "no event huge_memory:mm_scan"
+    assert setting.why(scan, 0, FORMAT, 0) == ""
+    assert "no hist triggers" in setting.why(scan, 0, FORMAT, errno.EINVAL)
+    assert "no field nix, but mm, name, status" in setting.why(other, 0, FORMAT, errno.EINVAL)
+    assert "somebody else" in setting.refusal(errno.EBUSY, "tracefs")
+
+
+def test_values_have_the_names_that_the_event_prints() -> None:
+    (scan,), _ = probes("huge_memory:mm_scan(status)")
+    found = KeyedHits(hits={"1": 3, str(2**64 - 2): 1, "9": 2}, dropped=0)
+    assert setting.values(scan, found, FORMAT) == {
+        ("succeeded", 1): 3,
+        ("odd", -2): 1,
+        ("9", None): 2,
+    }
+    (value,), _ = probes("change_pte_range(nr=arg6:i32)")
+    assert setting.values(value, KeyedHits(hits={str(2**64 - 1): 4}, dropped=0), "") == {
+        ("-1", None): 4
+    }
+
+
+def test_hits_per_iteration_are_differences_of_runs() -> None:
+    key, one = ("f(n=arg1)", "", None), ("f(n=arg1)", "1", None)
+    runs = [
+        SeenRun(iterations=n, hits={key: 0, one: 7 + 16 * n, ("g", "", None): 0}) for n in (2, 4, 6)
+    ]
+    turns, rows = seeing.rows(TracePer.ITERATION, runs)
+    assert turns == (2, 2)
+    assert {(row.watch, row.key): row.hits for row in rows} == {
+        ("f(n=arg1)", ""): (32, 32),
+        ("f(n=arg1)", "1"): (32, 32),
+        ("g", ""): (0, 0),
+    }
+    turns, rows = seeing.rows(TracePer.RUN, runs[:2])
+    assert (turns, rows[0].hits) == ((1, 1), (39, 71))
+    assert seeing.schedule(TracePer.ITERATION, 2) == (2, 4, 6)
+    assert seeing.schedule(TracePer.RUN, 2) == (2, 2)
+
+
+def test_many_values_are_kept_as_the_most_and_the_rest() -> None:
+    hits: dict[Key, int] = {("f(n=arg1)", str(n), None): n for n in range(1000)}
+    _, rows = seeing.rows(TracePer.RUN, [SeenRun(iterations=1, hits=hits)])
+    assert len(rows) == seeing.MOST_KEYS + 1
+    assert rows[0].hits == (sum(range(1000)),)
+    assert rows[1].key == "999"
+    assert rows[-1].key == "[744 others]"
+    assert sum(row.hits[0] for row in rows[1:]) == sum(range(1000))
+
+
+def test_a_graph_says_what_it_lost() -> None:
+    watched = (tracing.watch("graph(f)"),)
+    rows, doubts = seeing.graphed(SeenGraph(watched=watched, calls={"g": 3}, lost=5))
+    assert [(row.watch, row.key, row.hits, row.whole) for row in rows] == [
+        ("graph(f)", "g", (3,), True)
+    ]
+    assert doubts == ["graph(f): 5 entries did not fit into the buffer"]
