@@ -11,9 +11,11 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache as remember
+from importlib import metadata
 from pathlib import Path
 
-from kdelta import data
+from kdelta import cache, data
 from kdelta.errors import SpecError
 from kdelta.machine import folios
 from kdelta.rendering import c_items
@@ -25,6 +27,7 @@ from kdelta.rendering.exported import SPDX, exported_source, source
 from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 
 MOST_LINES = 199
+_EXPORT = "export.c"
 _HARNESS = Path(__file__).with_name("reproducer.h")
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
@@ -75,6 +78,27 @@ Build:  gcc -O2 -static {name}.c -o {name}
 Run:    taskset -c 0 ./{name}
 Made by: kdelta export {reference}
 """
+
+
+def kept_reproducer(workload: Workload, scenario: Scenario) -> str:
+    """The same as reproducer, which takes a second, from the cache when it was written before."""
+    headers = (*workload.program.parent.glob("*.h"), *data.directory("guest").glob("*.h"))
+    toml = workload.program.with_suffix(".toml")
+    read = (workload.program, *sorted(headers), _HARNESS, *([toml] if toml.is_file() else ()))
+    parts = [path.read_bytes() for path in read]
+    key = cache.digest(workload.name, scenario.name, _own_code(), *parts)
+
+    def make(folder: Path) -> None:
+        (folder / _EXPORT).write_text(reproducer(workload, scenario))
+
+    return (cache.entry("exports", key, make) / _EXPORT).read_text()
+
+
+@remember
+def _own_code() -> str:
+    """A digest of all code that may have a say in it."""
+    versions = [metadata.version(name) for name in ("tree-sitter", "tree-sitter-c")]
+    return cache.digest(*versions, *(path.read_bytes() for path in data.code(except_rooms=())))
 
 
 def reproducer(workload: Workload, scenario: Scenario) -> str:
