@@ -23,10 +23,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/kernel-page-flags.h>
+#include <linux/magic.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,8 +40,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -223,6 +229,11 @@ void kd_exit(int status, const char *format, ...)
 /* A system call that must not fail did. */
 #define kd_die(what)	kd_exit(1, "%s: %s (errno %d)", what, strerror(errno), errno)
 #define kd_skip(...)	kd_exit(77, __VA_ARGS__)
+#define kd_must(fine)				\
+	do {					\
+		if (!(fine))			\
+			kd_die(#fine);		\
+	} while (0)
 #define kd_note(format, ...) \
 	printf("%s " format "\n", kd.protocol ? "note" : "note:", __VA_ARGS__)
 
@@ -1364,6 +1375,107 @@ kd_api void kd_audit_anon(enum kd_when when, const char *start, size_t bytes, si
 		memcpy(all, want, n * sizeof(*want));	/* they come first: the first counts */
 	memcpy(all + n, anon, sizeof(anon));
 	kd_audit_state(when, start, bytes, all, n + ARRAY_SIZE(anon));
+}
+
+/* ------------------------------------------------------------- loops --- */
+
+static char kd_folder[64];
+
+kd_api void kd_leave_tmpfs(void)
+{
+	DIR *folder = opendir(kd_folder);
+	struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (unlinkat(dirfd(folder), entry->d_name, 0))
+			unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR);
+	if (folder)
+		closedir(folder);
+	umount2(kd_folder, MNT_DETACH);
+	rmdir(kd_folder);
+}
+
+/* A folder of our own on tmpfs becomes the working directory; it goes when the program ends. */
+kd_api void kd_enter_tmpfs(void)
+{
+	struct statfs found;
+	bool shm = !statfs("/dev/shm", &found) && found.f_type == TMPFS_MAGIC &&
+		   !access("/dev/shm", W_OK);
+
+	snprintf(kd_folder, sizeof(kd_folder), "%s/kdelta-%d", shm ? "/dev/shm" : "",
+		 (int)getpid());
+	if (mkdir(kd_folder, 0700))
+		kd_skip("there is no tmpfs at /dev/shm, and no place for one: %s", strerror(errno));
+	kd_at_end(kd_leave_tmpfs);
+	if (!shm && mount("none", kd_folder, "tmpfs", 0, NULL))
+		kd_skip("there is no tmpfs at /dev/shm, and none may be mounted: %s",
+			strerror(errno));
+	if (chdir(kd_folder))
+		kd_die("chdir");
+}
+
+/* A thread that sleeps all the time: that it exists may change the path of the other. */
+kd_api void *kd_rest(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+kd_api void kd_start_another(void)
+{
+	pthread_t other;
+
+	errno = pthread_create(&other, NULL, kd_rest, NULL);
+	if (errno)
+		kd_die("pthread_create");
+}
+
+/* What would put another path before each system call, or another task on the CPU. */
+kd_api void kd_audit_task(enum kd_when when, long threads)
+{
+	char *status = kd_read_file("/proc/self/status");
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		kd_die("sched_getaffinity");
+	kd_state(when, "cpus_allowed", CPU_COUNT(&set), 1);
+	kd_state(when, "threads", kd_keyed(status, "Threads"), threads);
+	kd_state(when, "tracer", kd_keyed(status, "TracerPid"), 0);
+	free(status);
+}
+
+kd_api noinline void kd_repeat(void (*once)(void), unsigned int calls)
+{
+	for (; calls; calls--)
+		once();
+}
+
+/*
+ * Measure `once`, so many times in each window, as phase 0, "call"; returns the exit status.  The
+ * task has so many `threads`.  A window of all takes so many page faults and waits so often.
+ */
+kd_api int kd_loop(void (*once)(void), unsigned int calls, long threads, long faults, long waits)
+{
+	long faulted = KD_FREE, waited = KD_FREE, faults_before, waits_before;
+
+	kd_alone(4);
+	kd_phase(0, "call", "call", calls);
+	kd_repeat(once, calls);
+	kd_audit_task(KD_BEFORE, threads);
+	while (kd_next()) {
+		faults_before = kd_minor_faults();
+		waits_before = kd_waits();
+		KD_WINDOW(0, kd_repeat(once, calls));
+		if (!kd_warming_up()) {
+			kd_all(&faulted, kd_minor_faults() - faults_before);
+			kd_all(&waited, kd_waits() - waits_before);
+		}
+	}
+	kd_state(KD_DURING, "window_faults", faulted, faults);
+	kd_state(KD_DURING, "window_waits", waited, waits);
+	kd_audit_task(KD_AFTER, threads);
+	return kd_finish();
 }
 
 #endif /* KDELTA_H */

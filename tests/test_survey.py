@@ -16,7 +16,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.rendering import columns as page
 from kdelta.rendering import survey
 from kdelta.sample import Outcome, TrialResult
-from kdelta.study import spec
+from kdelta.study import roster, spec
 
 
 def two_scenarios(other: TrialResult | None) -> RunRecord:
@@ -143,7 +143,7 @@ def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:
         for scenario in workload.load(name).scenarios
         if scenario.survey
     ]
-    assert len(meant) >= 30
+    assert 80 <= len(meant) <= 100
     assert all("exact" in scenario.instruments for scenario in meant)
     listed = (
         CliRunner()
@@ -154,6 +154,17 @@ def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:
     assert "fault:" not in listed
     refused = CliRunner().invoke(command, ["--list", "--only", "nothing:*", "--kernels", "6.12"])
     assert isinstance(refused.exception, SpecError)
+
+
+def test_the_field_is_what_robots_have_names_for_and_is_one_study() -> None:
+    survey, field = roster.surveyed(), roster.surveyed(field=True)
+    assert set(survey) < set(field)
+    assert len(field) >= 150
+    alone = {"loops_names:open_threads"}
+    assert alone <= set(field) - set(survey)
+    assert roster.surveyed(["loops_names:open_threads"]) == list(alone)  # a pattern reaches it
+    study = spec.from_arguments(field, ["6.12", "7.2"], name="survey", arch="amd64")
+    assert len(study.scenarios) == len(field)
 
 
 def test_a_survey_of_variants_says_that_all_are_against_the_original() -> None:

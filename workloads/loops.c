@@ -5,18 +5,10 @@
  * in a process of two threads, writing one byte, moving a page into a pipe.
  */
 #include "kdelta.h"
-#include <linux/magic.h>
-#include <pthread.h>
-#include <sys/mount.h>
-#include <sys/statfs.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 enum { CALL };							/* phases */
 enum { CREAT_UNLINK, LSEEK, LSEEK_THREADS, WRITE, VMSPLICE };	/* scenario flags */
-
-#define SHM	"/dev/shm"
-#define OWN	"/kdelta-tmpfs"
 
 static const struct kd_scenario scenarios[] = {
 	{ "creat_unlink_tmpfs", "a file created on tmpfs, closed and removed", 0, CREAT_UNLINK, 64 },
@@ -31,7 +23,7 @@ static const struct kd_scenario scenarios[] = {
 static int file;
 static int ends[2];
 static char *page, *out;
-static char path[64];
+static char path[80];
 
 static noinline void creat_unlink(unsigned int calls)
 {
@@ -67,55 +59,6 @@ static noinline void splice_page(unsigned int calls)
 			kd_die("vmsplice");
 }
 
-static void *rest(void *unused)
-{
-	for (;;)
-		pause();
-	return unused;
-}
-
-static bool is_tmpfs(const char *folder)
-{
-	struct statfs found;
-
-	return !statfs(folder, &found) && found.f_type == TMPFS_MAGIC && !access(folder, W_OK);
-}
-
-static void detach(void)
-{
-	umount2(OWN, MNT_DETACH);
-	rmdir(OWN);
-}
-
-/* A file's path on tmpfs, where there is one or one may be mounted. */
-static void find_tmpfs(void)
-{
-	const char *folder = SHM;
-
-	if (!is_tmpfs(SHM)) {
-		folder = OWN;
-		mkdir(OWN, 0700);
-		if (mount("none", OWN, "tmpfs", 0, NULL))
-			kd_skip("there is no tmpfs at %s, and none may be mounted: %s", SHM,
-				strerror(errno));
-		kd_at_end(detach);
-	}
-	snprintf(path, sizeof(path), "%s/kdelta-%d", folder, (int)getpid());
-}
-
-static void audit(enum kd_when when, long threads)
-{
-	char *status = kd_read_file("/proc/self/status");
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set))
-		kd_die("sched_getaffinity");
-	kd_state(when, "cpus_allowed", CPU_COUNT(&set), 1);
-	kd_state(when, "threads", kd_keyed(status, "Threads"), threads);
-	kd_state(when, "tracer", kd_keyed(status, "TracerPid"), 0);
-	free(status);
-}
-
 static void set_up_splice(void)
 {
 	if (pipe2(ends, O_CLOEXEC))
@@ -133,24 +76,23 @@ static void set_up_file(void)
 		kd_die("write");
 }
 
-static void start_another(void)
+/* As a path from the root, the way that aim9 names its files. */
+static void set_up_path(void)
 {
-	pthread_t other;
-
-	if (pthread_create(&other, NULL, rest, NULL))
-		kd_die("pthread_create");
+	kd_enter_tmpfs();
+	snprintf(path, sizeof(path), "%s/file", kd_folder);
 }
 
 static void set_up(const struct kd_scenario *s)
 {
 	if (s->flags == CREAT_UNLINK)
-		find_tmpfs();
+		set_up_path();
 	else if (s->flags == VMSPLICE)
 		set_up_splice();
 	else
 		set_up_file();
 	if (s->flags == LSEEK_THREADS)
-		start_another();
+		kd_start_another();
 }
 
 int main(int argc, char **argv)
@@ -166,9 +108,9 @@ int main(int argc, char **argv)
 	kd_phase(CALL, "call", "call", s->calls);
 	set_up(s);
 	kd_alone(4);
-	audit(KD_BEFORE, threads);
+	kd_audit_task(KD_BEFORE, threads);
 	while (kd_next())
 		KD_WINDOW(CALL, calls[s->flags](s->calls));
-	audit(KD_AFTER, threads);
+	kd_audit_task(KD_AFTER, threads);
 	return kd_finish();
 }

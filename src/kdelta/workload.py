@@ -103,10 +103,10 @@ class Scenario:
 
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
     what has to hold of the kernel's counters over all windows; instruments: that can run it;
-    survey: a part of `kdelta survey`; layouts: of the kernel's trees and lists, that the windows of
-    a phase go through in turn.  declared: there is no TOML, so windows and facts are what the
-    program says of itself.  speaks: it calls kd_start(), which takes options.  folios: that its
-    memory may be in instead, each a scenario of its own, called NAME.64K.
+    survey: a part of `kdelta survey`; robots: what suites call it; layouts: of the kernel's trees
+    and lists, that the windows of a phase go through in turn.  declared: there is no TOML, so
+    windows and facts are what the program says of itself.  speaks: it calls kd_start(), which takes
+    options.  folios: that its memory may be in instead, each a scenario of its own: NAME.64K.
     """
 
     workload: str
@@ -122,6 +122,7 @@ class Scenario:
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: tuple[Instrument, ...] = INSTRUMENTS
     survey: bool = False
+    robots: tuple[str, ...] = ()
     layouts: int = 1
     declared: bool = False
     speaks: bool = True
@@ -210,6 +211,7 @@ class _ScenarioToml(Struct, forbid_unknown_fields=True):
     metrics: tuple[_Name, ...] | None = None
     instruments: _Instruments | None = None
     survey: bool = False
+    robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
     layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
     folios: tuple[folios.FolioName, ...] = ()
 
@@ -395,9 +397,8 @@ def _convert(table: Mapping[str, object], shape: type[_Toml], file: Path, key: s
 
 
 def _workload(toml: _WorkloadToml, file: Path) -> Workload:
-    if len({key for phase in toml.phases for key in (phase.id, phase.name)}) != 2 * len(
-        toml.phases
-    ):
+    keys = {key for phase in toml.phases for key in (phase.id, phase.name)}
+    if len(keys) != 2 * len(toml.phases):
         raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
     for gate in set(toml.gates) - set(toml.scenarios):
         raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
@@ -445,6 +446,7 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
         metrics=tuple(named[metric] for metric in chosen),
         instruments=scenario.instruments or toml.instruments,
         survey=scenario.survey,
+        robots=scenario.robots,
         layouts=scenario.layouts,
         folios=scenario.folios,
     )

@@ -50,6 +50,9 @@ class Work:
         Work(scenario="mprotect:pte_mapped_thp", function="__x64_sys_mprotect", calls=1),
         Work(scenario="fault_fork:fork_untouched", function="__x64_sys_exit_group", calls=1),
         Work(scenario="inotify_churn:distinct_1", function="__x64_sys_inotify_add_watch", calls=16),
+        Work(scenario="loops_names:open", function="__x64_sys_openat", calls=256),
+        Work(scenario="loops_ipc:tcp_loopback", function="tcp_sendmsg_locked", calls=62),
+        Work(scenario="loops_calls:seccomp", function="__secure_computing", calls=256),
         # Over 60 layouts: all windows together.
         Work(scenario="unmap:brk_touch_page", function="asm_exc_page_fault", calls=60 * 31),
         Work(scenario="mprotect:split_pages", function="__x64_sys_mprotect", calls=60 * 16),
@@ -162,6 +165,18 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
             honest="if (kill(self, SIGUSR1))",
             broken="if (kill(self, 0))",
             fact="window_signals during is 0, not 256",
+        ),
+        Sabotage(  # nobody shares the table of descriptors
+            scenario="loops_names:open_threads",
+            honest="		kd_start_another();",
+            broken="		kd_must(s);",
+            fact="threads before is 1, not 2",
+        ),
+        Sabotage(  # new memory in the window
+            scenario="loops_calls:getpgid",
+            honest="kd_must(getpgid(0) >= 0);",
+            broken="kd_must(!*(volatile char *)mmap(NULL, 1, 1, 0x22, -1, 0));",
+            fact="window_faults during is 256, not 0",
         ),
         Sabotage(  # base pages where huge ones are promised
             scenario="mprotect:pte_mapped_thp",

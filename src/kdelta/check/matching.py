@@ -8,52 +8,15 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 
 from kdelta import workload
+from kdelta.study import roster
+from kdelta.workload import Scenario
 
-# What tests of the kernel test robot are called -> the scenario of the same path.
-NAMES = {
-    "brk1": "unmap:brk_page",
-    "brk2": "unmap:brk_page",
-    "brk_test": "unmap:brk_page",
-    "mmap1": "unmap:mmap_page",
-    "mmap2": "unmap:mmap_page",
-    "page_fault1": "fault:anon",
-    "page_fault2": "fault:anon",
-    "page_fault3": "fault:file_read",
-    "page_test": "unmap:mmap_touch_page",
-    "lat_pagefault": "fault:file_read",
-    "bigheap": "unmap:mremap_ptes",
-    "mremap": "unmap:mremap_ptes",
-    "pagemove": "unmap:mremap_ptes",
-    "clone": "process:fork_exit",
-    "spawn": "process:fork_exit",
-    "fork": "process:fork_exit",
-    "sysexec": "process:vfork_exec",
-    "execl": "process:vfork_exec",
-    "exec_test": "process:vfork_exec",
-    "pthread": "process:thread",
-    "futex1": "control:futex_wake",
-    "futex4": "control:futex_wait",
-    "context_switch1": "control:pipe_switch",
-    "pipe": "control:pipe",
-    "pipeherd": "control:pipe_switch",
-    "getppid1": "control:getppid",
-    "getppid": "control:getppid",
-    "lseek1": "loops:lseek_threads",
-    "lseek2": "loops:lseek_threads",
-    "write1": "loops:write_1_byte",
-    "fsbuffer": "loops:write_1_byte",
-    "creat-clo": "loops:creat_unlink_tmpfs",
-    "disk_src": "loops:creat_unlink_tmpfs",
-    "vm-splice": "loops:vmsplice",
-    "vmsplice": "loops:vmsplice",
-    "mincore": "mincore:no_thp_pte_scan_4m",
-    "mprotect": "mprotect:anon_toggle_4m",
-    "mseal": "mseal:already_sealed_noop",
-}
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]*[a-z0-9]")
 _FUNCTION = re.compile(r"\b([a-z_][a-z0-9_]{3,63})\(\)")
+_TOKEN = re.compile(r"[a-z0-9_]+")
 _LEAST = 4.0  # of the weight of shared words, below which nothing is meant
 _AHEAD = 1.2  # times what the next scenario has: else it could as well be that one
 _SHORT = 3  # letters of words that say nothing
@@ -68,16 +31,12 @@ class Meant:
 
 
 def meant(text: str) -> Meant | None:
-    """The scenario of a text: by the name of a known test in it, else by words in common.
+    """The scenario of a text: by what robots and suites call it, else by words in common.
 
     None when nothing is meant with some certainty: a wrong scenario is worse than none.
     """
     lower = text.lower()
-    for name in sorted(NAMES, key=len, reverse=True):
-        if re.search(rf"(?<![a-z0-9_-]){re.escape(name)}(?![a-z0-9_-])", lower):
-            return Meant(scenario=NAMES[name], why=name)
-    words = set(_WORD.findall(lower.replace("()", " ")))
-    return _by_words(words)
+    return _by_name(lower) or _by_words(set(_WORD.findall(lower.replace("()", " "))))
 
 
 def functions(text: str) -> tuple[str, ...]:
@@ -90,15 +49,66 @@ def is_one_of(function: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(function, pattern) for pattern in patterns)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Name:
+    """What a suite calls a test: a name without a suite is known by itself."""
+
+    suite: str
+    test: tuple[str, ...]
+    scenario: str
+
+    def rank(self, text: str) -> tuple[bool, bool, int] | None:
+        """How well a text of tokens fits: at one place, with the suite, by how many letters."""
+        if not all(_has(text, word) for word in self.test):
+            return None
+        named = bool(self.suite) and _has(text, self.suite)
+        own = any(re.search(r"[0-9_-]", word) for word in self.test)
+        if self.suite and not (named or own):
+            return None
+        together = named and _has(text, " ".join((self.suite, *self.test)))
+        return together, named, sum(map(len, self.test))
+
+
+def _has(text: str, word: str) -> bool:
+    return f" {' '.join(_TOKEN.findall(word))} " in text
+
+
+def _by_name(text: str) -> Meant | None:
+    tokens = f" {' '.join(_TOKEN.findall(text))} "
+    found = [(rank, name) for name in _names() if (rank := name.rank(tokens))]
+    if not found:
+        return None
+    best = max(rank for rank, _ in found)
+    first = [name for rank, name in found if rank == best]
+    if len({name.scenario for name in first}) > 1:
+        return None
+    return Meant(scenario=first[0].scenario, why=" ".join(first[0].test))
+
+
+@cache
+def _field() -> tuple[Scenario, ...]:
+    return tuple(
+        workload.parse_reference(reference)[1] for reference in roster.surveyed(field=True)
+    )
+
+
+@cache
+def _names() -> tuple[_Name, ...]:
+    every = []
+    for scenario in _field():
+        for name in scenario.robots:
+            suite, *test = name.split() if " " in name else ("", name)
+            every.append(_Name(suite=suite, test=tuple(test), scenario=scenario.reference))
+    return tuple(every)
+
+
 def _by_words(words: set[str]) -> Meant | None:
     words = {word for word in words if len(word) > _SHORT and not word.isdecimal()}
     every = {
         scenario.reference: set(
             _WORD.findall(f"{scenario.reference} {scenario.summary}".lower().replace("()", " "))
         )
-        for name in workload.names()
-        for scenario in workload.load(name).scenarios
-        if scenario.survey
+        for scenario in _field()
     }
     seen = Counter(word for own in every.values() for word in own)
     weight = {word: math.log(len(every) / count) for word, count in seen.items()}

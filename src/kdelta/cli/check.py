@@ -44,6 +44,7 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 @click.option(
     "--only", multiple=True, metavar="PATTERN", help="Only scenarios that fit: 'fault:*'."
 )
+@click.option("--field", is_flag=True, help="Also the loops that robots and suites have.")
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )
@@ -82,6 +83,7 @@ def check(
     runs: Path,
     means: execution.Means,
     *,
+    field: bool,
     each: bool,
     trust: bool,
     as_json: bool,
@@ -101,7 +103,7 @@ def check(
     from kdelta.check.page import read
     from kdelta.source import confined
 
-    scenarios = _scenarios(only, also, pages)
+    scenarios = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
     found = _series(series, base, config)
     if not each and len(found.steps) > _FEW:
@@ -273,19 +275,17 @@ def _shortened(found: PatchSeries) -> PatchSeries:
     return replace(found, steps=(replace(last, title=f"all {count} patches"),))
 
 
-def _scenarios(only: tuple[str, ...], also: tuple[str, ...], pages: str) -> list[str]:
+def _scenarios(
+    only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
+) -> list[str]:
     from kdelta import workload
     from kdelta.check import cells
     from kdelta.cli import studies
+    from kdelta.study import roster
 
     wanted = cells.sizes(pages)
 
-    meant = [
-        scenario.reference
-        for name in workload.names()
-        for scenario in workload.load(name).scenarios
-        if scenario.survey
-    ]
+    meant = roster.surveyed(field=field or bool(only))
     every, why = cells.cells(meant, wanted)
     found = [name for name in every if not only or any(fnmatchcase(name, one) for one in only)]
     if len(wanted) > 1 or cells.BASE not in wanted:

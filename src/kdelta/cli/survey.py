@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -26,6 +25,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
     metavar="PATTERN",
     help="Only scenarios that fit: 'fault:*'. May be given again.",
 )
+@click.option("--field", is_flag=True, help="Also the loops that robots and suites have.")
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
 @click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
@@ -42,6 +42,7 @@ def survey(
     runs: Path,
     means: execution.Means,
     *,
+    field: bool,
     list_only: bool,
     fresh_run: bool,
 ) -> None:
@@ -54,7 +55,7 @@ def survey(
     from kdelta.journal.run import RunJournal, unfinished
     from kdelta.study import spec
 
-    names = scenarios(only)
+    names = scenarios(only, field=field)
     references = (
         studies.kernels([word.strip() for word in kernels.split(",")], arch, flavour)
         if kernels
@@ -83,20 +84,15 @@ def survey(
         execution.start(study, runs, means, summary=True)
 
 
-def scenarios(only: tuple[str, ...]) -> list[str]:
+def scenarios(only: tuple[str, ...], *, field: bool = False) -> list[str]:
     """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
-    from kdelta import workload
+    from kdelta.study import roster
 
-    meant = [
-        scenario.reference
-        for name in workload.names()
-        for scenario in workload.load(name).scenarios
-        if scenario.survey
-    ]
-    found = [name for name in meant if not only or any(fnmatchcase(name, one) for one in only)]
+    found = roster.surveyed(only, field=field)
     if not found:
         raise SpecError(
-            f"no scenario of the survey fits {', '.join(only)}", action="see: kdelta survey --list"
+            f"no scenario of the survey fits {', '.join(only)}",
+            action="see: kdelta survey --field --list",
         )
     return found
 

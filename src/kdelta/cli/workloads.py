@@ -80,6 +80,7 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
         "needs": [*scenario.features, *words(scenario.needs)],
         "instruments": [*scenario.instruments],
         "survey": scenario.survey,
+        "robots": [*scenario.robots],
         "layouts": scenario.layouts,
         "windows": [
             {"phase": each.name, "operations": each.operations, "operation": each.operation}
@@ -144,6 +145,7 @@ def _print_scenario(workload: Workload, scenario: Scenario) -> None:
         ("survey", "yes" if scenario.survey else "no"),
     ]
     gates = [name for name in workload.gates if name != scenario.name]
+    facts += [("of robots", ", ".join(scenario.robots))] if scenario.robots else []
     facts += [("reverse gates", ", ".join(gates))] if gates else []
     facts += [("layouts", _LAYOUTS.format(scenario.layouts))] if scenario.layouts > 1 else []
     whole = scenario.layouts * max(window.operations for window in scenario.windows)

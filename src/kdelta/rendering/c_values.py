@@ -31,7 +31,7 @@ def value_of(node: Node | None, text: bytes, known: Given) -> int | None:
     inner = [child for child in node.named_children if child.type != "comment"]
     kind, words = node.type, told(node, text)
     if kind == "number_literal":
-        return int(found[1], 0) if (found := _NUMBER.match(words)) else None
+        return _of_c(found[1]) if (found := _NUMBER.match(words)) else None
     if kind in ("identifier", "true", "false"):
         return {"true": 1, "false": 0}.get(words, known.numbers.get(words))
     if kind == "field_expression":
@@ -54,6 +54,12 @@ def value_of(node: Node | None, text: bytes, known: Given) -> int | None:
             operation(left, right) if operation and left is not None and right is not None else None
         )
     return None
+
+
+def _of_c(digits: str) -> int:
+    """0600 is octal in C, and an error in Python."""
+    octal = digits.isdigit() and digits.startswith("0")
+    return int(digits, 8 if octal else 0)
 
 
 def _number(word: str | None) -> int | None:

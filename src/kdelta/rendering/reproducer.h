@@ -182,3 +182,31 @@ static void kd_lay_out(unsigned int number)
 	kd_set_ladder(kd_ladder[0], (number * 49472 % 65536) * KD_HEIGHTS / 65536, false);
 	kd_set_ladder(kd_ladder[1], (number * 37345 % 65536) * KD_HEIGHTS / 65536, true);
 }
+
+static noinline void kd_repeat(void (*once)(void), unsigned int calls)
+{
+	for (; calls; calls--)
+		once();
+}
+
+static int kd_measured(void (*once)(void), unsigned int calls)
+{
+	kd_phase(0, "call", "call", calls);
+	while (kd_next())
+		KD_WINDOW(0, kd_repeat(once, calls));
+	return kd_finish();
+}
+
+#define kd_loop(once, calls, threads, faults, waits) kd_measured(once, calls)
+#define kd_must(fine)	do { if (!(fine)) err(1, #fine); } while (0)
+
+static const char kd_folder[] = "/tmp";
+
+/* A tmpfs that nobody else sees. */
+static void kd_enter_tmpfs(void)
+{
+	if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", kd_folder, "tmpfs", 0, NULL) || chdir(kd_folder))
+		err(77, "a tmpfs of its own");
+}

@@ -31,7 +31,7 @@ _EXPORT = "export.c"
 _HARNESS = Path(__file__).with_name("reproducer.h")
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
-_ASIDE = ("kd_alone", "kd_fixed_layout", "KD_BEGIN", "KD_END")
+_ASIDE = ("kd_alone", "kd_audit_task", "kd_fixed_layout", "KD_BEGIN", "KD_END")
 _REPLACED = {
     ("kd_audit_anon", 6): "kd_look({1}, {2});",
     ("kd_audit_state", 5): "kd_look({1}, {2});",
@@ -50,11 +50,14 @@ _AUDIT_ONLY = 2
 _GAPS = re.compile(r"(?<=\{\n)\n|\n{3,}")  # what was between lines is left
 # Headers that are wanted only where one of their words is.
 _HEADERS = (
+    ("dirent.h", r"DIR|opendir"),
     ("err.h", r"err|errx|warnx"),
     ("errno.h", r"errno|E[A-Z]{3,}"),
     ("fcntl.h", r"open|O_[A-Z]+|fcntl"),
     ("inttypes.h", r"PRIu64"),
-    ("sched.h", r"sched_\w+|cpu_set_t|CPU_\w+"),
+    ("linux/magic.h", r"[A-Z]+_MAGIC"),
+    ("pthread.h", r"pthread_\w+|PTHREAD_\w+"),
+    ("sched.h", r"sched_\w+|cpu_set_t|CPU_\w+|unshare"),
     ("signal.h", r"signal|kill|SIG\w+|sig_atomic_t"),
     ("stdbool.h", r"bool|true|false"),
     ("stddef.h", r"offsetof"),
@@ -63,8 +66,12 @@ _HEADERS = (
     ("stdlib.h", r"malloc|free|qsort|strto\w+|exit|atexit|getenv|mkdtemp|realpath|\w*setenv"),
     ("string.h", r"str\w+|mem\w+"),
     ("sys/mman.h", r"mmap|munmap|mprotect|madvise|mincore|mremap|MAP_\w+|PROT_\w+|memfd_create"),
+    ("sys/mount.h", r"u?mount2?"),
     ("sys/personality.h", r"personality"),
-    ("sys/resource.h", r"rusage|getrusage|getpriority|setpriority"),
+    ("sys/resource.h", r"rusage|getrusage|getpriority|setpriority|rlimit"),
+    ("sys/stat.h", r"l?f?statx?|mkdir|mknod|mkfifo|f?chmod|umask|futimens|S_I[A-Z]+"),
+    ("sys/utsname.h", r"utsname"),
+    ("sys/vfs.h", r"f?statfs"),
     ("sys/wait.h", r"wait\w*|W[A-Z]{4,}"),
     ("time.h", r"clock_gettime|nanosleep|timespec"),
     ("unistd.h", r"\w*"),

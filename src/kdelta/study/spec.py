@@ -191,7 +191,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     title: Line
     question: Text = ""
     instrument: Instrument = Instrument.EXACT
-    scenarios: Annotated[tuple[ScenarioName, ...], Meta(min_length=1, max_length=64)]
+    scenarios: Annotated[tuple[ScenarioName, ...], Meta(min_length=1, max_length=512)]
     kernels: Annotated[tuple[KernelReference, ...], Meta(min_length=1, max_length=64)]
     machine: MachineSettings = MachineSettings()
     plan: PlanSettings = PlanSettings()
