@@ -143,6 +143,7 @@ def test_hits_per_iteration_are_differences_of_runs() -> None:
     assert {(row.watch, row.key): row.hits for row in rows} == {
         ("f(n=arg1)", ""): (32, 32),
         ("f(n=arg1)", "1"): (32, 32),
+        ("f(n=arg1)", seeing.SUM): (32, 32),
         ("g", ""): (0, 0),
     }
     turns, rows = seeing.rows(TracePer.RUN, runs[:2])
@@ -154,11 +155,19 @@ def test_hits_per_iteration_are_differences_of_runs() -> None:
 def test_many_values_are_kept_as_the_most_and_the_rest() -> None:
     hits: dict[Key, int] = {("f(n=arg1)", str(n), None): n for n in range(1000)}
     _, rows = seeing.rows(TracePer.RUN, [SeenRun(iterations=1, hits=hits)])
-    assert len(rows) == seeing.MOST_KEYS + 1
+    assert len(rows) == seeing.MOST_KEYS + 2
     assert rows[0].hits == (sum(range(1000)),)
     assert rows[1].key == "999"
-    assert rows[-1].key == "[744 others]"
-    assert sum(row.hits[0] for row in rows[1:]) == sum(range(1000))
+    assert rows[-2].key == "[744 others]"
+    assert sum(row.hits[0] for row in rows[1:-1]) == sum(range(1000))
+    assert (rows[-1].key, rows[-1].hits) == (seeing.SUM, (sum(n * n for n in range(1000)),))
+
+
+@pytest.mark.parametrize(("value", "name"), [("18446744073709551615", None), ("failed", 3)])
+def test_addresses_and_names_have_no_sum(value: str, name: int | None) -> None:
+    hits: dict[Key, int] = {("s:e(x)", value, name): 2}
+    _, rows = seeing.rows(TracePer.RUN, [SeenRun(iterations=1, hits=hits)])
+    assert [row.key for row in rows] == ["", value]
 
 
 def test_a_graph_says_what_it_lost() -> None:

@@ -189,9 +189,13 @@ def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
     ]
     keys |= {(name, "", False): 0 for name in missing}
     order = {name: at for at, name in enumerate([*watched, *sorted(graphs)])}
-    ranked = sorted(keys, key=lambda key: (order[key[0]], bool(key[1]), -keys[key], key[1]))
+
+    def place(key: _Keyed) -> tuple[int, bool, bool, int, str]:
+        return order[key[0]], bool(key[1]), key[1].startswith("["), -keys[key], key[1]
+
     return [
-        HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_cells(arms, key)) for key in ranked
+        HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_cells(arms, key))
+        for key in sorted(keys, key=place)
     ]
 
 

@@ -134,7 +134,9 @@ def tracing() -> Tried:
     except OSError as error:
         remedy = "" if os.geteuid() == 0 else "tracing runs need root: sudo kdelta ..."
         return Tried(Usability.UNUSABLE, f"tracefs: {error.strerror}, {beside}", remedy)
-    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {beside}")
+    kprobes = "kprobes" if (_TRACING / "kprobe_events").exists() else "no kprobes"
+    hists = "hist triggers" if "hist" in (_TRACING / "README").read_text() else "no hist triggers"
+    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {kprobes}; {hists}; {beside}")
 
 
 def _readable(directory: Path) -> bool:

@@ -89,7 +89,8 @@ def _listed(rows: Sequence[HitsRow]) -> Iterator[HitsRow]:
 def _name(row: HitsRow) -> str:
     if not row.key:
         return short(row.watch, _WIDEST)
-    return short(row.key if row.whole else f"  = {row.key}", _WIDEST)
+    told = f"  {row.key}" if row.key.startswith("[") else f"  = {row.key}"
+    return short(row.key if row.whole else told, _WIDEST)
 
 
 def _cell(cell: HitsCell) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from kdelta.study.tracing import TracePer, Watch, WatchKind
 from kdelta.tracing import formats
 from kdelta.tracing.setting import Probe, Refused, values
 
+SUM = "[sum of the values]"
+_NUMBER = re.compile(r"-?\d{1,20}")
+_LARGEST = 1 << 53  # more than that is of addresses or flags, and no sum
 MOST_KEYS = 256  # of one watched thing that a result keeps, most hits first
 Key = tuple[str, str, int | None]
 """What is watched, the value or function, and its number where it has a name."""
@@ -99,7 +103,7 @@ def rows(per: TracePer, runs: Sequence[SeenRun]) -> tuple[tuple[int, ...], list[
         )
         for watch, key, number in dict.fromkeys(key for sample in samples for key in sample)
     ]
-    return turns, _bounded(_told(found))
+    return turns, [*_bounded(_told(found)), *_sums(found)]
 
 
 def _told(found: Sequence[TraceRow]) -> list[TraceRow]:
@@ -110,6 +114,20 @@ def _told(found: Sequence[TraceRow]) -> list[TraceRow]:
         sums[row.watch] = [a + b for a, b in zip(old, row.hits, strict=True)]
     whole = [TraceRow(watch=watch, hits=tuple(hits)) for watch, hits in sums.items()]
     return [*whole, *(row for row in found if row.key and any(row.hits))]
+
+
+def _sums(found: Sequence[TraceRow]) -> Iterator[TraceRow]:
+    """Of what has numbers for values, such as pages, the values times their hits."""
+    by_watch: dict[str, list[TraceRow]] = {}
+    for row in found:
+        if any(row.hits) and row.key:
+            by_watch.setdefault(row.watch, []).append(row)
+    for watch, own in by_watch.items():
+        if all(row.number is None and _NUMBER.fullmatch(row.key) for row in own):
+            weighed = ([int(row.key) * hits for hits in row.hits] for row in own)
+            sums = tuple(map(sum, zip(*weighed, strict=True)))
+            if max(map(abs, sums)) < _LARGEST:
+                yield TraceRow(watch=watch, key=SUM, hits=sums)
 
 
 def graphed(seen: SeenGraph) -> tuple[list[TraceRow], list[str]]:
