@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kdelta.analysis.evidence import parts
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Instrument, Outcome, TraceData, TracePhase, TraceRow, TrialRecord
-from kdelta.study.tracing import TracePer
+from kdelta.study.tracing import HOST, TracePer
 
 _Keyed = tuple[str, str, bool]
 
@@ -69,10 +69,11 @@ class TraceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTraces:
-    """A traced run."""
+    """A traced run.  emulated: in guests, whose clock means nothing."""
 
     run_id: str
     title: str
+    emulated: bool
     tables: tuple[TraceTable, ...]
 
 
@@ -83,6 +84,7 @@ def traced(record: RunRecord) -> RunTraces | None:
     return RunTraces(
         run_id=record.run_id,
         title=record.title,
+        emulated=HOST not in record.study.kernels,
         tables=tuple(
             _table(part, point, workload, scenario)
             for point, part, workload, scenario in parts(record)

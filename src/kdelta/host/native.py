@@ -8,7 +8,8 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,7 @@ _POLL_S = 0.5
 # "Producing wrong data without doing anything obviously wrong!", ASPLOS 2009.  So it is the same
 # for everyone.
 _ENVIRONMENT = ("env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin")
+_HELD = ("sh", "-c", 'read -r line && exec "$@" < /dev/null', "sh")
 _PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for all arms of a run
 
 
@@ -48,16 +50,31 @@ def run(
     *,
     timeout: float,
     cancelled: threading.Event,
+    begin: Callable[[int], None] | None = None,
 ) -> NativeRun:
     """Run a program pinned to leased CPUs (cpus.lease), with the rights of whoever runs kdelta.
 
     Raises GuestError when it does not end within timeout seconds or prints without end,
     InfraError when it cannot be started, Cancelled when `cancelled` is set meanwhile.
+    begin: called with its process number before it begins.
     """
     argv = command(program, arguments, cpus)
-    child = process.start(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path("/"), die_with_caller=True
-    )
+    with _gate(begin is not None) as (shut, opens):
+        child = process.start(
+            [*_HELD, *argv] if begin else argv,
+            stdin=shut,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path("/"),
+            die_with_caller=True,
+        )
+        try:
+            if begin:
+                begin(child.pid)
+                opens.write(b"\n")
+        except BaseException:
+            process.end(child)
+            raise
     try:
         reader = _Reader(child, program.name)
         reader.read_all(timeout, cancelled)
@@ -70,6 +87,14 @@ def run(
         status=status if status >= 0 else 128 - status,
         argv=tuple(argv),
     )
+
+
+@contextmanager
+def _gate(wanted: bool) -> Iterator[tuple[IO[bytes] | None, IO[bytes]]]:  # noqa: FBT001
+    """Both ends of a pipe, the reading one None when it is not wanted."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as shut, os.fdopen(writing, "wb", buffering=0) as opens:
+        yield shut if wanted else None, opens
 
 
 def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> list[str]:

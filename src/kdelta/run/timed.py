@@ -158,7 +158,7 @@ def time_here(
         result = judged(ran, load, scenario, _timed(load, preflight.clock_tick_ns(before)))
         return replace(result, facts=replace(machine, workload_exit=done.status))
 
-    kernel = _host_kernel(reference, before)
+    kernel = host_kernel(reference, before)
     return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
 
 
@@ -277,7 +277,8 @@ def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
     ]
 
 
-def _host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
+def host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
+    """The kernel that runs here, as a reference named it."""
     return KernelIdentity(
         reference=reference,
         release=host.release or "",

@@ -8,7 +8,7 @@ two runs is of iterations alone.  No plugin counts meanwhile and no time is read
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from kdelta.sample import MachineFacts, TraceData, TracePhase, TrialResult
 from kdelta.study import tracing
 from kdelta.study.tracing import TraceSettings
 from kdelta.tracing import seeing, setting
-from kdelta.tracing.seeing import SeenRun
+from kdelta.tracing.seeing import Key, SeenRun
 from kdelta.tracing.setting import Refused
 
 _GROUP = "kdelta"
@@ -117,12 +117,13 @@ class _TracedGuest:
         bench = self._bench
         names = [name for name in self._guest.symbols(point).names if name != UNKNOWN]
         probes, self._refused = setting.probes(self._watched, names, _GROUP)
+        first, runs = schedule(self._trace, self._scenario)
         trace = GuestTrace(
             set_up(bench.settings, given, bench.seed),
             self._watched,
             probes,
-            first=self._arguments(1),
-            runs=[self._arguments(count) for count in self._schedule],
+            first=first,
+            runs=runs,
             cpus=bench.settings.cpus,
         )
         launch = qemu.Launch(
@@ -141,48 +142,74 @@ class _TracedGuest:
                 answers = machine.finish(bench.timeout_s)
             finally:
                 (self._folder / "console.log").write_text(machine.console_text)
-        raw = gzip.compress(trace.answered(answers).encode(), compresslevel=3, mtime=0)
-        (self._folder / TRACEFS).write_bytes(raw)
+        keep_raw(self._folder, trace.answered(answers))
         return trace, answers.identity(bench.settings)
-
-    @property
-    def _schedule(self) -> tuple[int, ...]:
-        return seeing.schedule(self._trace.hits_per, self._trace.turns)
-
-    def _arguments(self, turns: int) -> list[str]:
-        """turns: of all layouts of the kernel's trees."""
-        return self._scenario.arguments(
-            iterations=turns * self._scenario.layouts, warmup=self._scenario.layouts
-        )
 
     def _seen(
         self, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
     ) -> tuple[TraceData, list[str]]:
         """What was seen; none of it makes a trial invalid."""
         hits, doubts = trace.hits()
-        runs = [
-            SeenRun(iterations=self._iterations(ran), hits=seen)
-            for ran, seen in zip(rans, hits, strict=True)
-        ]
-        turns, rows = seeing.rows(self._trace.hits_per, runs)
-        if min(turns) < 1:
-            raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
+        found = data_of(self._trace, self._case, list(zip(rans, hits, strict=True)), last)
+        rows = found.rows
         if graph := trace.graph():
             called, lost = seeing.graphed(graph)
-            rows, doubts = [*rows, *called], [*doubts, *lost]
-        return TraceData(
-            phases=tuple(
-                TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
-                for one in last.phases
-            ),
-            per=self._trace.hits_per,
-            turns=turns,
-            rows=tuple(rows),
+            rows, doubts = (*rows, *called), [*doubts, *lost]
+        return replace(
+            found,
+            rows=rows,
             skipped=seeing.skips([*self._refused, *trace.refused()]),
             doubts=tuple(map(told, doubts)),
         ), []
 
-    def _iterations(self, ran: Ran) -> int:
-        """That a run made, with those before it counts.  Raises GuestError for no output."""
-        reading = output.parse_output(ran.printed, self._workload, self._scenario)
-        return len(reading.samples) // max(len(reading.phases), 1)
+    @property
+    def _case(self) -> tuple[workload.Workload, workload.Scenario]:
+        return self._workload, self._scenario
+
+
+def schedule(
+    trace: TraceSettings, scenario: workload.Scenario
+) -> tuple[list[str], list[list[str]]]:
+    """A program's arguments in the run that nobody counts, and in those that are watched."""
+    runs = seeing.schedule(trace.hits_per, trace.turns)
+    return _arguments(scenario, 1), [_arguments(scenario, turns) for turns in runs]
+
+
+def _arguments(scenario: workload.Scenario, turns: int) -> list[str]:
+    """turns: of all layouts of the kernel's trees."""
+    layouts = scenario.layouts
+    return scenario.arguments(iterations=turns * layouts, warmup=layouts)
+
+
+def data_of(
+    trace: TraceSettings,
+    case: tuple[workload.Workload, workload.Scenario],
+    seen: Sequence[tuple[Ran, Mapping[Key, int]]],
+    last: output.Reading,
+) -> TraceData:
+    """The hits of watched runs.  last: what the last printed.
+
+    Raises GuestError for a run that printed garbage, Lacking for a program without iterations.
+    """
+    runs = []
+    for ran, hits in seen:
+        reading = output.parse_output(ran.printed, *case)
+        iterations = len(reading.samples) // max(len(reading.phases), 1)
+        runs.append(SeenRun(iterations=iterations, hits=hits))
+    turns, rows = seeing.rows(trace.hits_per, runs)
+    if min(turns) < 1:
+        raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
+    return TraceData(
+        phases=tuple(
+            TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
+            for one in last.phases
+        ),
+        per=trace.hits_per,
+        turns=turns,
+        rows=tuple(rows),
+    )
+
+
+def keep_raw(folder: Path, text: str) -> None:
+    """Keep all that tracefs said in a trial's folder."""
+    (folder / TRACEFS).write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from kdelta.errors import SpecError
 from kdelta.study import probes
 
+HOST = "host"  # the kernel reference that means this machine
 _FUNCTION = r"[A-Za-z_][\w.]{0,126}"
 _WORD = r"[A-Za-z_]\w{0,63}"
 _FORMS = (
@@ -125,9 +126,9 @@ def check(
             place=f"{place}: plan.probes",
             action="name what is wanted in trace.watch instead",
         )
-    if any(name == "host" or name.startswith("host:") for name in kernels):
+    if any(name.split(":")[0] == HOST for name in kernels) and tuple(kernels) != (HOST,):
         raise SpecError(
-            "only kernels in guests are traced, this host's is not",
+            "a trace of this host is of the kernel that runs, and of no other",
             place=f"{place}: kernels",
-            action="name kernels such as 6.17; on the host, trace with ftrace itself",
+            action='give kernels = ["host"] alone, or kernels for guests',
         )

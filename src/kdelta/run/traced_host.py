@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Trials of the trace instrument on this host: its program alone, in an instance of our own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kdelta import arch, guest, output, process, workload
+from kdelta.attribution import symbols
+from kdelta.host import cpus, facts, native
+from kdelta.host import tracing as host
+from kdelta.host.native import NativeRun
+from kdelta.host.tracing import HostTracefs
+from kdelta.machine.axes import MachineSettings, with_needs
+from kdelta.run import traced
+from kdelta.run.timed import host_kernel
+from kdelta.run.trial import Ran, framed, judged, not_for, told
+from kdelta.run.trials import AS_PLANNED, How, Trials
+from kdelta.sample import Instrument, MachineFacts, TraceData, TrialRecord, TrialResult
+from kdelta.study.tracing import HOST, TraceSettings, Watch, WatchKind, watch
+from kdelta.tracing import formats, seeing, setting
+from kdelta.tracing.seeing import Key
+from kdelta.tracing.setting import Probe, Refused
+
+_KALLSYMS = Path("/proc/kallsyms")
+
+
+class HostTracedTrials(Trials):
+    """Traces the kernel that runs now; only root may."""
+
+    def __init__(
+        self,
+        trace: TraceSettings,
+        timeout_s: float,
+        cancelled: threading.Event,
+        root: Path = host.ROOT,
+    ) -> None:
+        """timeout_s: of one run of the program.  Raises SpecError, InfraError (host.tracing)."""
+        host.check(root)
+        self.cancelled = cancelled
+        self._trace = trace
+        self._timeout_s = timeout_s
+        self._root = root
+
+    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
+        """Run the workload's program several times, each watched by its process number."""
+        load = workload.load(trial.workload)
+        scenario = load.scenario(trial.scenario)
+        if skip := not_for(Instrument.TIME, scenario):
+            return skip
+        before = facts.read()
+        count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cpus.cores()))
+
+        def measure() -> TrialResult:
+            with (
+                cpus.lease(count, self.cancelled) as leased,
+                host.instance(self.cancelled, self._root) as tracefs,
+            ):
+                try:
+                    return self._traced(tracefs, load, scenario, leased, folder)
+                finally:
+                    traced.keep_raw(folder, "".join(tracefs.raw))
+
+        kernel = host_kernel(HOST, before)
+        return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
+
+    def _traced(
+        self,
+        tracefs: HostTracefs,
+        load: workload.Workload,
+        scenario: workload.Scenario,
+        leased: Sequence[int],
+        folder: Path,
+    ) -> TrialResult:
+        binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
+        watched = tuple(map(watch, self._trace.watch))
+        probes, refused = _set(tracefs, watched)
+        first, runs = traced.schedule(self._trace, scenario)
+        command = native.command(binary, first, leased)
+        (folder / "command.txt").write_text(process.quote(command) + "\n")
+
+        def run(arguments: Sequence[str], of: Sequence[Probe]) -> tuple[Ran, _Watching]:
+            watching = _Watching(tracefs, of)
+            done = native.run(
+                binary,
+                arguments,
+                leased,
+                timeout=self._timeout_s,
+                cancelled=self.cancelled,
+                begin=watching.begin,
+            )
+            watching.end()
+            return _ran(done), watching
+
+        uncounted, _ = run(first, ())
+        seen = [run(arguments, probes) for arguments in runs]
+        ran = next((one for one in (uncounted, *(r for r, _ in seen)) if one.status), seen[-1][0])
+        (folder / "workload.txt").write_text(ran.printed)
+        refused += [one for _, watching in seen for one in watching.refused]
+        usable = [one for one in probes if one.watch not in {each.watch for each in refused}]
+
+        def data(last: output.Reading) -> tuple[TraceData, list[str]]:
+            counted = [(one, *watching.hits(usable)) for one, watching in seen]
+            found = traced.data_of(
+                self._trace, (load, scenario), [(one, hits) for one, hits, _ in counted], last
+            )
+            doubts = dict.fromkeys(doubt for *_, lost in counted for doubt in lost)
+            return replace(
+                found, skipped=seeing.skips(refused), doubts=tuple(map(told, doubts))
+            ), []
+
+        return judged(ran, load, scenario, data)
+
+
+def _ran(done: NativeRun) -> Ran:
+    return Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
+
+
+def _set(tracefs: HostTracefs, watched: Sequence[Watch]) -> tuple[list[Probe], list[Refused]]:
+    """Make the kprobes of what is watched; those that this kernel took, and what it refused."""
+    names = symbols.parse(_KALLSYMS.read_text()).names
+    probes, refused = setting.probes(watched, names, tracefs.group)
+    refused += _guests_only(watched)
+    kept = []
+    for probe in probes:
+        defined = tracefs.define(probe.definition) if probe.definition else 0
+        shape = tracefs.read(f"{probe.folder}/format")
+        if reason := setting.why(probe, defined, shape, 0):
+            refused.append(Refused(watch=probe.watch, reason=reason))
+        else:
+            kept.append(probe)
+    return kept, refused
+
+
+def _guests_only(watched: Sequence[Watch]) -> Iterator[Refused]:
+    """These files of tracefs are everybody's, and no instance has its own."""
+    for kind in (WatchKind.GRAPH, WatchKind.PROFILE):
+        for one in seeing.of_kind(watched, kind):
+            yield Refused(watch=one, reason=f"a {kind} is made in guests only")
+
+
+class _Watching:
+    """The histograms of one run of a program, of its first thread alone."""
+
+    def __init__(self, tracefs: HostTracefs, probes: Sequence[Probe]) -> None:
+        self._tracefs = tracefs
+        self._probes = tuple(probes)
+        self._set: list[tuple[Probe, str]] = []
+        self._texts: dict[str, str | None] = {}
+        self._missed_before: dict[str, int] = {}
+        self._missed_after: dict[str, int] = {}
+        self.refused: list[Refused] = []
+
+    def begin(self, pid: int) -> None:
+        """Count what a process does from now on."""
+        self._missed_before = self._all_missed()
+        for probe in self._probes:
+            trigger = probe.trigger(pid)
+            if status := self._tracefs.write(f"{probe.folder}/trigger", trigger):
+                reason = setting.why(probe, 0, self._shape(probe), status)
+                self.refused.append(Refused(watch=probe.watch, reason=reason))
+            else:
+                self._set.append((probe, trigger))
+
+    def end(self) -> None:
+        """Read the histograms, and remove them."""
+        for probe, trigger in self._set:
+            self._texts[probe.name] = self._tracefs.read(f"{probe.folder}/hist")
+            self._tracefs.write(f"{probe.folder}/trigger", f"!{trigger}")
+        self._missed_after = self._all_missed()
+
+    def hits(self, probes: Sequence[Probe]) -> tuple[dict[Key, int], list[str]]:
+        """What the process did, and what was lost of it.  Raises GuestError."""
+        texts = {one.name: self._texts.get(one.name) or "" for one in probes}
+        shapes = {one.name: self._shape(one) or "" for one in probes}
+        hits, doubts = seeing.counted(probes, texts, shapes)
+        lost = {
+            name: count - self._missed_before.get(name, 0)
+            for name, count in self._missed_after.items()
+        }
+        return dict(hits), [*doubts, *seeing.lost_hits(probes, lost)]
+
+    def _shape(self, probe: Probe) -> str | None:
+        return self._tracefs.read(f"{probe.folder}/format")
+
+    def _all_missed(self) -> dict[str, int]:
+        return formats.missed(self._tracefs.read(setting.MISSED, whole=True) or "")
