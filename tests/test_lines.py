@@ -7,6 +7,7 @@ import dataclasses
 import io
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -209,6 +210,7 @@ def test_a_package_s_lines_are_kept_and_are_the_image_s(tmp_path: Path) -> None:
     assert told.chains[at][0].file == "mm/walk.c"
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")  # one byte is damaged
     assert debug.kept(sha256_of(image)) is None
+    assert not kept.exists()  # so that it is fetched again
 
 
 def test_another_kernel_s_lines_are_not_believed(tmp_path: Path) -> None:
@@ -326,6 +328,11 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
         assert bad.exit_code == 2
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_nothing_is_fetched_that_was_not_agreed_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +345,7 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     told: list[str] = []
     monkeypatch.setattr(click, "echo", lambda text, **_: told.append(text))
     monkeypatch.setattr(click, "confirm", lambda *_, **__: False)
+    monkeypatch.setattr(sys, "stdin", _Terminal())
     piece = code.RanPiece(symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),))
     sides = (code.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")

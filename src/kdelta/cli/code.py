@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -243,7 +244,7 @@ def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
         )
     size = f"{package.size >> 20} MiB to fetch, about 280 MiB are kept"
     click.echo(f"{package.name} {package.version}: {size}", err=True)
-    if not yes and not click.confirm("fetch it?", err=True):
+    if not yes and not (sys.stdin.isatty() and click.confirm("fetch it?", err=True)):
         raise InfraError("it was not fetched", action="say yes, or give --yes")
     flavour = kernel.flavour or "cloud"
     found = reference.resolve(f"deb:{kernel.version}", kernel.arch, flavour, progress=progress)

@@ -37,9 +37,12 @@ _LEFT_OUT = (
 
 
 def kept(image_sha256: str) -> Path | None:
-    """The line tables of a package's image, when they were fetched."""
+    """The line tables of a package's image, when they were fetched; damaged ones are removed."""
     place = cache.found(_KIND, image_sha256)
-    if place is None or not cache.unchanged(place):
+    if place is None:
+        return None
+    if not cache.unchanged(place):
+        cache.discard(place)
         return None
     return place / _NAME
 
