@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from operator import add
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
@@ -18,8 +19,12 @@ from msgspec.structs import replace
 import ladder_records
 from kdelta.analysis import history, triage
 from kdelta.analysis.history import version_key
+from kdelta.attribution.calls import PathNode
+from kdelta.attribution.kinds import Kind
+from kdelta.attribution.work import WorkRow
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
+from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import site
 
@@ -79,6 +84,56 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     grid = Page(ladder["index.html"]).text
     assert "1 scenario over 9 kernels: " in grid
     assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
+
+
+@pytest.fixture(scope="module")
+def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A lab whose run kept call paths and kinds of work; a function is called something hostile."""
+    place = tmp_path_factory.mktemp("lab")
+    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
+    record = ladder_records.run({"6.16.12": [old], "6.17.13": [new]})
+    RunJournal.create(place / record.run_id, record)
+    for trial in record.trials:
+        assert trial.result
+        kept = results.KeptResult(
+            run=record.run_id, index=trial.index, attempts=1, result=trial.result
+        )
+        results.keep(place / record.run_id, kept)
+        folder = results.trial_folder(place / record.run_id, trial.index)
+        phases = trial.result.exact.phases
+        sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
+        extra = 7 * trial.index
+        calls.keep(
+            folder,
+            {
+                name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
+                for name, n in sizes.items()
+            },
+        )
+        rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
+        beside.keep(folder, beside.Beside(work=dict.fromkeys(sizes, rows)))
+    out = place / "site"
+    done = CliRunner().invoke(command, [str(out), "--runs", str(place)])
+    assert done.exit_code == 0, done.output + str(done.exception)
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*.*")}
+
+
+def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]) -> None:
+    (name,) = [n for n in told_step if n.startswith("step/") and n.endswith(".html")]
+    page = Page(told_step[name])
+    text = " ".join(page.text.split())
+    assert "Per page, 400.0 instructions are executed where 300.0 were (+100.0, x1.333)." in text
+    assert "its own code" in text
+    assert "locked or LSE atomics" in text
+    markup = told_step[name].decode()
+    assert markup.count('<svg class="flame"') == 2
+    assert 'role="img" aria-label="Call paths of the new kernel as a flame graph"' in markup
+    assert re.search(r'<rect class="u[123]" width="100%"', markup)
+    assert "<script>alert" not in markup
+    data = json.loads(told_step[name.removesuffix(".html") + ".json"])["page"]
+    assert data["sentences"][0].startswith("Per page, ")
+    assert [row["kind"] for row in data["kinds"]] == ["atomic"]
+    assert data["name"] == SCENARIO
 
 
 def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:

@@ -53,9 +53,10 @@ class ScenarioHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabStep:
-    """A step with the run that shows it."""
+    """A step with the run that shows it.  point: of its study's matrix, "" without one."""
 
     run_id: str
+    point: str
     created: str
     name: str
     explanation: Explanation
@@ -224,6 +225,7 @@ def _points(record: RunRecord, ladder: Ladder) -> Iterable[tuple[str, HistoryPoi
 def _lab_step(record: RunRecord, change: SurveyStep) -> LabStep:
     return LabStep(
         run_id=record.run_id,
+        point=change.point,
         created=record.created,
         name=_step_name(change),
         explanation=change.explanation,

@@ -294,7 +294,7 @@ def explain(
     old, new = _kernels(record, choice)
     found = explanation.explain(record, old, new, **choice)
     whole = explanation.explain(record, old, new, **choice | {"top": None})
-    recorded = _Recorded(RUNS.find(runs, run), record, whole, choice["point"])
+    recorded = Recorded(RUNS.find(runs, run), record, whole, choice["point"])
     means = code.LineMeans(lines, fetch_debug, yes)
     if part:
         print_found(form, work, work.WorkPart(recorded.work(), part))
@@ -339,7 +339,7 @@ def _kernels(record: RunRecord, choice: dict[str, Any]) -> tuple[str, str]:
     return headline.step.old, headline.step.new
 
 
-class _Recorded:
+class Recorded:
     """What a run kept beside counts of an explanation's windows; raises SpecError for what not."""
 
     def __init__(
@@ -412,7 +412,7 @@ class _Recorded:
         return sources(self._record, self._whole, self._point)
 
 
-def _print_calls(form: str, found: Explanation, recorded: _Recorded, means: LineMeans) -> None:
+def _print_calls(form: str, found: Explanation, recorded: Recorded, means: LineMeans) -> None:
     from kdelta.analysis.calls import explained
     from kdelta.rendering import calls as page
 
@@ -421,7 +421,7 @@ def _print_calls(form: str, found: Explanation, recorded: _Recorded, means: Line
     recorded.print_placed(form, page, paths, found, means, **told)
 
 
-def _write_picture(picture: str, output: Path, found: Explanation, recorded: _Recorded) -> None:
+def _write_picture(picture: str, output: Path, found: Explanation, recorded: Recorded) -> None:
     from kdelta.analysis.calls import explained
     from kdelta.rendering import flame, profiles
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from kdelta.cli.options import runs_directory
 from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
+    from kdelta.analysis.history import LabStep
     from kdelta.journal.run import RunRecord
+    from kdelta.rendering.step import StepDetail
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
@@ -69,21 +72,45 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         if triage
         else said.Triage()
     )
-    lab = history.lab(records(runs), most_pairs=_PAIRS)
-    files = pages.written(lab, states, address=address)
+    every = {record.run_id: (folder, record) for folder, record in _read(runs)}
+    lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS)
+
+    def details(step: LabStep) -> StepDetail:
+        return _detail(step, *every[step.run_id])
+
+    files = pages.written(lab, states, address=address, details=details)
     files[_MARK] = b'{"format": 1}\n'
     _replace(out, files)
     size = sum(map(len, files.values()))
     return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
 
 
+def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
+    """What the run of a step kept beside its counts, as far as it can be read."""
+    from kdelta.analysis.calls import explained
+    from kdelta.cli.show import Recorded
+    from kdelta.rendering.step import StepDetail
+
+    work = calls = None
+    recorded = Recorded(folder, record, step.explanation, step.point or None)
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(step.explanation, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
+
+
 def records(runs: Path) -> Iterator[RunRecord]:
     """Every run that can be read, the newest first; the others are told."""
+    return (record for _, record in _read(runs))
+
+
+def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
     from kdelta.journal.run import RUNS, RunJournal
 
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         try:
-            yield RunJournal.open(folder).record()
+            yield folder, RunJournal.open(folder).record()
         except KdeltaError as error:
             click.echo(f"left out: {error.sentence()}", err=True)
 

@@ -126,15 +126,20 @@ def sentence(cause: Cause, scale: Scale) -> str:
             return f"{name}: its own code, {called}"
 
 
-def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]:
+def branches(root: Branch, causes: Sequence[Cause]) -> list[tuple[int, Branch, Sequence[str]]]:
+    """(depth, branch, functions above it that only pass the difference on), where it lies."""
     most = max((abs(cause.delta) for cause in causes), default=0)
-    found = [*_branches(root, max(abs(root.delta), most))]
+    return [*_branches(root, max(abs(root.delta), most))]
+
+
+def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]:
+    found = branches(root, causes)
     rows = found[:_BRANCHES]
     columns = (
         Column("delta", [scale.signed(branch.delta) for _, branch, _ in rows]),
         Column("own", [scale.signed(branch.own_new - branch.own_old) for _, branch, _ in rows]),
-        Column("calls", [_called(branch, scale) for _, branch, _ in rows]),
-        Column("path", [_path(*row) for row in rows], right=False),
+        Column("calls", [called(branch, scale) for _, branch, _ in rows]),
+        Column("path", [path_to(*row) for row in rows], right=False),
     )
     yield from table_lines(columns)
     if len(found) > len(rows):
@@ -142,12 +147,14 @@ def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]
         yield from paragraph(told, Tone.FAINT)
 
 
-def _called(branch: Branch, scale: Scale) -> str:
+def called(branch: Branch, scale: Scale) -> str:
+    """How often, old and new where they differ."""
     old, new = scale.calls(branch.calls_old), scale.calls(branch.calls_new)
     return new if old == new else f"{old} -> {new}"
 
 
-def _path(depth: int, branch: Branch, above: Sequence[str]) -> str:
+def path_to(depth: int, branch: Branch, above: Sequence[str]) -> str:
+    """A branch's line of the tree."""
     indent = "  " * min(depth, _DEEPEST)
     hidden = f"... {len(above)} above > " if above else ""
     note = f"  ({branch.note})" if branch.note else ""
@@ -155,7 +162,7 @@ def _path(depth: int, branch: Branch, above: Sequence[str]) -> str:
 
 
 def _branches(root: Branch, whole: int) -> Iterator[tuple[int, Branch, Sequence[str]]]:
-    """(depth, branch, functions above it that only pass the difference on), where it lies."""
+    """Those of branches; whole: what a share is of."""
     least = max(1.0, _SMALL * abs(whole))
     waiting: list[tuple[int, Branch, tuple[str, ...]]] = [
         (0, child, ()) for child in reversed(root.children) if abs(child.delta) >= least

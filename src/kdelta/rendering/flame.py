@@ -10,7 +10,7 @@ from kdelta.analysis.calls import Branch, CallExplanation
 from kdelta.rendering.calls import Scale, sentence, telling
 from kdelta.rendering.templates import asset, template
 
-_ROW = 18  # height of a frame in CSS pixels
+ROW = 18  # height of a frame in CSS pixels
 _NARROWEST = 0.0004  # share of a picture's width below which a frame is left out
 _SHADES = (0.02, 0.1, 0.4)  # share of the largest change of own code from which a frame is darker
 _ALL = "all"
@@ -44,7 +44,7 @@ class Picture:
     @property
     def height(self) -> int:
         """In CSS pixels."""
-        return _ROW * (1 + max((frame.row for frame in self.frames), default=0))
+        return ROW * (1 + max((frame.row for frame in self.frames), default=0))
 
 
 def written(found: CallExplanation) -> str:
@@ -56,24 +56,32 @@ def written(found: CallExplanation) -> str:
         style=asset("flame.css"),
         script=asset("flame.js"),
         explanation=found.explanation,
-        pictures=_pictures(difference.root, scale) if difference else (),
+        pictures=pictures(difference.root, scale) if difference else (),
         causes=[(scale.signed(cause.delta), sentence(cause, scale)) for cause in causes],
         others=len(difference.causes) - len(causes) if difference else 0,
         delta=scale.signed(difference.root.delta) if difference else "",
-        row=_ROW,
+        row=ROW,
     )
 
 
-def _pictures(root: Branch, scale: Scale) -> tuple[Picture, ...]:
-    """As wide as the new kernel's paths; and as the old one's, where those that vanished are."""
+def pictures(root: Branch, scale: Scale, *, narrowest: float = _NARROWEST) -> tuple[Picture, ...]:
+    """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
+
+    narrowest: share of the width below which a frame is left out.
+    """
     return (
-        _picture("new", "the new kernel", root, scale, lambda branch: branch.all_new),
-        _picture("old", "the old kernel", root, scale, lambda branch: branch.all_old),
+        _picture("new", "the new kernel", root, scale, lambda one: one.all_new, narrowest),
+        _picture("old", "the old kernel", root, scale, lambda one: one.all_old, narrowest),
     )
 
 
 def _picture(
-    key: str, kernel: str, root: Branch, scale: Scale, size: Callable[[Branch], int]
+    key: str,
+    kernel: str,
+    root: Branch,
+    scale: Scale,
+    size: Callable[[Branch], int],
+    narrowest: float,
 ) -> Picture:
     most = max((abs(branch.own_new - branch.own_old) for branch in _walk(root)), default=0)
     whole = size(root) or 1
@@ -82,7 +90,7 @@ def _picture(
     waiting = [(root, 0, 0)]
     while waiting:
         branch, row, start = waiting.pop()
-        if size(branch) < _NARROWEST * whole:
+        if size(branch) < narrowest * whole:
             left_out += size(branch) > 0
             continue
         frames.append(

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
 
 from kdelta.analysis.history import Lab, LabStep, Pair, ScenarioHistory
 from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering.formats import packed, told
+from kdelta.rendering.step import StepDetail, kinds
+from kdelta.rendering.step import context as told_beside
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.wording import change, effort, more, plural
 from kdelta.stats.verdict import Comparison, Verdict
@@ -51,9 +55,18 @@ class _Page:
         return "../" * self.path.count("/")
 
 
-def written(lab: Lab, triage: Triage, *, address: str) -> dict[str, bytes]:
-    """Every file by its name below the site.  address: where it will be, "" for no feed."""
-    site = _Site(lab, triage)
+def written(
+    lab: Lab,
+    triage: Triage,
+    *,
+    address: str,
+    details: Callable[[LabStep], StepDetail] = lambda _: StepDetail(),
+) -> dict[str, bytes]:
+    """Every file by its name below the site.  address: where it will be, "" for no feed.
+
+    details: what the run of a step kept beside its counts.
+    """
+    site = _Site(lab, triage, details)
     template, fixed = _template()
     found: dict[str, bytes] = {}
     for page in site.pages():
@@ -98,8 +111,8 @@ def slug(*names: str) -> str:
 class _Site:
     """The pages of a lab, and where each of them is."""
 
-    def __init__(self, lab: Lab, triage: Triage) -> None:
-        self._lab, self._triage = lab, triage
+    def __init__(self, lab: Lab, triage: Triage, details: Callable[[LabStep], StepDetail]) -> None:
+        self._lab, self._triage, self._details = lab, triage, details
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
             for one in lab.steps
@@ -301,9 +314,19 @@ class _Site:
             f" {effort(own.comparison, timed=False)}."
         )
         title = f"{step.name}: {own.old} to {own.new}"
-        page = self._page(_step(step), "step", title, step)
+        detail = self._details(step)
+        beside = told_beside(own, detail)
+        data = {
+            **msgspec.to_builtins(step),
+            "sentences": beside["sentences"],
+            "kinds": kinds(detail),
+            "causes": beside["causes"],
+        }
+        page = self._page(_step(step), "step", title, data)
         verdict = own.comparison.verdict
-        return _with(page, text, verdict, step=step, rows=rows, state=state, words_of_state=words)
+        return _with(
+            page, text, verdict, step=step, rows=rows, state=state, words_of_state=words, **beside
+        )
 
     def _all_functions(self) -> _Page:
         links = [(one.name, _function(one.name)) for one in self._lab.functions]

@@ -87,7 +87,7 @@ def _table(group: str, rows: Sequence[KindDelta], scale: Scale) -> Iterator[Line
             ("old", [scale.plain(row.old) for row in shown], True),
             ("new", [scale.plain(row.new) for row in shown], True),
             ("delta", [scale.signed(row.delta) for row in shown], True),
-            ("mostly in", [_where(row, scale) for row in shown], False),
+            ("mostly in", [mostly_in(row, scale) for row in shown], False),
         )
         yield from table_lines(
             [Column(head, map(Span, cells, tones), right=right) for head, cells, right in texts]
@@ -96,7 +96,8 @@ def _table(group: str, rows: Sequence[KindDelta], scale: Scale) -> Iterator[Line
         yield from paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
 
 
-def _where(row: KindDelta, scale: Scale) -> str:
+def mostly_in(row: KindDelta, scale: Scale) -> str:
+    """The functions of a kind's change."""
     told = [(short(name, _NAME_WIDTH), scale.signed(change)) for name, change in row.where[:2]]
     return ", ".join(f"{name} {change}" for name, change in told if change.strip("+-0."))
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a step's page has beside its functions: words, kinds of work, call paths, flame graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kdelta.analysis.calls import CallExplanation
+from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.rendering import calls, flame, paragraph, work
+from kdelta.rendering.calls import Scale
+
+_BRANCHES = 24  # lines of the tree
+_NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDetail:
+    """What the run of a step kept beside its counts; None: it did not."""
+
+    work: WorkExplanation | None = None
+    calls: CallExplanation | None = None
+
+
+def context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
+    """What the template takes."""
+    scale = Scale.of(found)
+    difference = detail.calls.difference if detail.calls else None
+    causes = calls.telling(difference) if difference else ()
+    tree = calls.branches(difference.root, difference.causes) if difference else []
+    pictures = flame.pictures(difference.root, scale, narrowest=_NARROWEST) if difference else ()
+    return {
+        "sentences": sentences(found, detail),
+        "kinds": [
+            {
+                "kind": work.named(row) + (f", {row.group}" if row.group != work.WORK else ""),
+                "old": scale.plain(row.old),
+                "new": scale.plain(row.new),
+                "change": scale.signed(row.delta),
+                "delta": row.delta,
+                "where": work.mostly_in(row, scale),
+            }
+            for row in kinds(detail)
+            if scale.signed(row.delta).strip("+-0.,")
+        ],
+        "causes": [(scale.signed(one.delta), calls.sentence(one, scale)) for one in causes],
+        "branches_left_out": max(len(tree) - _BRANCHES, 0),
+        "tree": [
+            {
+                "delta": scale.signed(branch.delta),
+                "own": scale.signed(branch.own_new - branch.own_old),
+                "calls": calls.called(branch, scale),
+                "path": calls.path_to(depth, branch, above),
+            }
+            for depth, branch, above in tree[:_BRANCHES]
+        ],
+        "pictures": pictures,
+        "row": flame.ROW,
+    }
+
+
+def sentences(found: Explanation, detail: StepDetail) -> list[str]:
+    """The step in words, of what there is."""
+    difference = detail.calls.difference if detail.calls else None
+    return paragraph.sentences(found, difference, detail.work)
+
+
+def kinds(detail: StepDetail) -> list[KindDelta]:
+    """The kinds of work, and of memory where it was recorded, that differ."""
+    if detail.work is None:
+        return []
+    rows = (*detail.work.work, *(detail.work.memory or ()))
+    return [row for row in rows if row.delta]
