@@ -133,6 +133,21 @@ def test_a_trial_that_is_no_data_has_no_hits(outcome: Outcome) -> None:
     assert table.reasons[0] == f"6.1: {outcome}: anon_pages before is 1, not 0"
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        TraceData(turns=(), rows=(TraceRow(watch="f", hits=()),)),
+        TraceData(turns=(0, 2), rows=(TraceRow(watch="f", hits=(1, 2)),)),
+        TraceData(turns=(2, 2), rows=(TraceRow(watch="f", hits=(1,)),)),
+        TraceData(turns=(2,), rows=(TraceRow(watch="f", hits=(), whole=True),)),
+    ],
+)
+def test_a_strangers_hits_that_cannot_be_are_none(data: TraceData) -> None:
+    table = only(OLD, replace(OLD, data=data))
+    assert cells(table)["f", ""] == [(4, 4), (None, None)]
+    assert "do not fit" in table.reasons[0]
+
+
 def test_rounds_are_more_samples() -> None:
     one = record(OLD)
     again = replace(one.trials[0], index=1, round=1, result=seen(TraceRow(watch="f", hits=(8, 10))))

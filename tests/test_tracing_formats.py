@@ -148,6 +148,15 @@ def test_hits_of_the_function_profiler() -> None:
         formats.profile("nonsense\n")
 
 
+@pytest.mark.parametrize("end", ["", "x", "}"])
+def test_long_lines_are_not_even_looked_at(end: str) -> None:
+    for read in (formats.missed, formats.graph, formats.lost, formats.profile, formats.fields):
+        with pytest.raises(GuestError, match="more than"):
+            read(f" 0) {' ' * (1 << 20)}{end}\n")
+    with pytest.raises(GuestError, match="more than"):
+        formats.histogram(HIST.replace("          1", " " * (1 << 20) + end), "v_nr")
+
+
 def test_what_has_too_many_lines_is_not_read() -> None:
     with pytest.raises(GuestError, match="more than"):
         formats.missed("\n" * (formats.MOST_LINES + 1))

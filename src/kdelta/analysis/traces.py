@@ -170,14 +170,28 @@ def _each(sentences: Iterable[str]) -> tuple[str, ...]:
 def _valid(trials: Sequence[TrialRecord]) -> list[TraceData]:
     """What was seen in trials whose page state was as it should be."""
     ended = [trial.result for trial in trials if trial.result]
-    return [one.traced for one in ended if one.traced and one.outcome is Outcome.OK]
+    found = [one.traced for one in ended if one.traced and one.outcome is Outcome.OK]
+    return [data for data in found if _fits(data)]
+
+
+def _fits(data: TraceData) -> bool:
+    """True where each row has hits for each time that was counted."""
+    times = len(data.turns)
+    return (
+        times > 0
+        and min(data.turns) > 0
+        and all(len(row.hits) == (1 if row.whole else times) for row in data.rows)
+    )
 
 
 def _fault(trials: Sequence[TrialRecord]) -> str:
     """Why a trial is no data, "" when none is."""
     ended = [trial.result for trial in trials if trial.result]
     bad = [one for one in ended if one.outcome is not Outcome.OK]
-    return f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}" if bad else ""
+    if bad:
+        return f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}"
+    whole = all(one.traced and _fits(one.traced) for one in ended)
+    return "" if whole else "its hits do not fit the times that they were counted"
 
 
 def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:

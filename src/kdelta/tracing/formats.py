@@ -12,11 +12,19 @@ from kdelta.errors import GuestError
 from kdelta.printable import quoted
 
 MOST_LINES = 2_000_000
+LONGEST = 1024  # characters of a line, but of an event's format
+_LONGEST_FORMAT = 1 << 18  # characters of it
 ENTRIES = 4096  # of a histogram that we ask for
 _HIST_BEGIN = "# event histogram\n"
-_HIST_ROW = re.compile(r"\{ (?P<key>\w+): +(?P<value>[ -~]*?) *\} hitcount: +(?P<hits>\d{1,20})")
-_HIST_TOTAL = re.compile(r" {4}(?P<name>Hits|Entries|Dropped): (?P<count>\d{1,20})")
-_PROBE_PROFILE = re.compile(r" *(?P<name>\w+) +(?P<hits>\d{1,20}) +(?P<missed>\d{1,20})")
+# Hits of fewer digits than 64 bits have, so that their sums have no more than these.
+_HIST_ROW = re.compile(
+    r"\{ (?P<key>\w{1,64}): {1,200}(?P<value>[ -~]{0,200}?) {0,200}\} hitcount: {1,50}"
+    r"(?P<hits>\d{1,14})"
+)
+_HIST_TOTAL = re.compile(r" {4}(?P<name>Hits|Entries|Dropped): (?P<count>\d{1,18})")
+_PROBE_PROFILE = re.compile(
+    r" {0,50}(?P<name>\w{1,64}) {1,80}(?P<hits>\d{1,20}) {1,50}(?P<missed>\d{1,20})"
+)
 _FIELD = re.compile(
     r"\tfield:(?P<declaration>[ -~]{1,200});\toffset:\d+;\tsize:(?P<size>\d+);"
     r"\tsigned:(?P<signed>[01]);"
@@ -32,7 +40,7 @@ _NO_CALL = re.compile(r"(?:\}|/\*).*")
 # Comments, task switches, and where interrupts begin and end.
 _BETWEEN = re.compile(r"#.*| *-+ *| *\d+\) +[ -~]* => [ -~]*| *\d+\) *[= <>|]*| *")
 _PROFILE = re.compile(
-    r" {2}(?P<function>[A-Za-z_][\w.]{0,255}) +(?P<hits>\d{1,20})(?: +[0-9.]+ us)* *"
+    r" {2}(?P<function>[A-Za-z_][\w.]{0,255}) +(?P<hits>\d{1,14})(?: +[0-9.]+ us)* *"
 )
 _PROFILE_HEAD = re.compile(r" {2}(?:Function +Hit.*|[- ]+)")
 
@@ -93,9 +101,11 @@ def missed(text: str) -> dict[str, int]:
 
 
 def fields(text: str) -> dict[str, EventField]:
-    """The fields of an event, of its file `format`, by name."""
+    """The fields of an event, of its file `format`, by name.  Raises GuestError."""
     found: dict[str, EventField] = {}
-    for line in _lines(text):
+    if len(text) > _LONGEST_FORMAT:
+        raise GuestError(f"an event's format has more than {_LONGEST_FORMAT} characters")
+    for line in _lines(text, _LONGEST_FORMAT):
         if row := _FIELD.fullmatch(line):
             name = re.sub(r"\[.*?\]", "", row["declaration"]).split()[-1].lstrip("*")
             found[name] = EventField(
@@ -146,10 +156,13 @@ def profile(text: str) -> dict[str, int]:
     return found
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: str, longest: int = LONGEST) -> Iterator[str]:
     if text.count("\n") > MOST_LINES:
         raise GuestError(f"tracefs said more than {MOST_LINES} lines")
-    yield from text.split("\n")
+    for line in text.split("\n"):
+        if len(line) > longest:
+            raise GuestError(f"tracefs said a line of more than {longest} characters")
+        yield line
 
 
 def _bad(line: str) -> GuestError:
