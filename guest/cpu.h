@@ -14,6 +14,8 @@
 
 #define CPUID_OSXSAVE (1u << 27) /* leaf 1, ECX: set by the kernel, not by the CPU */
 #define CPUID_OSPKE (1u << 4)	 /* leaf 7, ECX: likewise */
+#define CPUID_HTT (1u << 28)	 /* leaf 1, EDX: there are several CPUs, which is another axis */
+#define CPUID_CMP_LEGACY (1u << 1) /* leaf 0x80000001, ECX: likewise, AMD's */
 
 struct cpuid_leaf {
 	uint32_t a, b, c, d;
@@ -39,9 +41,10 @@ static void tell_cpu(FILE *out)
 
 	fprintf(out, "cpu %.4s%.4s%.4s %x", (const char *)&vendor.b, (const char *)&vendor.d,
 		(const char *)&vendor.c, basic.a);
-	fprintf(out, " %x %x", basic.c & ~CPUID_OSXSAVE, basic.d);
+	fprintf(out, " %x %x", basic.c & ~CPUID_OSXSAVE, basic.d & ~CPUID_HTT);
 	fprintf(out, " %x %x %x %x", more.b, more.c & ~CPUID_OSPKE, more.d, later.a);
-	fprintf(out, " %x %x %x %x\n", xsave.a, extended.c, extended.d, sizes.b);
+	fprintf(out, " %x %x %x %x\n", xsave.a, extended.c & ~CPUID_CMP_LEGACY, extended.d,
+		sizes.b);
 }
 
 #elif defined(__aarch64__)

@@ -117,6 +117,14 @@ def test_every_preset_is_the_cpu_that_it_names(command: Command, tmp_path: Path)
     }
 
 
+def test_a_preset_is_the_same_cpu_where_there_are_two(command: Command) -> None:
+    """CPUID says then that there are several: no part of the CPU's name."""
+    command.run("run", "control:getppid", "--kernels", "6.12,6.17", "--cpus", "2")
+    for trial in RunJournal.open(command.folder()).record().trials:
+        assert trial.result is not None
+        assert trial.result.outcome == "ok", trial.result.reason
+
+
 def test_every_preset_clears_pages_by_a_string_instruction(
     command: Command, tmp_path: Path
 ) -> None:
