@@ -28,6 +28,7 @@ from kdelta.journal import calls as kept
 from kdelta.journal import packed, results
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering.calls import Scale, sentence
 from kdelta.sample import Copied, CopyKind
 from ladder_records import Trial, result, run
 
@@ -101,11 +102,48 @@ def test_a_function_that_is_new_and_one_that_grew() -> None:
     old = nodes((-1, "main", 0, 10), (0, "walk", 4, 400))
     new = nodes((-1, "main", 0, 10), (0, "walk", 4, 500), (1, "check", 8, 80), (2, "deep", 8, 20))
     found = difference([old], [new])
-    assert [(c.kind, c.function, c.delta) for c in found.causes] == [
+    (walk,) = found.causes
+    assert (walk.kind, walk.function, walk.into) == (CauseKind.TOGETHER, "walk", ("check",))
+    assert [(c.kind, c.function, c.delta) for c in walk.parts] == [
         (CauseKind.NEW, "check", 100),
         (CauseKind.CHANGED, "walk", 100),
     ]
-    assert found.root.delta == 200
+    assert found.root.delta == walk.delta == 200
+
+
+def test_a_function_is_told_with_what_it_calls_where_that_explains_it() -> None:
+    """futex(), 6.16 -> 6.17: futex_hash() looks for a private hash."""
+    old = nodes(
+        (-1, "main", 1, 90), (0, "wake", 1, 50), (1, "hash", 1, 20), (2, "slot", 1, 9),
+        (0, "other", 1, 30), (4, "rcu", 2, 8),
+    )  # fmt: skip
+    new = nodes(
+        (-1, "main", 1, 87), (0, "wake", 1, 56), (1, "hash", 1, 38), (2, "slot", 1, 19),
+        (2, "rcu", 1, 16), (0, "other", 1, 30), (5, "rcu", 2, 10),
+    )  # fmt: skip
+    found = difference([old], [new])
+    assert [(c.kind, c.function, c.delta) for c in found.causes] == [
+        (CauseKind.TOGETHER, "hash", 44),
+        (CauseKind.CHANGED, "wake", 6),
+        (CauseKind.CHANGED, "main", -3),
+        (CauseKind.CHANGED, "rcu", 2),  # what another calls is not told with it
+    ]
+    assert [(c.function, c.delta) for c in found.causes[0].parts] == [
+        ("hash", 18), ("rcu", 16), ("slot", 10),
+    ]  # fmt: skip
+    assert found.root.delta == 49
+    text = " ".join(sentence(found.causes[0], Scale(1, 0)).split())
+    assert text == (
+        "hash and what it calls, called 1 times: its own code +18, rcu +16 (new), slot +10"
+    )
+
+
+def test_who_only_calls_what_changed_explains_nothing() -> None:
+    old = nodes((-1, "main", 1, 9), (0, "loop", 1, 100), (1, "one", 1, 50), (1, "two", 1, 50))
+    new = nodes((-1, "main", 1, 9), (0, "loop", 1, 101), (1, "one", 1, 80), (1, "two", 1, 90))
+    found = difference([old], [new])
+    assert [c.function for c in found.causes] == ["two", "one", "loop"]
+    assert not any(c.parts for c in found.causes)
 
 
 def test_code_that_moved_into_a_new_function_is_netted() -> None:
@@ -315,8 +353,9 @@ def test_a_longer_function_of_nearly_the_same_name_is_that_function() -> None:
         (-1, "zap", 1, 9), (0, "__mod_memcg_state", 8, 368), (1, "__cgroup_rstat_updated", 8, 99)
     )
     new = nodes((-1, "zap", 1, 9), (0, "mod_memcg_state", 8, 584), (1, "css_rstat_updated", 8, 256))
-    found = difference([old], [new])
-    assert [(c.kind, c.function, c.into, c.delta) for c in found.causes] == [
+    (found,) = difference([old], [new]).causes
+    assert found.kind is CauseKind.TOGETHER
+    assert [(c.kind, c.function, c.into, c.delta) for c in found.parts] == [
         (CauseKind.RENAMED, "mod_memcg_state", ("__mod_memcg_state",), 216),
         (CauseKind.RENAMED, "css_rstat_updated", ("__cgroup_rstat_updated",), 157),
     ]

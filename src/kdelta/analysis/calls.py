@@ -29,6 +29,8 @@ _THUNK = re.compile(
 DEEPER = "[deeper]"  # all that is below so many levels; no kernel's stack is so deep
 DEEPEST = 200
 _NEW, _GONE = "new", "gone"
+_MOST_OF_IT = 0.8  # share of the difference from which one cause explains it
+_OWN_PART = 0.1  # share that a function's own code has at least where it is told with what it calls
 
 
 class CauseKind(StrEnum):
@@ -40,6 +42,7 @@ class CauseKind(StrEnum):
     NEW = "new"
     VANISHED = "vanished"
     RENAMED = "renamed"
+    TOGETHER = "together"  # a function whose own code changed, with all that changed below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,8 @@ class Cause:
     function: of which own code changed, or the top of what is new or vanished.  caller: who calls
     it, "" for several.  into: the functions that its code
     moved into or came from, its old name, or those that are called through it now.
-    calls: per window, of the function, on the paths that changed.
+    calls: per window, of the function, on the paths that changed.  parts: of a function together
+    with what it calls, what that consists of; they sum to it.
     """
 
     kind: CauseKind
@@ -60,6 +64,7 @@ class Cause:
     new: int
     calls_old: int
     calls_new: int
+    parts: tuple[Cause, ...] = ()
 
     @property
     def delta(self) -> int:
@@ -181,10 +186,68 @@ def difference(
     notes = net(was, now)
     causes: list[Cause] = []
     root = _merged(was, now, "", notes, causes)
-    ranked = sorted(
-        _rehung([*_joined(causes)], root), key=lambda cause: (-abs(cause.delta), cause.function)
-    )
+    ranked = _ranked(_rehung([*_joined(causes)], root))
+    if top := _together(root, ranked):
+        inside: list[Cause] = []
+        outside: list[Cause] = []
+        _merged(was, now, "", notes, outside, (top.function, inside))
+        parts = _ranked(_joined(inside))
+        whole = Cause(
+            kind=CauseKind.TOGETHER, function=top.function, caller="",
+            into=tuple(one.function for one in parts if one.function != top.function),
+            old=sum(one.old for one in parts), new=sum(one.new for one in parts),
+            calls_old=top.calls_old, calls_new=top.calls_new, parts=tuple(parts),
+        )  # fmt: skip
+        ranked = _ranked([whole, *_rehung([*_joined(outside)], root)])
     return CallDifference(causes=tuple(ranked), root=root)
+
+
+def _ranked(causes: Iterable[Cause]) -> list[Cause]:
+    return sorted(causes, key=lambda cause: (-abs(cause.delta), cause.function))
+
+
+@dataclass(slots=True)
+class _Top:
+    """A function wherever it is on a path of both kernels, the topmost of it."""
+
+    function: str
+    own: int = 0
+    delta: int = 0
+    size: int = 0
+    calls_old: int = 0
+    calls_new: int = 0
+
+
+def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
+    """The smallest function that explains a difference with what it calls, where no cause does.
+
+    Its own code has to have a part in it: who only calls what changed explains nothing.
+    """
+
+    def explains(delta: int) -> bool:
+        return _MOST_OF_IT <= delta / root.delta <= 2 - _MOST_OF_IT
+
+    if not root.delta or not ranked or explains(ranked[0].delta):
+        return None
+    found: dict[str, _Top] = {}
+    waiting: list[tuple[Branch, frozenset[str]]] = [(root, frozenset())]
+    while waiting:
+        branch, above = waiting.pop()
+        if branch.note in (_NEW, _GONE):
+            continue
+        if branch.function and branch.function not in above:
+            top = found.setdefault(branch.function, _Top(branch.function))
+            top.own += branch.own_new - branch.own_old
+            top.delta += branch.delta
+            top.size += branch.all_old + branch.all_new
+            top.calls_old += branch.calls_old
+            top.calls_new += branch.calls_new
+        below = above | {branch.function}
+        waiting += [(child, below) for child in branch.children]
+    fitting = [
+        top for top in found.values() if explains(top.delta) and top.own / root.delta >= _OWN_PART
+    ]
+    return min(fitting, key=lambda top: (top.size, top.function), default=None)
 
 
 def is_thunk(function: str) -> bool:
@@ -207,15 +270,27 @@ def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
     return root
 
 
-def _merged(was: Node, now: Node, caller: str, notes: Notes, causes: list[Cause]) -> Branch:
-    """One tree of both; what differs is added to causes."""
+def _merged(
+    was: Node,
+    now: Node,
+    caller: str,
+    notes: Notes,
+    causes: list[Cause],
+    apart: tuple[str, list[Cause]] | None = None,
+) -> Branch:
+    """One tree of both; what differs is added to causes.
+
+    apart: a function, and where what differs in it and below it is added instead.
+    """
+    if apart and now.function == apart[0]:
+        causes = apart[1]
     if was.own != now.own:
         causes.append(_own_cause(was, now, caller, notes))
     children = []
     for name in dict.fromkeys([*now.children, *was.children]):
         before, after = was.children.get(name), now.children.get(name)
         if before and after:
-            children.append(_merged(before, after, now.function, notes, causes))
+            children.append(_merged(before, after, now.function, notes, causes, apart))
             continue
         if one := before or after:
             children.append(_one_sided(one, is_new=before is None))

@@ -19,6 +19,7 @@ _TELLING = 0.005  # share of the difference from which a cause has a line
 _SMALL = 0.02  # share of the difference below which a branch of the tree is left out
 _NAME_WIDTH = 48
 _PIECES = 2  # functions that code moved into, by name
+_PARTS = 4  # what a function calls, told with it
 _BRANCHES = 14  # lines of the tree in the text
 _DEEPEST = 24  # levels of the tree that are indented
 
@@ -124,6 +125,20 @@ def sentence(cause: Cause, scale: Scale) -> str:
             return f"{name}, which was {pieces}: its own code"
         case CauseKind.CHANGED:
             return f"{name}: its own code, {called}"
+        case CauseKind.TOGETHER:
+            return f"{name} and what it calls, {called}: {_parts(cause, scale)}"
+
+
+def _parts(cause: Cause, scale: Scale) -> str:
+    told = []
+    for part in cause.parts[:_PARTS]:
+        own = part.function == cause.function
+        name = "its own code" if own else short(part.function, _NAME_WIDTH)
+        notes = {CauseKind.NEW: " (new)", CauseKind.VANISHED: " (gone)"}
+        told.append(f"{name} {scale.signed(part.delta)}{notes.get(part.kind, '')}")
+    more = cause.parts[_PARTS:]
+    rest = f" and {len(more)} more {scale.signed(sum(one.delta for one in more))}" if more else ""
+    return ", ".join(told) + rest
 
 
 def branches(root: Branch, causes: Sequence[Cause]) -> list[tuple[int, Branch, Sequence[str]]]:
