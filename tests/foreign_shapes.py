@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdelta.errors import SpecError
 from kdelta.foreign import loading, mapping, reader
 from kdelta.foreign.record import Contents
 
@@ -273,11 +272,117 @@ def what_was_set(shape: Shape) -> None:
     shape.table("kernel,run,duration_s,latency_us", rows)
 
 
+def times_that_were_set(shape: Shape) -> None:
+    name = shape.rng.choice(("interval_us", "timeout_ms", "HZ", "duration_s"))
+    shape.table(f"kernel,{name},lat_ns", _unnumbered(shape.each("100", "250", "1000")))
+
+
+def threads_as_columns(shape: Shape) -> None:
+    rows = [
+        (arm, *(shape.value(arm, threads, 100.0 * threads) for threads in (1, 2, 3, 4)))
+        for arm in shape.arms
+        for _ in range(shape.runs)
+    ]
+    shape.table("kernel,1,2,3,4", rows)
+
+
+def groups_beside_arms(shape: Shape) -> None:
+    often = shape.rng.choice((1, shape.runs))
+    rows = [
+        (groups, *(shape.value(arm, groups, 10.0 * groups) for arm in shape.arms))
+        for groups in (1, 2, 4, 8)
+        for _ in range(often)
+    ]
+    shape.table(",".join(["groups", *shape.arms]), rows)
+
+
+def thousands_with_blanks(shape: Shape) -> None:
+    mark = shape.rng.choice((" ", "'", "\u202f"))
+    rows = []
+    for arm in shape.arms:
+        for run in range(shape.runs):
+            number = 1_000_000 + shape.rng.randint(0, 9) * 10_000 + shape.rng.randint(0, 99)
+            shape.put(arm, "", number)
+            rows.append((arm, run, f"{number:,}".replace(",", mark)))
+    shape.table("kernel,boot,ns", rows)
+
+
+def minutes_and_seconds(shape: Shape) -> None:
+    name, form = shape.rng.choice((("real", "{}m{:06.3f}s"), ("elapsed", "{}:{:05.2f}")))
+    rows = []
+    for arm in shape.arms:
+        for run in range(shape.runs):
+            hundredths = shape.rng.randint(100, 5900)
+            shape.put(arm, "", round(120 + hundredths / 100, 2))
+            rows.append((arm, run, form.format(2, hundredths / 100)))
+    shape.table(f"kernel,run,{name}", rows)
+
+
+def files_of_arms_with_functions(shape: Shape) -> None:
+    """A column called kernel, or variant, that holds what was called in each kernel."""
+    name = shape.rng.choice(("kernel", "variant"))
+    for arm in shape.arms:
+        rows = [
+            (test, run, shape.value(arm, test, level))
+            for test, level in (("memcpy", 100.0), ("memset", 40.0))
+            for run in range(shape.runs)
+        ]
+        shape.table(f"{name},run,ns", rows, f"{arm}.csv")
+
+
+def files_of_arms_with_words(shape: Shape) -> None:
+    for arm in shape.arms:
+        rows = [
+            ("fio-3.36", job, run, shape.value(arm, job, level))
+            for job, level in (("random", 100.0), ("linear", 300.0))
+            for run in range(shape.runs)
+        ]
+        shape.table("fio_version,jobname,run,lat_us", rows, f"{arm}.csv")
+
+
+def files_of_arms_with_one_version(shape: Shape) -> None:
+    for arm in shape.arms:
+        rows = [("3.36", run, shape.value(arm, "", 100.0)) for run in range(shape.runs)]
+        shape.table("version,run,ns", rows, f"{arm}.csv")
+
+
+def files_of_boots(shape: Shape) -> None:
+    for boot in range(1, 6):
+        rows = [(arm, run, shape.value(arm, "", 100.0)) for arm in shape.arms for run in range(4)]
+        shape.table("kernel,iter,ns", rows, f"boot{boot}.csv")
+
+
+def two_kernels(shape: Shape) -> None:
+    rows = [
+        (host, arm, run, shape.value(arm, host, level))
+        for host, level in (("6.1.0", 100.0), ("6.6.0", 300.0))
+        for arm in shape.arms
+        for run in range(shape.runs)
+    ]
+    shape.table("guest_kernel,host_kernel,run,ns", [(b, a, *rest) for a, b, *rest in rows])
+
+
+def a_switch_as_the_arm(shape: Shape) -> None:
+    shape.arms = ("0", "1")
+    name = shape.rng.choice(("bpf_jit", "patches_applied", "with_patch"))
+    shape.table(f"{name},run,ns", _unset(shape.each("")))
+
+
+def before_and_after(shape: Shape) -> None:
+    shape.arms = ("before", "after")
+    shape.table("when,run,ns", _unset(shape.each("")))
+
+
+def candidates_in_files(shape: Shape) -> None:
+    shape.arms = ("6.16-rc1", "6.16-rc2", "6.16-rc3")
+    for arm in shape.arms:
+        rows = [(run, shape.value(arm, "", 100.0)) for run in range(shape.runs)]
+        shape.table("boot,ns", rows, f"{arm}.csv")
+
+
 def _moved(rows: Sequence[tuple[str, object, int, str]], at: int = 2) -> list[tuple[object, ...]]:
     """Arm, run, setting and figure; or, at 1, arm, setting, run and figure."""
-    if at == 1:
-        return [(arm, setting, run, figure) for arm, setting, run, figure in rows]
-    return [(arm, run, setting, figure) for arm, setting, run, figure in rows]
+    return [row if at == 1 else (row[0], row[2], row[1], row[3]) for row in rows]
 
 
 def _unnumbered(rows: Sequence[tuple[str, object, int, str]]) -> list[tuple[object, ...]]:
@@ -313,6 +418,13 @@ READ: tuple[Maker, ...] = (
     rates_of_two_units,
     warming_up,
     what_was_set,
+    times_that_were_set,
+    minutes_and_seconds,
+    files_of_arms_with_words,
+    files_of_arms_with_one_version,
+    files_of_boots,
+    before_and_after,
+    candidates_in_files,
 )
 EITHER: tuple[Maker, ...] = (
     statistics_below_each_other,
@@ -320,8 +432,17 @@ EITHER: tuple[Maker, ...] = (
     versions_as_settings,
     head_line_again,
     metrics_of_arms_without_units,
+    groups_beside_arms,
+    thousands_with_blanks,
 )
-ASKED: tuple[Maker, ...] = (version_that_lost_its_zero, arms_of_any_name)
+ASKED: tuple[Maker, ...] = (
+    version_that_lost_its_zero,
+    arms_of_any_name,
+    threads_as_columns,
+    files_of_arms_with_functions,
+    two_kernels,
+    a_switch_as_the_arm,
+)
 
 
 def drawn(maker: Maker, seed: int) -> Shape:
@@ -344,14 +465,6 @@ def read(shape: Shape, folder: Path) -> tuple[str, Contents]:
     except reader.UndescribedError as error:
         proposed = mapping.parse(error.proposal, "proposal")
         return "asked", reader.read(paths, loading.Wish(mappings=(proposed,)))[1]
-
-
-def refused(shape: Shape, folder: Path) -> bool:
-    """True when the files are refused, with a proposal or without."""
-    try:
-        return read(shape, folder)[0] == "asked"
-    except SpecError:
-        return True
 
 
 def cells(contents: Contents) -> set[tuple[str, Values]]:

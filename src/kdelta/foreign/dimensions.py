@@ -7,12 +7,10 @@ column is dropped that would put two different things into one.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
 
 from kdelta.errors import SpecError
-from kdelta.foreign import words
+from kdelta.foreign import settings, words
 from kdelta.foreign.columns import Holds, columns_of
 from kdelta.foreign.mapping import Mapping, Split
 from kdelta.foreign.record import SourceFile
@@ -33,7 +31,6 @@ _MACHINES = vocabulary(
 _MACHINE = re.compile(
     r"\d+\s*(?:v?cpus?|cores?|c)\s*(?P<at>[/,x+_-])\s*\d+\s*(?:[GM]i?B?)", re.IGNORECASE
 )
-_FAR_LESS = 0.25  # of the mean square
 _INDEX = ("boot", "round", "position")
 
 
@@ -122,6 +119,8 @@ def _unnamed(work: Work, name: str) -> None:
     elif _of_arm(work, name):
         work.details[name] = name
         work.take(name, "details", "it changes with the arm")
+    elif work.arms and settings.labels_rows(work, name):
+        _dimension(work, name, "the figures of all arms change with it")
     elif len(cells.distinct) == work.table.rows and (work.arm or cells.holds is Holds.NUMBERS):
         _different(work, name)
     elif cells.holds is Holds.TEXT:
@@ -182,42 +181,12 @@ def _nested(work: Work, name: str) -> None:
         work.key("boot", name, "several rows of one arm share it")
 
 
-def _tells(work: Work, name: str) -> bool:
-    """True when some column of figures scatters far less where this one is equal."""
-    by = _by(work)
-    apart = [at for at in work.table.groups((*by, name)) if len(at) > 1]
-    together = work.table.groups(by)
-    if len(apart) <= len(together):
-        return False
-    for figure in work.figures:
-        texts = work.cells(figure).texts
-        try:
-            values = [float(text.replace(",", ".")) if text else math.nan for text in texts]
-        except ValueError:
-            continue
-        if _scatter(values, apart) < _FAR_LESS * _scatter(values, together):
-            return True
-    return False
-
-
-def _scatter(values: Sequence[float], groups: Sequence[Sequence[int]]) -> float:
-    """The mean square of values about the means of their groups."""
-    squares, free = 0.0, 0
-    for group in groups:
-        known = [values[at] for at in group if math.isfinite(values[at])]
-        if len(known) > 1:
-            mean = math.fsum(known) / len(known)
-            squares += math.fsum((value - mean) ** 2 for value in known)
-            free += len(known) - 1
-    return squares / free if free else 0.0
-
-
 def _numbers(work: Work, name: str) -> None:
     cells, arm = work.cells(name), work.arm
     if len(cells.distinct) > max(2, work.table.rows // 2):
         work.leave(name, "numbers whose name says neither unit nor direction")
         return
-    tells = _tells(work, name)
+    tells = settings.tells(work, name, list(work.figures), _by(work))
     if arm and not work.table.crosses(arm[0], name):
         if tells:
             work.doubts.append(f"is {name} a dimension? the figures differ by it within an arm")

@@ -8,8 +8,9 @@ the whole table says what tells its rows apart.  A guess with a doubt is never r
 from __future__ import annotations
 
 import re
+from collections import Counter
 
-from kdelta.foreign import arms, dimensions, measures, samples, words
+from kdelta.foreign import arms, dimensions, measures, samples, settings, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
@@ -30,6 +31,7 @@ _HAS_FIGURE = re.compile(r"[-+]?\.?\d", re.ASCII)
 _PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
+_OFTEN = 5  # fewer numbers than that may be arms, each in at least one row less
 
 
 def guess(
@@ -38,11 +40,13 @@ def guess(
     *,
     arms_wanted: bool = False,
     all_asked: bool = False,
+    by_file: bool = False,
     asked: tuple[str, ...] = (),
 ) -> Guess:
     """What the columns of a loaded table would be.  base: encoding and delimiter of the file.
 
     arms_wanted: no other file has the other arm, so something in this one must name it.
+    by_file: the file is an arm, so no column is.
     all_asked: propose something for every number, since nothing else can be judged.
     asked: doubts about how the table was written.
     """
@@ -55,13 +59,18 @@ def guess(
     if table.doubtful:
         work.doubts.append(table.doubtful)
     for name in source.columns:
+        if by_file and work.left[name].part in (Part.ARM, Part.ROLE):
+            work.left[name] = Said(part=Part.UNKNOWN)
         _by_content(work, name)
     samples.columns(work)
     if not work.of(Part.ARM):
         measures.arms_in_columns(work)
     _long(work)
-    if not work.arms:
+    if not work.arms and not by_file:
         _arm(work)
+    settings.with_units(work)
+    if arms_wanted and not work.arm and not work.arms:
+        _arm_of_numbers(work)
     if arms_wanted and not work.arm and not work.arms:
         measures.arms_by_difference(work)
         measures.arms_alike(work)
@@ -87,12 +96,21 @@ def _by_content(work: Work, name: str) -> None:
             work.leave(name, "one moment for all rows")
         else:
             work.left[name] = Said(part=Part.POSITION)
+    elif said.part is Part.POSITION and _words_of_order(name, cells):
+        work.left[name] = Said(part=Part.UNKNOWN)
     elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
         work.left[name] = Said(part=Part.DERIVED)
     elif said.part in (Part.TIME, Part.STATISTIC):
         _figure(work, name, said, cells)
     else:
         work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _words_of_order(name: str, cells: Cells) -> bool:
+    """True for words where an order is expected: when before, after."""
+    if cells.holds is not Holds.TEXT or words.words(name)[-1] in ("step", "order"):
+        return False
+    return not any(character.isdigit() for text in cells.distinct for character in text)
 
 
 def _percentiles(cells: Cells) -> bool:
@@ -260,21 +278,30 @@ def _among(work: Work, named: list[str]) -> None:
 
 def _by_words(work: Work) -> bool:
     """True when a column of text was found whose cells are versions, or old and new."""
+    versions, sides = [], []
     for name in work.of(Part.UNKNOWN, Part.DIMENSION, Part.ROLE, Part.RUN, Part.NOTE, Part.STATUS):
         texts = work.cells(name).distinct
         if not 1 < len(texts) <= _FEW:
             continue
-        # 6.16 is a number, too; as the name of a folder it is a version.
-        if work.cells(name).holds is not Holds.TEXT and name not in STACKED:
+        # 6.16 is a number, too; as the name of a folder, or a kernel, it is a version.
+        called = name in STACKED or "kernel" in words.words(name)
+        if work.cells(name).holds is not Holds.TEXT and not called:
             continue
         if all(arms.is_version(text) for text in texts):
-            work.key("arm", name, "its cells are versions of a kernel")
-            return True
-        sides = [arms.side(text) for text in texts]
-        if min(sides) < 0 < max(sides):
-            work.key("arm", name, "its cells say old and new: " + ", ".join(texts[:4]))
-            return True
-    return False
+            versions.append(name)
+        elif min(map(arms.side, texts)) < 0 < max(map(arms.side, texts)):
+            sides.append(name)
+    if not versions and not sides:
+        return False
+    chosen = (versions or sides)[0]
+    listed = ", ".join(work.cells(chosen).distinct[:4])
+    why = "are versions of a kernel" if versions else f"say old and new: {listed}"
+    for other in versions[1:]:
+        table = work.table
+        if not table.determined((chosen,), other) and not table.determined((other,), chosen):
+            work.doubts.append(f"both {chosen} and {other} are versions: which is compared?")
+    work.key("arm", chosen, f"its cells {why}")
+    return True
 
 
 def _unnamed(work: Work) -> None:
@@ -289,12 +316,28 @@ def _unnamed(work: Work) -> None:
     )
     if not found:
         return
+    work.unnamed = True
     listed = ", ".join(work.cells(found[0]).distinct[:4])
     work.key("arm", found[0], f"no name says arm; its cells are few words: {listed}")
     if work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
         work.doubts.append(f"is {found[0]} ({listed}) what is compared?")
         # So that one edit, of the arm, is enough: the arm is never a dimension.
         work.dimensions.append(found[0])
+
+
+def _arm_of_numbers(work: Work) -> None:
+    """A switch that is 0 or 1, or a count of patches, may be the arm, and that is a doubt."""
+    for name in work.of(Part.UNKNOWN):
+        cells = work.cells(name)
+        times = set(Counter(cells.texts).values())
+        if cells.whole and 1 < len(cells.distinct) < _OFTEN and len(times) == 1:
+            if min(times) < _OFTEN - 1:
+                continue
+            listed = ", ".join(cells.distinct)
+            work.key("arm", name, f"no name says arm; its cells are few numbers: {listed}")
+            work.doubts.append(f"is {name} ({listed}) what is compared?")
+            work.dimensions.append(name)
+            return
 
 
 def _few_words(cells: Cells) -> bool:

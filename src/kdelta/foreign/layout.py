@@ -12,11 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
-from kdelta.foreign import arms, wide, words
+from kdelta.foreign import arms, wide, words, written
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.written import NUMBER
 from kdelta.printable import printable
 
 Row = tuple[int, list[str]]  # the number of a line, and its cells
@@ -25,27 +25,14 @@ _PART = "part"
 _RULE = set("-=+:|_ ")
 _TITLES = 20  # lines above a head, at most
 _LOOKED_AT = 200  # lines that tell how wide a table is
-_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
 _BESIDE = re.compile(
-    rf"(?P<value>{_NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
-    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{_NUMBER})\s*(?P<percent>%?)\s*(?P=unit)"
-    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{_NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
+    rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
+    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{NUMBER})\s*(?P<percent>%?)\s*(?P=unit)"
+    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
     re.ASCII,
 )
-_WITH_UNIT = re.compile(rf"(?P<value>{_NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
-_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
-_SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
 _FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
-_TIMES = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6}
-_TIMES |= dict.fromkeys(("s", "sec", "secs"), 10**9)
-_PREFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
-_RATES = (
-    {"B/s": 1, "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30},
-    {"kB/s": 1, "KB/s": 1, "MB/s": 10**3, "GB/s": 10**6},
-    {"bit/s": 1, "Kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9},
-    {"bits/sec": 1, "Kbits/sec": 10**3, "Mbits/sec": 10**6, "Gbits/sec": 10**9},
-)
 _STATISTICS = vocabulary(
     "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
@@ -53,7 +40,6 @@ _STATISTICS = vocabulary(
 _WARM = vocabulary("warmup warm_up warming_up discard discarded")
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION, Part.STATUS)
 _COUNTS = vocabulary("n count runs")
-_REPEATED = 0.6  # of the rows: a setting stands in more than one, what was measured hardly ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +94,7 @@ def _one_head(rows: list[Row]) -> list[Row]:
     (number, upper), (_, lower) = rows[:2]
     pairs = list(zip(upper, lower, strict=True))
     grouped = any(not top.strip() and below.strip() for top, below in pairs)
-    if not grouped or any(re.fullmatch(_NUMBER, cell.strip()) for cell in lower):
+    if not grouped or any(re.fullmatch(NUMBER, cell.strip()) for cell in lower):
         return rows
     names, group = [], ""
     for top, below in pairs:
@@ -166,7 +152,7 @@ def _titles(lines: Sequence[str], inside: Sequence[bool]) -> dict[int, str]:
 def plain(columns: tuple[str, ...], lines: tuple[Line, ...]) -> Plain:
     """The table with one figure a cell, and without rows that sum up others."""
     found = Plain(columns=columns, lines=lines)
-    for step in (_units_below, _grouped, _beside, _with_units, _statistics, _arms_below):
+    for step in (_units_below, _figures, _beside, _statistics, _arms_below):
         found = step(found)
     return found
 
@@ -269,16 +255,18 @@ def _units_below(found: Plain) -> Plain:
     return replace(found, columns=columns, lines=found.lines[1:])
 
 
-def _grouped(found: Plain) -> Plain:
-    """1,234,567 is one number; that 1,234 is one is seen where others of the column are."""
+def _figures(found: Plain) -> Plain:
+    """One plain number in a cell, as far as all cells of a column are written in one way."""
 
     def change(found: Plain, at: int) -> Plain:
-        cells = _cells(found, at)
-        if not any(_SURELY.fullmatch(cell) for cell in cells):
-            return found
-        if not all(_GROUPED.fullmatch(cell) for cell in cells if cell):
-            return found
-        return _with_column(found, at, [found.columns[at]], [[c.replace(",", "")] for c in cells])
+        for rewrite in written.WAYS:
+            name, cells = found.columns[at], _cells(found, at)
+            made = rewrite(name, cells)
+            if made is not None:
+                found = _with_column(found, at, [made.name], [[cell] for cell in made.cells])
+                if made.doubt:
+                    found = replace(found, doubts=(*found.doubts, made.doubt))
+        return found
 
     return _each(found, change)
 
@@ -318,51 +306,6 @@ def _pair(cut: re.Match[str] | None) -> list[str]:
     if cut is None:
         return ["", ""]
     return [cut["value"].replace(",", ""), (cut["spread"] or cut["inner"]).replace(",", "")]
-
-
-def _with_units(found: Plain) -> Plain:
-    """12 us in every cell: the unit belongs to the head; 900 us beside 1.1 ms become one unit."""
-
-    def change(found: Plain, at: int) -> Plain:
-        name, cells = found.columns[at], _cells(found, at)
-        cut = [_WITH_UNIT.fullmatch(cell) for cell in cells if cell]
-        parts = [one for one in cut if one]
-        said = words.said(name)
-        if not parts or len(parts) < len(cut) or said.part is Part.DIMENSION:
-            return found
-        if len(set(cells)) < max(2, _REPEATED * len(cells)):
-            return found
-        unit = _common({one["unit"] for one in parts})
-        if unit is None:
-            return found
-        made = [[_scaled(_WITH_UNIT.fullmatch(cell), unit)] for cell in cells]
-        named = not unit or said.unit == unit
-        return _with_column(found, at, [name if named else f"{name} ({unit})"], made)
-
-    return _each(found, change)
-
-
-def _common(units: set[str]) -> str | None:
-    """The smallest of units of one kind; "" of 1.2k and 3M, which are numbers; None of others."""
-    for kind in (_TIMES, *_RATES):
-        if units <= kind.keys():
-            return min(units, key=lambda each: kind[each])
-    if units <= _PREFIXES.keys():
-        return ""
-    one = next(iter(units))
-    return one if len(units) == 1 and words.said(one).better else None
-
-
-def _scaled(cut: re.Match[str] | None, unit: str) -> str:
-    if cut is None:
-        return ""
-    if not unit:
-        factor = Decimal(_PREFIXES[cut["unit"]])
-    else:
-        kind = next((kind for kind in (_TIMES, *_RATES) if unit in kind), {})
-        factor = Decimal(kind.get(cut["unit"], 1)) / Decimal(kind.get(unit, 1))
-    value = cut["value"]
-    return value if factor == 1 else f"{Decimal(value.replace(',', '')) * factor:f}"
 
 
 def _statistic(text: str) -> str:

@@ -24,11 +24,12 @@ from kdelta.foreign import (
     records,
     tables,
 )
+from kdelta.foreign.arms import is_version, side
 from kdelta.foreign.guess import guess
 from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import ImportFormat, SourceFile
-from kdelta.foreign.stack import Stack, StackedFile, crossed, repeats, stacked
+from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, repeats, stacked
 from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
@@ -109,7 +110,8 @@ def labels_of(names: Sequence[str]) -> list[str]:
     """What tells files apart: their stems, else the folders in which they differ."""
     stems = [name.rpartition("/")[2].partition(".")[0] for name in names]
     dotted = [name.rpartition("/")[2].rpartition(".")[0] for name in names]
-    for each in (stems, dotted):
+    versions = dotted if any(is_version(name) for name in dotted) else stems  # 6.6.csv is no 6
+    for each in (versions, stems, dotted):
         if len(set(each)) == len(each):
             return each
     folders = [name.split("/")[:-1] for name in names]
@@ -236,15 +238,18 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     """The same files, tables of one head line that are a run each below each other as one.
 
     Such tables name no arm, and paths like 6.16/boot1.csv, 6.16/boot2.csv, 6.17/boot1.csv do; so
-    do 6.16/fork.csv, 6.16/mmap.csv, 6.17/fork.csv, 6.17/mmap.csv.
+    do 6.16/fork.csv, 6.16/mmap.csv, 6.17/fork.csv, 6.17/mmap.csv.  boot1.csv, boot2.csv ... are
+    boots of the arms that each of them names.
     """
     tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
     heads = {file.source.columns for file in tables_}
     armless = all(file.mapping and _armless(file) for file in tables_)
-    if len(tables_) < 3 or len(heads) > 1 or not armless:
+    boots = len(tables_) > 2 and of_boots([file.source.name for file in tables_])
+    boots = boots and len({_held(file) for file in tables_} - {None}) == 1
+    if len(tables_) < 3 or len(heads) > 1 or not (armless or boots):
         return list(files)
     names = [file.source.name for file in tables_]
-    if not (repeats(names) or crossed(names)):
+    if not (repeats(names) or crossed(names) or boots):
         return list(files)
     parts = [
         StackedFile(
@@ -259,10 +264,51 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     return _below_each_other(files, parts, wish, base)
 
 
+def of_arms(files: Sequence[LoadedFile]) -> list[LoadedFile]:
+    """The same files; tables that are called after arms, and whose columns hardly name any, are so.
+
+    6.16.csv and 6.17.csv, or base.csv and patched.csv, with a column of program versions that are
+    all equal, of `variant` seq and rand, or of few words that nothing calls an arm.
+    """
+    tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
+    labels = {file.label for file in tables_}
+    named = all(is_version(label) or side(label) for label in labels)
+    heads = {file.source.columns for file in tables_}
+    if len(tables_) < 2 or len(labels) < len(tables_) or not named or len(heads) > 1:
+        return list(files)
+    held = [_held(file) for file in tables_]
+    if None in held or len(set(held)) > 1:
+        return list(files)
+    cells = held[0] or frozenset()
+    if len(cells) > 1 and all(is_version(cell) or side(cell) for cell in cells):
+        return list(files)
+    return [_as_arm(file, asked=len(cells) > 1) if file in tables_ else file for file in files]
+
+
+def _held(file: LoadedFile) -> frozenset[str] | None:
+    """The cells of the column that a guess takes for the arm; None: there is none."""
+    mapping = file.guess and file.guess.mapping
+    if not mapping or mapping.arms or mapping.columns.arm not in file.source.columns:
+        return None
+    at = file.source.columns.index(str(mapping.columns.arm))
+    return frozenset(line.cells[at] for line in file.source.lines)
+
+
+def _as_arm(file: LoadedFile, *, asked: bool) -> LoadedFile:
+    """A table that is an arm; asked: that is a doubt, where some column is called after one."""
+    mapping = file.mapping or Mapping()
+    base = Mapping(delimiter=mapping.delimiter, encoding=mapping.encoding)
+    column = mapping.columns.arm
+    doubts = (f"is each file an arm, or {column}, which is called so?",)
+    unsure = asked and file.guess is not None and not file.guess.unnamed
+    found = guess(file.source, base, by_file=True, asked=doubts if unsure else ())
+    return replace(file, mapping=found.mapping, guess=found)
+
+
 def _armless(file: LoadedFile) -> bool:
-    """True for a table in which no column is the arm; one of a path is none of its own."""
+    """True for a table in which no column is surely the arm; one of a path is none of its own."""
     if file.guess:
-        return file.guess.armless
+        return file.guess.armless or file.guess.unnamed
     mapping = file.mapping or Mapping()
     return not mapping.arms and mapping.columns.arm not in file.source.columns
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kdelta.foreign import arms, samples, wide, words
+from kdelta.foreign import arms, samples, settings, wide, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -139,6 +139,8 @@ def _likewise(work: Work, rest: tuple[str, ...]) -> None:
         if cells.holds is not Holds.NUMBERS or (cells.constant and work.table.rows > 1):
             continue
         if cells.counts_up or (rest and words.words(name)[-len(rest) :] != rest):
+            continue
+        if settings.labels_rows(work, name) or settings.tells(work, name, (), ()):
             continue
         statistic = work.left[name].statistic
         key = statistic if statistic in _SUMMARY else "value"

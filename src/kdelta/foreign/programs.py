@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kdelta.foreign import perf_stat
 from kdelta.foreign.records import Numbered, Record
-from kdelta.foreign.text_programs import ab, cyclictest, netperf, schbench, unixbench, wrk
+from kdelta.foreign.text_programs import ab, cyclictest, netperf, passed, schbench, unixbench, wrk
 from kdelta.metric import Better
 
 _PERF = re.compile(
@@ -48,7 +48,19 @@ def records_of(text: str) -> list[Numbered]:
     """The records of what a known program printed; none: it is of no such program."""
     lines = list(enumerate(text.splitlines(), start=1))
     readers: tuple[Callable[[Sequence[tuple[int, str]]], Iterator[Numbered]], ...] = (
-        *(_perf, _stress_ng, _mmtests, _lmbench, cyclictest, schbench, ab, wrk, netperf, unixbench),
+        *(
+            _perf,
+            _stress_ng,
+            _mmtests,
+            _lmbench,
+            cyclictest,
+            schbench,
+            ab,
+            wrk,
+            netperf,
+            unixbench,
+            passed,
+        ),
     )
     return next((found for read in readers if (found := list(read(lines)))), [])
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,8 +22,8 @@ _HEAD = """\
 """
 
 
-def text(source: SourceFile, guess: Guess) -> str:
-    """The proposal as TOML that `mapping.parse` reads."""
+def text(source: SourceFile, guess: Guess, names: Sequence[str] = ()) -> str:
+    """The proposal as TOML that `mapping.parse` reads; names: of the files that it is for."""
     lines = [_HEAD]
     lines += [f"# ? {printable(doubt, 300)}" for doubt in guess.doubts]
     lines += ["#", "# column: what it would be (why)"]
@@ -31,7 +31,8 @@ def text(source: SourceFile, guess: Guess) -> str:
         f"#   {printable(one.column, 60)}: {one.what} ({printable(one.why, 200)})"
         for one in guess.told
     ]
-    lines += ["", *_mapping(source, guess.mapping)]
+    files = tuple(dict.fromkeys(names)) or (source.name.rpartition("/")[2],)
+    lines += ["", f"files = {_value(files)}", *_mapping(guess.mapping)]
     return "\n".join(lines) + "\n"
 
 
@@ -57,9 +58,8 @@ def sentence(guess: Guess) -> str:
     return printable("; ".join(parts), 1000)
 
 
-def _mapping(source: SourceFile, mapping: Mapping) -> Iterator[str]:
+def _mapping(mapping: Mapping) -> Iterator[str]:
     default = Mapping()
-    yield f"files = [{_value(source.name.rpartition('/')[2])}]"
     for key in _PLAIN:
         found = getattr(mapping, key)
         if found != getattr(default, key):

@@ -24,7 +24,16 @@ from kdelta.foreign import (
 )
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.guess import guess
-from kdelta.foreign.loading import LoadedFile, Wish, found_in, labels_of, loaded, numbered, recorded
+from kdelta.foreign.loading import (
+    LoadedFile,
+    Wish,
+    found_in,
+    labels_of,
+    loaded,
+    numbered,
+    of_arms,
+    recorded,
+)
 from kdelta.foreign.mapping import Mapping, audit_only
 from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, SourceFile, merged
 from kdelta.foreign.records import is_lines
@@ -65,7 +74,7 @@ def read(
     if wanted.kind is None and not any(file.kind for file in files):
         files = recorded(files, wanted)
     if wanted.kind in (None, ImportFormat.TABLE):
-        files = numbered(files, wanted)
+        files = of_arms(numbered(files, wanted))
     chosen = wanted.kind or _kind(paths, files)
     contents = _contents(files, chosen, wanted)
     if not (contents.readings or contents.published or contents.audited):
@@ -185,7 +194,9 @@ def _readable(files: Sequence[LoadedFile]) -> tuple[list[LoadedFile], tuple[str,
     by_file = _arms_by_file(made)
     read, notes = [], []
     for file in made:
-        why = _left_out(file, by_file=by_file, alone=len(made) == 1)
+        alike = [each for each in made if each.source.columns == file.source.columns]
+        names = [each.source.name.rpartition("/")[2] for each in alike]
+        why = _left_out(file, names, by_file=by_file, alone=len(made) == 1)
         if why:
             notes.append(f"{file.source.name}: kept as it is, {why}")
         if not why:
@@ -207,8 +218,11 @@ def _user_armless(file: LoadedFile) -> bool:
     return file.guess is None and mapping is not None and not (mapping.columns.arm or mapping.arms)
 
 
-def _left_out(file: LoadedFile, *, by_file: bool, alone: bool) -> str:
-    """Why a table is not read; "" for one that is.  Raises UndescribedError."""
+def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: bool) -> str:
+    """Why a table is not read; "" for one that is.  Raises UndescribedError.
+
+    names: of the files that a proposal is for, which have one head line.
+    """
     made = file.guess
     if made is None:
         return ""
@@ -231,7 +245,7 @@ def _left_out(file: LoadedFile, *, by_file: bool, alone: bool) -> str:
         raise UndescribedError(
             f"its columns may mean more than one thing: {printable(made.doubts[0], 200)}{more}",
             place=file.source.name,
-            proposal=proposal.text(file.source, made),
+            proposal=proposal.text(file.source, made, names),
         )
     return ""
 

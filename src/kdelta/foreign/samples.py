@@ -19,6 +19,7 @@ _RUNS = vocabulary(
     "r run runs rep repeat repetition sample samples value i iter iteration trial round try"
     " attempt pass measurement obs"
 )
+_ALIKE = 1.3  # times: medians of runs in columns that only a number names
 _BOOTS = vocabulary("b boot reboot")
 
 
@@ -84,4 +85,8 @@ def _are_runs(work: Work, word: str, names: dict[int, str]) -> bool:
     if len(numbers) < 3 or not whole:
         return False
     known = word in (*_RUNS, *_BOOTS, "")
-    return known and all(work.cells(name).holds is Holds.NUMBERS for name in names.values())
+    if not known or any(work.cells(name).holds is not Holds.NUMBERS for name in names.values()):
+        return False
+    middles = [middle(work.cells(name)) for name in names.values()]
+    # 1, 2, 3, 4 alone may be numbers of threads: then figures change with them.
+    return bool(word) or max(middles) <= _ALIKE * min(middles)

@@ -114,6 +114,11 @@ def repeats(names: Sequence[str]) -> bool:
     ) < len(names)
 
 
+def of_boots(names: Sequence[str]) -> bool:
+    """True when files differ in nothing but the number of a boot, and say so: boot1, boot2."""
+    return list(_told(names)) == ["boot"]
+
+
 def crossed(names: Sequence[str]) -> bool:
     """True when files of the same names, several, lie in each of several folders."""
     inside: dict[str, set[str]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What more known programs print: cyclictest, schbench, ab, wrk, netperf, UnixBench.
+"""What more known programs print: cyclictest, schbench, ab, wrk, netperf, UnixBench, time.
 
 A record is a figure, with unit and direction.  A text is of a program only by lines that no other
 prints; what a program says of failed requests is its status.
@@ -44,6 +44,9 @@ _NET_UNIT = re.compile(r"(?P<unit>10\^\d+\s?bits/sec|per sec|KBytes/sec)")
 _UNIX = re.compile(
     rf"(?P<name>\S.*?)\s{{2,}}(?P<value>{_NUMBER}) (?P<unit>[A-Za-z]+)\s+"
     rf"\({_NUMBER} s, \d+ samples\)"
+)
+_PASSED = re.compile(
+    r"(?P<kind>real|user|sys)\s+(?:(?P<minutes>\d+)m)?(?P<seconds>\d+(?:\.\d+)?)s?", re.ASCII
 )
 _COPIES = re.compile(r".*running (?P<copies>\d+) parallel cop(?:y|ies) of tests")
 _UNIX_OS = re.compile(r"\s*OS: GNU/Linux -- (?P<kernel>\S+)")
@@ -117,6 +120,19 @@ def unixbench(lines: Lines) -> Iterator[Numbered]:
         elif found := _UNIX.match(line):
             each = said | {"test": found["name"]}
             yield number, _figure(each, "rate", found["unit"], Better.HIGHER, found["value"])
+
+
+def passed(lines: Lines) -> Iterator[Numbered]:
+    """What `time` prints of each command: real, user, sys, in this order."""
+    texts = [(number, line) for number, line in lines if line.strip()]
+    found = [(number, _PASSED.fullmatch(line.strip())) for number, line in texts]
+    kinds = [cut["kind"] for _, cut in found if cut]
+    if len(kinds) < len(found) or kinds != ["real", "user", "sys"] * (len(kinds) // 3):
+        return
+    for number, cut in found:
+        if cut:
+            seconds = 60 * int(cut["minutes"] or 0) + Decimal(cut["seconds"])
+            yield number, _figure({}, cut["kind"], "s", Better.LOWER, str(seconds))
 
 
 def _server(lines: Lines, wanted: dict[str, re.Pattern[str]], sign: str) -> Iterator[Numbered]:

@@ -30,6 +30,7 @@ class Guess:
     doubts:   sentences; with one of them the mapping is a proposal.
     measured: there is something in it that can be judged, or could.
     armless:  no column names an arm: the file may be one.
+    unnamed:  no name says which column is the arm: one of few words is proposed.
     profile:  it counts calls of functions, so its times are those of a traced kernel.
     united:   the direction of some figures is known, so it is a table of measurements.
     """
@@ -41,6 +42,7 @@ class Guess:
     armless: bool
     united: bool
     profile: bool = False
+    unnamed: bool = False
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class Work:
     measured: bool = False
     united: bool = False
     profile: bool = False
+    unnamed: bool = False
 
     @property
     def arm(self) -> tuple[str, ...]:
@@ -138,6 +141,7 @@ class Work:
             armless=not self.arm and not self.arms,
             united=self.united,
             profile=self.profile,
+            unnamed=self.unnamed,
         )
 
     def _spread(self, one: str, listed: tuple[str, ...]) -> None:

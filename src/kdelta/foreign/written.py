@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How people write one number in a cell: 1,234,567, 1 047 454, 1m23.5s, 12 us, 1.2k.
+
+A column is rewritten where all of its cells are written in one of these ways; what may be another
+is asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from kdelta.foreign import words
+from kdelta.foreign.words import Part, vocabulary
+from kdelta.printable import printable
+
+NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
+_MARKS = " '\u00a0\u202f\u2019"  # that people put between thousands
+_WITH_UNIT = re.compile(rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
+_SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
+_SPACED = re.compile(rf"[-+]?\d{{1,3}}(?:[{_MARKS}]\d{{3}})+(?:[.,]\d+)?", re.ASCII)
+_SHORT = re.compile(r"[-+]?\d{1,3}(?:[.,]\d+)?", re.ASCII)
+_MANY_PARTS = 2  # blanks in a number; more are between the values of a list
+_DURATION = re.compile(
+    r"(?:(?P<h>\d+)h ?)?(?P<m>\d+)m ?(?P<s>\d+(?:\.\d+)?)s?"
+    r"|(?:(?P<hours>\d+):)?(?P<minutes>\d{1,2}):(?P<seconds>\d{2}(?:\.\d+)?)",
+    re.ASCII,
+)
+_PASSED = frozenset(vocabulary("real user sys elapsed wall walltime duration runtime time"))
+_TIMES = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6}
+_TIMES |= dict.fromkeys(("s", "sec", "secs"), 10**9)
+_PREFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+_RATES = (
+    {"B/s": 1, "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30},
+    {"kB/s": 1, "KB/s": 1, "MB/s": 10**3, "GB/s": 10**6},
+    {"bit/s": 1, "Kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9},
+    {"bits/sec": 1, "Kbits/sec": 10**3, "Mbits/sec": 10**6, "Gbits/sec": 10**9},
+)
+_REPEATED = 0.6  # of the rows: a setting stands in more than one, what was measured hardly ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenColumn:
+    """A column with one plain number a cell; doubt: a sentence on what it may be else."""
+
+    name: str
+    cells: tuple[str, ...]
+    doubt: str = ""
+
+
+def grouped(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """1,234,567 is one number; that 1,234 is one is seen where others of the column are."""
+    if not any(_SURELY.fullmatch(cell) for cell in cells):
+        return None
+    if not all(_GROUPED.fullmatch(cell) for cell in cells if cell):
+        return None
+    return WrittenColumn(name=name, cells=tuple(cell.replace(",", "") for cell in cells))
+
+
+def spaced(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """1 047 454 is one number, and so is 1'047'454; with blanks and no zero after one it is asked.
+
+    Then it may be a list, of two or three.
+    """
+    filled = [cell for cell in cells if cell]
+    parts = [cell for cell in filled if _SPACED.fullmatch(cell)]
+    if not parts or not all(_SPACED.fullmatch(c) or _SHORT.fullmatch(c) for c in filled):
+        return None
+    if max(cell.count(" ") for cell in parts) > _MANY_PARTS:
+        return None
+    sure = any(" " not in cell or " 0" in cell for cell in parts)
+    asked = f"is {printable(parts[0], 30)} in {name} one number, or a list?"
+    made = tuple(re.sub(f"[{_MARKS}]", "", cell) for cell in cells)
+    return WrittenColumn(name=name, cells=made, doubt="" if sure else asked)
+
+
+def durations(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """1m23.5s, and 1:23.5 in what is called after a time that passed, are seconds."""
+    cut = [_DURATION.fullmatch(cell) for cell in cells if cell]
+    parts = [one for one in cut if one]
+    named = bool(set(words.words(name)) & _PASSED)
+    if not parts or len(parts) < len(cut) or not (named or all(one["m"] for one in parts)):
+        return None
+    made = tuple(_in_seconds(_DURATION.fullmatch(cell)) for cell in cells)
+    return WrittenColumn(name=f"{name} (s)", cells=made)
+
+
+def _in_seconds(cut: re.Match[str] | None) -> str:
+    if cut is None:
+        return ""
+    hours, minutes = cut["h"] or cut["hours"] or "0", cut["m"] or cut["minutes"] or "0"
+    return str(3600 * int(hours) + 60 * int(minutes) + Decimal(cut["s"] or cut["seconds"]))
+
+
+def with_units(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """12 us in every cell: the unit belongs to the head; 900 us beside 1.1 ms become one unit."""
+    cut = [_WITH_UNIT.fullmatch(cell) for cell in cells if cell]
+    parts = [one for one in cut if one]
+    said = words.said(name)
+    if not parts or len(parts) < len(cut) or said.part is Part.DIMENSION:
+        return None
+    if len(set(cells)) < max(2, _REPEATED * len(cells)):
+        return None
+    unit = _common({one["unit"] for one in parts})
+    if unit is None:
+        return None
+    made = tuple(_scaled(_WITH_UNIT.fullmatch(cell), unit) for cell in cells)
+    known = not unit or said.unit == unit
+    return WrittenColumn(name=name if known else f"{name} ({unit})", cells=made)
+
+
+def _common(units: set[str]) -> str | None:
+    """The smallest of units of one kind; "" of 1.2k and 3M, which are numbers; None of others."""
+    for kind in (_TIMES, *_RATES):
+        if units <= kind.keys():
+            return min(units, key=lambda each: kind[each])
+    if units <= _PREFIXES.keys():
+        return ""
+    one = next(iter(units))
+    return one if len(units) == 1 and words.said(one).better else None
+
+
+def _scaled(cut: re.Match[str] | None, unit: str) -> str:
+    if cut is None:
+        return ""
+    if not unit:
+        factor = Decimal(_PREFIXES[cut["unit"]])
+    else:
+        kind = next((kind for kind in (_TIMES, *_RATES) if unit in kind), {})
+        factor = Decimal(kind.get(cut["unit"], 1)) / Decimal(kind.get(unit, 1))
+    value = cut["value"]
+    return value if factor == 1 else f"{Decimal(value.replace(',', '')) * factor:f}"
+
+
+WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (
+    *(grouped, spaced, durations, with_units),
+)
