@@ -204,7 +204,8 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
         ["explain", "traced"],
         ["report", "traced", "--mail"],
         ["show", "traced", "--beside", "traced"],
-        ["gate", "traced", "traced"],
+        ["coverage", "traced"],
+        ["gate", "traced"],
     ):
         with pytest.raises(SystemExit) as ended:
             main(words)

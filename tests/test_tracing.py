@@ -64,6 +64,23 @@ def test_what_does_not_go_together(settings: dict[str, object], cause: str) -> N
         spec.from_arguments(["mprotect:a"], ["6.16", "6.17"], **settings)
 
 
+@pytest.mark.parametrize(
+    ("kernels", "matrix", "cause"),
+    [
+        (["host", "6.17"], "", "of the kernel that runs, and of no other"),
+        (["host:6.17.1"], "", "of the kernel that runs, and of no other"),
+        (["host"], "[matrix]\ncpus = [1, 2]\n", "one machine"),
+    ],
+)
+def test_this_host_is_one_kernel_on_one_machine(
+    kernels: list[str], matrix: str, cause: str
+) -> None:
+    head = 'name = "a"\ntitle = "a"\nscenarios = ["mprotect:a"]\ninstrument = "trace"\n'
+    tables = f'kernels = {kernels}\n[trace]\nwatch = ["f"]\n{matrix}[plan]\nsingle_kernel = true\n'
+    with pytest.raises(SpecError, match=cause):
+        spec.from_text(head + tables, "study.toml")
+
+
 def test_a_trace_leaves_the_digest_of_other_studies_as_it_was() -> None:
     study = spec.from_arguments(["mprotect:a"], ["6.16", "6.17"])
     assert study.instrument is Instrument.EXACT

@@ -100,11 +100,18 @@ def watch(text: str) -> Watch:
 
 
 def check(
-    settings: TraceSettings, kernels: Sequence[str], place: str, *, tracing: bool, probed: bool
+    settings: TraceSettings,
+    kernels: Sequence[str],
+    place: str,
+    *,
+    tracing: bool,
+    probed: bool,
+    varied: bool,
 ) -> None:
     """Raise SpecError where what is watched does not fit the study.
 
-    tracing: its instrument traces.  probed: it has probes of the exact instrument.
+    tracing: its instrument traces.  probed: it has probes of the exact instrument.  varied: it has
+    a matrix.
     """
     if not tracing and settings.watch:
         raise SpecError(
@@ -131,4 +138,10 @@ def check(
             "a trace of this host is of the kernel that runs, and of no other",
             place=f"{place}: kernels",
             action='give kernels = ["host"] alone, or kernels for guests',
+        )
+    if HOST in kernels and varied:
+        raise SpecError(
+            "this host is one machine, its CPUs and settings are not kdelta's to change",
+            place=f"{place}: matrix",
+            action="leave the matrix out, or trace kernels in guests",
         )
