@@ -122,6 +122,7 @@ def test_a_repeated_study_is_the_same_one() -> None:
         HERE.study,
         kernels=("deb:6.16.12-1", "deb:6.17.13-1"),
         plan=replace(HERE.study.plan, seed=HERE.seed),
+        title="the same, measured again",
     )
     assert merged({"a.tar": HERE, "b.tar": other(HERE, study=study)}).equal
 

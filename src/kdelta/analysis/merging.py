@@ -150,9 +150,12 @@ def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
 
 
 def _studies_apart(one: Study, other: Study) -> str:
-    """Which part of two studies differs, "" for one study; kernels are compared by themselves."""
+    """Which part of two studies differs, "" for one study.
+
+    Kernels are compared by themselves; title and question are words for people.
+    """
     for field in structs.fields(one):
-        if field.name in ("kernels", "gap"):
+        if field.name in ("kernels", "gap", "title", "question"):
             continue
         was, now = (getattr(study, field.name) for study in (one, other))
         if field.name == "plan":  # a repeated study names the seed that was drawn
