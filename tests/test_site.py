@@ -22,11 +22,13 @@ from kdelta.analysis.history import version_key
 from kdelta.attribution.calls import PathNode
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.work import WorkRow
+from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import site
+from kdelta.rendering import step as step_page
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m../../etc/passwd\u202e{{ 7*7 }}"
 SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
@@ -134,6 +136,60 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
     assert data["sentences"][0].startswith("Per page, ")
     assert [row["kind"] for row in data["kinds"]] == ["atomic"]
     assert data["name"] == SCENARIO
+
+
+def bisection(run_id: str, *titles: str, ended: bool = True, bad: str = "v6.17") -> Journal:
+    question = Question(
+        kind="tree",
+        scenario=SCENARIO,
+        phase="total",
+        good="v6.16",
+        bad=bad,
+        study=ladder_records.ladder(1).study,
+    )
+    state = BisectState(
+        format=2,
+        run_id=run_id,
+        digest="",
+        question=question,
+        created="2026",
+        points=tuple(Point(key=f"k{at}", label=f"c{at}", title=t) for at, t in enumerate(titles)),
+        ended=ended,
+    )
+    return Journal(Path("nowhere"), state)
+
+
+def test_a_step_names_the_commit_that_was_bisected() -> None:
+    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
+    commits = ladder_records.run({"c0": [old], "c1": [old], "c2": [new]})
+    commits = replace(commits, run_id="bisect-1")
+    lab = history.lab([ladder_records.ladder(1), commits], most_pairs=130)
+    release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
+    found = bisection("bisect-1", "one", "two", "mm: <b>slower</b>")
+    assert (told := step_page.culprit(release, lab.steps, [found]))
+    assert (told.label, told.title) == ("c2", "mm: <b>slower</b>")
+    others = [
+        bisection("bisect-1", "one", "two", "three", ended=False),
+        bisection("bisect-1", "one", "two", "three", bad="v6.18"),
+        bisection("bisect-1", "one", "two"),  # the step is beyond its points
+        bisection("another", "one", "two", "three"),
+    ]
+    assert step_page.culprit(release, lab.steps, others) is None
+    later = next(step for step in lab.steps if step.explanation.old == "6.17.13")
+    assert step_page.culprit(later, lab.steps, [found]) is None
+    pages = site.written(
+        lab,
+        triage.Triage(),
+        address="",
+        details=lambda step: step_page.StepDetail(
+            culprit=step_page.culprit(step, lab.steps, [found])
+        ),
+    )
+    (name,) = [n for n in pages if "6.16.12-6.17.13" in n and n.startswith("step/") and "html" in n]
+    page = Page(pages[name])
+    assert "Bisected: c2 mm: <b>slower</b>" in page.text
+    (link,) = [link for link in page.links if "c1-c2" in link]
+    assert f"step/{link.rpartition('/')[2]}" in pages
 
 
 def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:

@@ -191,11 +191,16 @@ def find(root: Path, question: Question) -> Journal | None:
 
     Raises StoreError when it is not to be written to (folders.check_plain).
     """
-    every = (_read(folder) for folder in BISECTIONS.folders(root))
-    found = next((each for each in every if each and each.state.digest == question.digest), None)
+    asked = (each for each in every(root) if each.state.digest == question.digest)
+    found = next(asked, None)
     if found:
         folders.check_plain(found.folder)
     return found
+
+
+def every(root: Path) -> list[Journal]:
+    """Every bisection under `root` that can be read, newest first; the others are told."""
+    return [found for folder in BISECTIONS.folders(root) if (found := _read(folder))]
 
 
 def _read(folder: Path) -> Journal | None:

@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,8 +61,10 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     """Write the site of all runs, and say what it is.  Raises SpecError."""
     from kdelta.analysis import history
     from kdelta.analysis import triage as said
+    from kdelta.bisect.journal import every as bisections
     from kdelta.files import content
     from kdelta.rendering import site as pages
+    from kdelta.rendering.step import culprit
 
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
@@ -75,8 +78,11 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     every = {record.run_id: (folder, record) for folder, record in _read(runs)}
     lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS)
 
+    journals = bisections(runs) if runs.is_dir() else []
+
     def details(step: LabStep) -> StepDetail:
-        return _detail(step, *every[step.run_id])
+        found = _detail(step, *every[step.run_id])
+        return replace(found, culprit=culprit(step, lab.steps, journals))
 
     files = pages.written(lab, states, address=address, details=details)
     files[_MARK] = b'{"format": 1}\n'

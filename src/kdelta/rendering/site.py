@@ -321,7 +321,11 @@ class _Site:
             "sentences": beside["sentences"],
             "kinds": kinds(detail),
             "causes": beside["causes"],
+            "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
         }
+        if detail.culprit:
+            beside["culprit"] = detail.culprit
+            beside["bisected"] = f"../{_step(detail.culprit.step)}"
         page = self._page(_step(step), "step", title, data)
         verdict = own.comparison.verdict
         return _with(

@@ -3,25 +3,72 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.history import LabStep
 from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.bisect.journal import Journal
 from kdelta.rendering import calls, flame, paragraph, work
 from kdelta.rendering.calls import Scale
 
+_RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BisectedCommit:
+    """The commit that a bisection of a step's scenario came down to; step: that it measured."""
+
+    label: str
+    title: str
+    step: LabStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDetail:
-    """What the run of a step kept beside its counts; None: it did not."""
+    """What the run of a step kept beside its counts, and who bisected it; None: nobody did."""
 
     work: WorkExplanation | None = None
     calls: CallExplanation | None = None
+    culprit: BisectedCommit | None = None
+
+
+def culprit(
+    step: LabStep, steps: Sequence[LabStep], journals: Sequence[Journal]
+) -> BisectedCommit | None:
+    """The commit of a step between releases, by the newest bisection of commits that ended.
+
+    It is of the same scenario and phase, between the same two series, and its run shows a step
+    between two neighbouring commits, the largest of which is meant.
+    """
+    wanted = [_series(name) for name in (step.explanation.old, step.explanation.new)]
+    if None in wanted or wanted[0] == wanted[1]:
+        return None
+    for state in (journal.state for journal in journals):
+        asked = state.question
+        ends = [_series(asked.good), _series(asked.bad)]
+        same = (asked.scenario, asked.phase) == (step.name, step.explanation.phase)
+        if not (same and state.ended and asked.kind == "tree" and ends == wanted):
+            continue
+        places = {point.label: at for at, point in enumerate(state.points)}
+        for one in (one for one in steps if one.run_id == state.run_id):
+            old, new = (places.get(name) for name in (one.explanation.old, one.explanation.new))
+            if old is not None and new == old + 1:
+                point = state.points[new]
+                return BisectedCommit(label=point.label, title=point.title, step=one)
+    return None
+
+
+def _series(name: str) -> str | None:
+    """ "6.17" of "v6.17", "6.17.13" and "6.17-rc2"."""
+    found = _RELEASE.match(name)
+    return found[1] if found else None
 
 
 def context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
