@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import foreign_shapes as shapes
+from kdelta.foreign import words
+from kdelta.metric import Better
 
 _EVERY = [*shapes.READ, *shapes.EITHER, *shapes.ASKED]
 
@@ -23,3 +25,22 @@ def test_a_shape_is_read_as_it_was_made(maker: shapes.Maker, seed: int, tmp_path
         assert how == "asked"
     assert shapes.cells(found) <= shapes.everything(shape)
     assert shapes.cells(found) >= shapes.wanted(shape)
+
+
+HIGHER = (
+    "MB/s, pages/ms, ops per us, req/min, rows/hour, time (more is better), bogo ops per second"
+)
+LOWER = "ns/op, cycles per instruction, lat_us, score (lower is better), seconds per MB, fault_ns"
+UNKNOWN = (
+    "errors/s, faults per second, context switches/s, time_saved_ms, idle_time_s, throughput_ns,"
+    " latency score, timeout_ms, ops/time, instructions per cycle, uptime_s, dropped packets/s"
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "better"), [(HIGHER, Better.HIGHER), (LOWER, Better.LOWER), (UNKNOWN, None)]
+)
+def test_a_direction_is_told_by_all_words_of_a_name(names: str, better: Better | None) -> None:
+    assert {name: words.said(name).better for name in names.split(", ")} == dict.fromkeys(
+        names.split(", "), better
+    )

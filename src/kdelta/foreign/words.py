@@ -188,9 +188,26 @@ _TIME_UNITS = {
 }
 _TIME_UNITS |= {"\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
 _COSTS = {"cycles": "cycles", "instructions": "instructions", "insns": "instructions"}
-_FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score hz")
+_FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score")
 _SLOW = vocabulary(
     "latency lat dur elapsed duration runtime walltime wall cost wallclock delay overhead time"
+)
+_MORE = vocabulary("higher more bigger larger greater")
+_LESS = vocabulary("lower less smaller fewer shorter")
+_PERIODS = vocabulary("time cycle cycles")
+_LONG = {"min": "min", "minute": "min", "minutes": "min", "h": "h", "hour": "h", "hours": "h"}
+# So many a second are not better for being many.
+_UNWANTED = vocabulary(
+    "error errors err fault faults pagefaults miss misses drop drops dropped lost loss retransmit"
+    " retransmits retransmissions retry retries timeout timeouts stall stalls interrupt interrupts"
+    " irq irqs switch switches migration migrations fail fails failure failures failed kill kills"
+    " killed overrun overruns collision collisions swapin swapins swapout swapouts refault refaults"
+    " majfault majfaults minfault minfaults reclaim reclaims reclaimed conflict conflicts abort"
+    " aborts bounce bounces shootdowns violations"
+)
+# Of these a longer time is no worse, or was set.
+_WANTED = vocabulary(
+    "saved uptime think sleep mtbf remaining left failure timeout interval period lifetime battery"
 )
 _AMOUNTS = ("mb", "gb", "kb", "mib", "gib", "ops", "op", "requests", "req")
 _CENTRES = {"mean": "mean", "avg": "mean", "average": "mean", "amean": "mean", "median": "median"}
@@ -334,6 +351,7 @@ def _quantity(found: tuple[str, ...]) -> Said:
     """A quantity, or a statistic of one: mean_x_ns, x_ns_p99, "cv (%)", delta_pct."""
     rest, statistic = _stripped(found)
     unit, better = _unit(rest)
+    better = _stated(found) or (None if _contradicts(rest, unit, better) else better)
     metric = "_".join(rest)
     if statistic in ("", "mean", "median", "values"):
         bare = () if unit else _DERIVED_BARE
@@ -349,6 +367,30 @@ def _quantity(found: tuple[str, ...]) -> Said:
     return Said(part=Part.STATISTIC, statistic=statistic, metric=metric, unit=unit, better=better)
 
 
+def _stated(found: Sequence[str]) -> Better | None:
+    """Which direction a name says is better: score (lower is better)."""
+    if "better" not in found:
+        return None
+    ends = {Better.HIGHER: _MORE, Better.LOWER: _LESS}
+    said = [end for end, listed in ends.items() if set(found) & {*listed}]
+    return said[0] if len(said) == 1 else None
+
+
+def _contradicts(rest: Sequence[str], unit: str, better: Better | None) -> bool:
+    """True where words of a quantity tell against the direction that others of them tell.
+
+    Errors a second, time that was saved, throughput in ns, a score of latency: the reader is asked.
+    """
+    told = {*rest}
+    if better is Better.HIGHER:
+        slow = "/" not in unit and told & {*_SLOW, *_TIME_UNITS}
+        return bool(told & {*_UNWANTED} or slow)
+    if better is Better.LOWER:
+        idle = "idle" in told and told <= {"idle", "cpu", *_SLOW, *_TIME_UNITS}
+        return bool(told & {*_WANTED, *_FAST}) or idle or ("per" in told and rest[-1] in _PERIODS)
+    return False
+
+
 def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """The words without those of a statistic, and which it is."""
     rest = [word for word in found if word not in _SPREADS]
@@ -357,7 +399,14 @@ def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         percent = any(word in ("pct", "percent") for word in rest)
         rest = [word for word in rest if word not in ("pct", "percent", "mean", "value", "rel")]
         return tuple(rest), "cv_percent" if which == "cv" and percent else which
-    other = next((word for word in found if word in _OTHER), "")
+    other = next(
+        (
+            word
+            for at, word in enumerate(found)
+            if word in _OTHER and not (word == "min" and at and found[at - 1] == "per")
+        ),
+        "",
+    )
     other = other or (found[-1] if found[-1] in _OTHER_LAST else "")
     if other:
         return tuple(word for word in found if word != other), other
@@ -390,8 +439,9 @@ def _quotient(rest: Sequence[str]) -> tuple[str, Better] | None:
         return None
     at = len(rest) - 1 - list(reversed(rest)).index("per")
     left, right = rest[:at], rest[at + 1 :]
-    if _TIME_UNITS.get(right[0]) == "s":
-        return f"{left[-1]}/s", Better.HIGHER
+    period = _LONG.get(right[0]) or _TIME_UNITS.get(right[0])
+    if period and not (period != "s" and left[-1] in _TIME_UNITS):
+        return f"{left[-1]}/{period}", Better.HIGHER
     units = [_TIME_UNITS.get(word) or _COSTS.get(word) for word in reversed(left) if word != "s"]
     unit = next((unit for unit in units if unit), None)
     return (f"{unit}/{'-'.join(right)}", Better.LOWER) if unit else None
