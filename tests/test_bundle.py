@@ -364,6 +364,18 @@ def test_its_qemu_is_fetched_where_it_can_be(
     assert told == (not here and not offered)
 
 
+@pytest.mark.parametrize("version", ["/bin/true", "../qemu", "10.0.2\n", "-x", ""])
+def test_a_stranger_names_no_program_of_this_machine(version: str) -> None:
+    record = ladder_records.ladder(rounds=1)
+    environment = replace(ladder_records.ENVIRONMENT, qemu_version=version)
+    trials = tuple(
+        replace(trial, result=replace(trial.result, environment=environment))
+        for trial in record.trials
+        if trial.result
+    )
+    assert qemu_for(replace(record, trials=trials)) == ""
+
+
 def test_equal_counts_and_the_reason_when_they_are_not() -> None:
     theirs = ladder_records.ladder(rounds=1)
     same = compared(theirs, theirs)

@@ -112,6 +112,13 @@ def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
         assert series.values == (known.per_operation,) * 2
 
 
+def test_a_label_does_nothing_to_a_terminal() -> None:
+    arms = (replace(EXACT.arms[0], label="6.1\x1b]0;x\x07\nBenchmark"), *EXACT.arms[1:])
+    own = cases(replace(EXACT, arms=arms), method_of(EXACT))
+    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    assert "\n".join(lines).replace("\n", "").isprintable()
+
+
 def test_what_is_not_valid_is_no_benchmark() -> None:
     """Neither a failed trial, nor any of a kernel that must not be compared."""
     first = replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
+_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _at_most = click.option(
@@ -134,13 +136,17 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
 
 
 def qemu_of(record: RunRecord) -> str:
-    """The version of QEMU that a run began with: counts of another one could not be compared."""
+    """The version of QEMU that a run began with: counts of another one could not be compared.
+
+    "" for several, and for what is no version: a stranger's run names no program of this machine.
+    """
     found = {
         t.result.environment.qemu_version
         for t in record.trials
         if t.result and t.result.environment
     }
-    return found.pop() if len(found) == 1 else ""
+    version = found.pop() if len(found) == 1 else ""
+    return version if _QEMU_VERSION.fullmatch(version) else ""
 
 
 def on_host(study: Study) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kdelta.metric import Metric
+from kdelta.printable import printable
 from kdelta.stats.series import Series
 
 _WORD = re.compile(r"[^\w.+/-]")
@@ -52,8 +53,8 @@ def _arm(
 
 
 def _line(text: str) -> str:
-    """Text that stays on its line."""
-    return " ".join(text.split()) or "-"
+    """Text that stays on its line, and does nothing to a terminal."""
+    return printable(" ".join(text.split())) or "-"
 
 
 def _name(group: Sequence[tuple[str, str]], metric: Metric) -> str:
