@@ -101,6 +101,34 @@ def test_the_functions_of_a_change_decide_and_not_what_came_beside(
     assert answer(monkeypatch, case(), 110.0, 5.0, wide=True).right is True
 
 
+@pytest.mark.parametrize(
+    ("after", "said", "why"),
+    [
+        (100.0, CountsSay.SAME, "equal to the instruction"),
+        (100.04, CountsSay.SAME, "less than 0.05 %"),
+        (100.5, CountsSay.MORE, "differ in it alone"),
+        (99.5, CountsSay.LESS, "differ in it alone"),
+    ],
+)
+def test_builds_that_differ_in_the_change_decide_to_the_instruction(
+    monkeypatch: pytest.MonkeyPatch, after: float, said: CountsSay, why: str
+) -> None:
+    """Whatever the functions are that somebody named."""
+    answer(monkeypatch, case(), after, 3.0, wide=False)
+    found = calibration.answered(case(), None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
+    assert found.said is said
+    assert why in found.why
+
+
+def test_every_variant_of_a_case_is_one_that_there_is() -> None:
+    cases = calibration.read(data.directory("calibration") / "cases.toml")
+    built = [each for each in cases if each.undone_by]
+    assert built
+    for each in built:
+        assert (data.directory("variants") / f"{each.undone_by}.patch").is_file()
+        assert each.scenario
+
+
 def test_two_signs_over_several_releases_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     found = answer(monkeypatch, case(), 90.0, 5.0, wide=True)
     assert (found.said, found.right, found.found) == (

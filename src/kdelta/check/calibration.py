@@ -4,6 +4,8 @@
 A case is of a release.  The two kernels of the archive whose interval holds that release are
 counted.  An interval holds more than one change, so what is asked is whether the functions of the
 change got longer or shorter; the whole count decides only where the interval is of one release.
+Where a variant of ours takes the change back, two builds of one source are counted: these differ in
+nothing else, so the whole count decides, to the instruction.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from kdelta import files, workload
 from kdelta.check.comparing import both
 from kdelta.check.counter import Counted
 from kdelta.check.matching import functions, is_one_of, meant
+from kdelta.check.page import LEAST_PERCENT
 from kdelta.errors import SpecError
 
 _MOST_BYTES = 1 << 20
@@ -42,7 +45,11 @@ class CountsSay(StrEnum):
 
 
 class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One case.  scenario, functions: empty where they are to be found by its words."""
+    """One case.  scenario, functions: empty where they are to be found by its words.
+
+    undone_by: a variant that takes the change back in a source that has it.  lacks: why two
+    packages of the archive do not show it.
+    """
 
     id: str
     title: str
@@ -56,13 +63,15 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str = ""
     functions: tuple[str, ...] = ()
     lacks: str = ""
+    undone_by: str = ""
 
 
 class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was said of a case.
 
     old, new: the kernels; total, own: percent of the count before, of everything and of the
-    functions of the change; right: None where no answer is right or wrong.
+    functions of the change; right: None where no answer is right or wrong.  built: of one source,
+    by us.
     """
 
     case: PublishedCase
@@ -75,6 +84,7 @@ class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     total: float | None = None
     own: float | None = None
     found: tuple[str, ...] = ()
+    built: bool = False
 
 
 def read(path: Path) -> tuple[PublishedCase, ...]:
@@ -137,16 +147,22 @@ def answered(
     new: Counted,
     names: tuple[str, str],
     *,
-    wide: bool,
+    wide: bool = False,
+    built: bool = False,
 ) -> CaseAnswer:
-    """What the counts of both kernels say.  wide: the interval holds several releases."""
+    """What the counts of both kernels say.  wide: the interval holds several releases; built: they
+    differ in the change alone.
+    """
     seen = both(old, new)
     if seen.before is None or seen.after is None or not seen.before:
         return refused(case, f"it was not counted: {seen.reason}"[:200])
     parts = [row for row in seen.functions if is_one_of(row.function, case.functions)]
     own = 100 * sum(row.delta for row in parts) / seen.before if case.functions else None
     total = 100 * (seen.after / seen.before - 1)
-    said, why = _said(case, total, own, sure=seen.sure, wide=wide)
+    if built:
+        said, why = _said_of_builds(total, sure=seen.sure)
+    else:
+        said, why = _said(case, total, own, sure=seen.sure, wide=wide)
     return CaseAnswer(
         case=case,
         said=said,
@@ -158,7 +174,18 @@ def answered(
         total=total,
         own=own,
         found=tuple(row.function for row in parts if row.delta)[:4],
+        built=built,
     )
+
+
+def _said_of_builds(total: float, *, sure: bool) -> tuple[CountsSay, str]:
+    if not total:
+        return CountsSay.SAME, "two builds, equal to the instruction"
+    if not sure:
+        return CountsSay.UNDECIDED, "the count scatters more than it differs"
+    if abs(total) < LEAST_PERCENT:
+        return CountsSay.SAME, f"two builds, by less than {LEAST_PERCENT:g} %"
+    return (CountsSay.MORE if total > 0 else CountsSay.LESS), "two builds, which differ in it alone"
 
 
 def _said(

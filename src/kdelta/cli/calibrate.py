@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
     from kdelta.archive.apt import Progress
     from kdelta.check.calibration import CaseAnswer, PublishedCase, Series
+    from kdelta.check.counter import Counted
     from kdelta.kernels.kernel import Kernel
 
 EXIT_WRONG = 1
+BUILT_FROM = "6.17.8"  # the source of the archive in which variants take changes back
 
 
 @click.command()
 @click.argument("cases", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--only", multiple=True, metavar="ID", help="Only this case. May be given again.")
 @click.option("--list", "list_only", is_flag=True, help="Only say how each would be counted.")
+@click.option("--no-builds", is_flag=True, help="Count packages of the archive only.")
 @click.option("--write", type=click.Path(path_type=Path), help="Write the document, too.")
 @json_option
 @execution.means_options
@@ -38,14 +41,18 @@ def calibrate(
     means: execution.Means,
     *,
     list_only: bool,
+    no_builds: bool,
     as_json: bool,
 ) -> None:
     """Hold published performance changes against counts.
 
     CASES is a TOML file of [[case]] tables; by default the set that kdelta brings.  Of each the two
-    kernels of the archive are counted between which its release came.  Exits with 1 when counts
-    have another sign than was published and expected.
+    kernels of the archive are counted between which its release came.  Where a variant takes the
+    change back it is built: a source of the archive without the change and with it.  Exits with 1
+    when counts have another sign than was published and expected.
     """
+    import msgspec
+
     from kdelta import data
     from kdelta.check import calibration
     from kdelta.rendering import calibration as view
@@ -55,9 +62,16 @@ def calibrate(
     if missing := set(only) - {case.id for case in wanted}:
         raise SpecError(f"no case {min(missing)}", place=str(file))
     wanted = [case for case in wanted if not only or case.id in only]
+    if no_builds:
+        wanted = [msgspec.structs.replace(case, undone_by="") for case in wanted]
     known = offered()
     if list_only:
         for case in wanted:
+            if case.undone_by:
+                click.echo(
+                    f"{case.id}: {case.scenario}, {BUILT_FROM} without {case.undone_by} and with it"
+                )
+                continue
             between = calibration.interval(case, known)
             why = calibration.lacking(case, between)
             where = " -> ".join(f"{a}.{b}" for a, b in between or ())
@@ -67,8 +81,6 @@ def calibrate(
     if write:
         write_output(view.markdown(answers), write)
     if as_json:
-        import msgspec
-
         print_json(msgspec.to_builtins(answers))
     else:
         click.echo(view.text(answers), nl=False)
@@ -95,7 +107,11 @@ def _answers(
 
     found: dict[str, CaseAnswer] = {}
     groups: dict[tuple[Series, Series], list[PublishedCase]] = defaultdict(list)
+    built: dict[str, list[PublishedCase]] = defaultdict(list)
     for case in cases:
+        if case.undone_by and case.scenario:
+            built[case.undone_by].append(case)
+            continue
         between = calibration.interval(case, offered)
         why = calibration.lacking(case, between)
         if why or between is None:
@@ -104,6 +120,8 @@ def _answers(
             groups[between].append(case)
     for between, group in sorted(groups.items()):
         found |= {each.case.id: each for each in counted(between, group, means)}
+    for variant, group in built.items():
+        found |= {each.case.id: each for each in _built(variant, group, means)}
     return [found[case.id] for case in cases]
 
 
@@ -113,32 +131,52 @@ def counted(
     means: execution.Means,
 ) -> list[CaseAnswer]:
     """Count the scenarios of cases on the kernels of both ends of an interval."""
+    from kdelta.check import calibration
+
+    both, sides = _counts([f"{major}.{minor}" for major, minor in between], cases, means)
+    labels = both[0].version.partition("-")[0], both[1].version.partition("-")[0]
+    (a, b), (c, d) = between
+    wide = (c, d) not in ((a, b + 1), (a + 1, 0))
+    return [calibration.answered(case, *sides[case.scenario], labels, wide=wide) for case in cases]
+
+
+def _built(
+    variant: str, cases: Sequence[PublishedCase], means: execution.Means
+) -> list[CaseAnswer]:
+    """Count them on a source without their change, and with it."""
+    from kdelta.check import calibration
+
+    source = f"tree:deb:{BUILT_FROM}+config=deb"
+    labels = f"{BUILT_FROM} without it", BUILT_FROM
+    try:
+        _, sides = _counts([f"{source}+{variant}", source], cases, means)
+    except SpecError as error:
+        return [calibration.refused(case, error.cause[:200]) for case in cases]
+    return [calibration.answered(case, *sides[case.scenario], labels, built=True) for case in cases]
+
+
+def _counts(
+    names: Sequence[str], cases: Sequence[PublishedCase], means: execution.Means
+) -> tuple[list[Kernel], dict[str, tuple[Counted, Counted]]]:
+    """Two kernels, and each scenario of the cases on both."""
     import tempfile
     import threading
 
-    from kdelta.check import calibration, counter
+    from kdelta.check import counter
     from kdelta.cli.download import reporting
     from kdelta.run import exact
     from kdelta.study import spec
 
-    names = [f"{major}.{minor}" for major, minor in between]
     scenarios = list(dict.fromkeys(case.scenario for case in cases))
     study = spec.from_arguments(scenarios, names)
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-calibrate-") as place:
-        old, new = _kernels(names, progress)
+        kernels = _kernels(names, progress)
         bench = exact.bench_of(
             study, means.wanted_qemu, threading.Event(), progress, again=means.again
         )
         counting = counter.Counter(study, bench, Path(place), _told, means.jobs)
-        before = dict(zip(scenarios, counting.count(old, scenarios), strict=True))
-        after = dict(zip(scenarios, counting.count(new, scenarios), strict=True))
-    labels = old.version.partition("-")[0], new.version.partition("-")[0]
-    (a, b), (c, d) = between
-    wide = (c, d) not in ((a, b + 1), (a + 1, 0))
-    return [
-        calibration.answered(case, before[case.scenario], after[case.scenario], labels, wide=wide)
-        for case in cases
-    ]
+        old, new = (counting.count(kernel, scenarios) for kernel in kernels)
+    return kernels, dict(zip(scenarios, zip(old, new, strict=True), strict=True))
 
 
 def _kernels(names: Sequence[str], progress: Progress) -> list[Kernel]:

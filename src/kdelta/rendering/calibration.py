@@ -28,7 +28,9 @@ two kernels of the archive whose interval holds it, the scenario, and the functi
 An interval holds other changes too; so the sign is that of the change's own functions, and the
 whole path decides only where the interval is of one release and no function is known. A change
 without either is undecided, and so is one whose functions and path differ in sign over several
-releases.
+releases. "6.17.8 without it" is a source that was built here twice, once with the change taken back
+by a variant (`variants/calibrate-*.patch`): there nothing else differs, and the whole path decides,
+to the instruction.
 
 """
 
@@ -94,8 +96,14 @@ def _told(each: CaseAnswer) -> str:
     found = f" ({', '.join(each.found)})" if each.found else ""
     return (
         f"expected {each.case.expect}, counts say {each.said} by {each.why}: {each.scenario},"
-        f" {each.old} -> {each.new}, {each.total:+.1f} %{own}{found}{about}"
+        f" {each.old} -> {each.new}, {_path(each)}{own}{found}{about}"
     )
+
+
+def _path(each: CaseAnswer) -> str:
+    if each.built and each.total == 0:
+        return "0"
+    return f"{each.total:+.2f} %" if each.built else f"{each.total:+.1f} %"
 
 
 def _matrix(answers: Sequence[CaseAnswer]) -> Iterator[str]:
@@ -122,7 +130,7 @@ def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
             f"{each.case.reported}; {each.case.kind}, expected {each.case.expect}",
             f"{each.old}, {each.new}",
             f"`{each.scenario}`",
-            f"{each.total:+.1f} %",
+            _path(each),
             f"{own}{found}",
             f"{each.said}: {each.why}",
             right,
