@@ -90,16 +90,6 @@ def percentiles_by_arm(shape: Shape) -> None:
     shape.files["a.csv"] = _text(["percentile", *(f"lat_us_{a}" for a in shape.arms)], rows)
 
 
-def percentiles_in_files(shape: Shape) -> None:
-    for arm in shape.arms:
-        rows = [
-            (run, level, shape.value(arm, level, 50.0 * at))
-            for run in range(shape.runs)
-            for at, level in enumerate(("50.0", "99.0", "99.9"), start=1)
-        ]
-        shape.table("run,pct,us", rows, f"{arm}.csv")
-
-
 def statistics_below_each_other(shape: Shape) -> None:
     shape.table("kernel,boot,stat,lat_us", _moved(shape.each("avg", "p99", "max")))
     shape.dropped = {"p99", "max"}
@@ -201,13 +191,6 @@ def arms_of_any_name(shape: Shape) -> None:
         (run, *(shape.value(arm, "", 100.0) for arm in shape.arms)) for run in range(shape.runs)
     ]
     shape.table(",".join(["run", *shape.arms]), rows)
-
-
-def folders_of_arms(shape: Shape) -> None:
-    for arm in shape.arms:
-        for test, level in (("mmap", 100.0), ("fork", 900.0)):
-            rows = [(run, shape.value(arm, test, level)) for run in range(shape.runs)]
-            shape.table("boot,ns", rows, f"{arm}/{test}.csv")
 
 
 def tables_below_titles(shape: Shape) -> None:
@@ -318,40 +301,6 @@ def minutes_and_seconds(shape: Shape) -> None:
     shape.table(f"kernel,run,{name}", rows)
 
 
-def files_of_arms_with_functions(shape: Shape) -> None:
-    """A column called kernel, or variant, that holds what was called in each kernel."""
-    name = shape.rng.choice(("kernel", "variant"))
-    for arm in shape.arms:
-        rows = [
-            (test, run, shape.value(arm, test, level))
-            for test, level in (("memcpy", 100.0), ("memset", 40.0))
-            for run in range(shape.runs)
-        ]
-        shape.table(f"{name},run,ns", rows, f"{arm}.csv")
-
-
-def files_of_arms_with_words(shape: Shape) -> None:
-    for arm in shape.arms:
-        rows = [
-            ("fio-3.36", job, run, shape.value(arm, job, level))
-            for job, level in (("random", 100.0), ("linear", 300.0))
-            for run in range(shape.runs)
-        ]
-        shape.table("fio_version,jobname,run,lat_us", rows, f"{arm}.csv")
-
-
-def files_of_arms_with_one_version(shape: Shape) -> None:
-    for arm in shape.arms:
-        rows = [("3.36", run, shape.value(arm, "", 100.0)) for run in range(shape.runs)]
-        shape.table("version,run,ns", rows, f"{arm}.csv")
-
-
-def files_of_boots(shape: Shape) -> None:
-    for boot in range(1, 6):
-        rows = [(arm, run, shape.value(arm, "", 100.0)) for arm in shape.arms for run in range(4)]
-        shape.table("kernel,iter,ns", rows, f"boot{boot}.csv")
-
-
 def two_kernels(shape: Shape) -> None:
     rows = [
         (host, arm, run, shape.value(arm, host, level))
@@ -373,11 +322,13 @@ def before_and_after(shape: Shape) -> None:
     shape.table("when,run,ns", _unset(shape.each("")))
 
 
-def candidates_in_files(shape: Shape) -> None:
-    shape.arms = ("6.16-rc1", "6.16-rc2", "6.16-rc3")
-    for arm in shape.arms:
-        rows = [(run, shape.value(arm, "", 100.0)) for run in range(shape.runs)]
-        shape.table("boot,ns", rows, f"{arm}.csv")
+def ratios_that_were_set(shape: Shape) -> None:
+    shape.table("kernel,ratio,ns", _unnumbered(shape.each("0.5", "auto", "2")))
+
+
+def runs_of_a_time(shape: Shape) -> None:
+    rows = [(arm, *(shape.value(arm, "", 100.0) for _ in range(4))) for arm in shape.arms]
+    shape.table("kernel,lat_us_1,lat_us_2,lat_us_3,lat_us_4", rows)
 
 
 def _moved(rows: Sequence[tuple[str, object, int, str]], at: int = 2) -> list[tuple[object, ...]]:
@@ -403,7 +354,6 @@ READ: tuple[Maker, ...] = (
     percentile_names_of_other_words,
     percentile_numbers,
     percentiles_by_arm,
-    percentiles_in_files,
     fractions,
     uneven_setting,
     many_settings,
@@ -411,7 +361,6 @@ READ: tuple[Maker, ...] = (
     version_with_a_zero,
     several_metrics_of_arms,
     benchmarks_in_rows,
-    folders_of_arms,
     tables_below_titles,
     org_table,
     thousands_in_letters,
@@ -420,11 +369,9 @@ READ: tuple[Maker, ...] = (
     what_was_set,
     times_that_were_set,
     minutes_and_seconds,
-    files_of_arms_with_words,
-    files_of_arms_with_one_version,
-    files_of_boots,
     before_and_after,
-    candidates_in_files,
+    ratios_that_were_set,
+    runs_of_a_time,
 )
 EITHER: tuple[Maker, ...] = (
     statistics_below_each_other,
@@ -439,7 +386,6 @@ ASKED: tuple[Maker, ...] = (
     version_that_lost_its_zero,
     arms_of_any_name,
     threads_as_columns,
-    files_of_arms_with_functions,
     two_kernels,
     a_switch_as_the_arm,
 )

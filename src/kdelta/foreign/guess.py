@@ -14,7 +14,7 @@ from kdelta.foreign import arms, dimensions, measures, samples, settings, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
-from kdelta.foreign.stack import STACKED
+from kdelta.foreign.stack import ROUND, STACKED
 from kdelta.foreign.tidy import is_moment
 from kdelta.foreign.words import Part, Said, vocabulary
 from kdelta.foreign.work import Guess, Work
@@ -389,6 +389,10 @@ def _replicates(work: Work) -> None:
         for name in work.of(part):
             if part is Part.POSITION and not _is_place(work, name):
                 work.leave(name, "it only numbers the lines")
+            elif name == ROUND and settings.as_numbers_of_runs(work, name):
+                work.doubts.append(f"is {name} a setting? the figures of all arms follow it")
+                work.dimensions.append(name)
+                work.take(name, "dimensions", "the figures of all arms follow it")
             elif key in work.keys:
                 work.leave(name, f"{work.keys[key]} is the {key}")
             else:

@@ -67,6 +67,8 @@ def columns(work: Work) -> None:
     texts = zip(*(work.cells(name).texts for name in listed), strict=True)
     work.table.cells[one] = Cells(one, tuple(" ".join(filter(None, each)) for each in texts))
     work.samples[one] = listed
+    if not rest and words.said(word).part is Part.TIME:
+        rest = word
     said = words.said(rest)
     timed = said.part is Part.TIME
     work.left[one] = Said(
@@ -84,9 +86,12 @@ def _are_runs(work: Work, word: str, names: dict[int, str]) -> bool:
     whole = numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     if len(numbers) < 3 or not whole:
         return False
-    known = word in (*_RUNS, *_BOOTS, "")
-    if not known or any(work.cells(name).holds is not Holds.NUMBERS for name in names.values()):
+    named = word in (*_RUNS, *_BOOTS)
+    timed = words.said(word).part is Part.TIME  # lat_us_1, lat_us_2
+    if not (named or timed or not word) or any(
+        work.cells(name).holds is not Holds.NUMBERS for name in names.values()
+    ):
         return False
     middles = [middle(work.cells(name)) for name in names.values()]
     # 1, 2, 3, 4 alone may be numbers of threads: then figures change with them.
-    return bool(word) or max(middles) <= _ALIKE * min(middles)
+    return named or max(middles) <= _ALIKE * min(middles)

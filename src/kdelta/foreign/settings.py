@@ -26,6 +26,51 @@ def with_units(work: Work) -> None:
     measured += work.of(Part.VALUE, Part.VALUES, Part.STATISTIC)
     for name in found if measured or work.arms else ():
         work.left[name] = Said(part=Part.DIMENSION)
+    for name in work.of(Part.DERIVED):  # a ratio that was set; one of two arms differs by row
+        cells = work.cells(name)
+        few = len(cells.distinct) > 1 and _THRICE * len(cells.distinct) <= work.table.rows
+        if few and work.arm and work.table.balanced(work.arm[0], name):
+            work.left[name] = Said(part=Part.DIMENSION)
+
+
+def as_numbers_of_runs(work: Work, name: str) -> bool:
+    """True when the numbers of what seem to be runs are a setting: figures of all arms follow it.
+
+    Rounds may differ, and the first one is left out, which may be slow; but no rounds differ by so
+    much, and alike in every arm.
+    """
+    if not work.arm or not work.cells(name).whole:
+        return False
+    arm, cells = work.cells(work.arm[0]), work.cells(name)
+    numbers = sorted(cells.distinct, key=int)[1:]
+    for figure in work.of(Part.TIME, Part.VALUE):
+        found: dict[tuple[str, str], list[float]] = {}
+        for key, value in zip(
+            zip(cells.texts, arm.texts, strict=True), _numbers(work, figure), strict=False
+        ):
+            found.setdefault(key, []).append(value)
+        rows = [[_level(found.get((n, one), [])) for one in arm.distinct] for n in numbers]
+        if len(arm.distinct) > 1 and _together(rows):
+            return True
+    return False
+
+
+def _level(values: Sequence[float]) -> float:
+    """The mean of figures, not a number of none."""
+    known = [value for value in values if math.isfinite(value)]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
+def _together(rows: Sequence[Sequence[float]]) -> bool:
+    """True when figures (rows x arms) differ by row far more than arms do within one."""
+    if len(rows) < _THRICE or not all(0 < value < math.inf for row in rows for value in row):
+        return False
+    logs = [[math.log(value) for value in row] for row in rows]
+    levels = sorted(math.fsum(row) / len(row) for row in logs)
+    spread = levels[-1] - levels[0]
+    steps = [[later - first for first, later in pairwise(row)] for row in logs]
+    unlike = max(max(step) - min(step) for step in zip(*steps, strict=True))
+    return spread > math.log(_APART) and unlike < _MOVED * spread
 
 
 def _set(work: Work, name: str) -> bool:
@@ -65,15 +110,7 @@ def labels_rows(work: Work, name: str) -> bool:
     each = work.cells(name).whole and len(work.cells(name).distinct) == work.table.rows
     if len(columns) < 2 or work.table.rows < _THRICE or not each:
         return False
-    rows = list(zip(*columns, strict=True)) if all(columns) else []
-    if not rows or not all(0 < value < math.inf for row in rows for value in row):
-        return False
-    logs = [[math.log(value) for value in row] for row in rows]
-    levels = sorted(math.fsum(row) / len(row) for row in logs)
-    spread = levels[-1] - levels[0]
-    steps = [[later - first for first, later in pairwise(row)] for row in logs]
-    unlike = max(max(step) - min(step) for step in zip(*steps, strict=True))
-    return spread > math.log(_APART) and unlike < _MOVED * spread
+    return all(columns) and _together(list(zip(*columns, strict=True)))
 
 
 def _arm_columns(work: Work) -> list[str]:

@@ -28,7 +28,8 @@ _TURN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
-FOLDER, NAME = "folder", "name"  # the columns of what the paths say where they differ
+# The columns of what the paths say where they differ.
+FOLDER, NAME, ROUND = "folder", "name", "round"
 STACKED = (FOLDER, NAME)
 _BOOTS = ("boot", "reboot", "b")
 
@@ -147,7 +148,7 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     numbers = [number for _, number, _ in cuts]
     if len(set(numbers)) > 1:
         boots = all(word.lower() in _BOOTS for _, _, word in cuts)
-        found["boot" if boots else "round"] = numbers
+        found["boot" if boots else ROUND] = numbers
     return found
 
 

@@ -75,5 +75,6 @@ def metrics_of_arms(columns: Sequence[str]) -> dict[str, dict[str, int]]:
     rests = [set(each) for each in found.values()]
     if len(found) < 2 or any(each != rests[0] for each in rests) or KERNEL in columns:
         return {}
-    metrics = {base(tuple(rest.split("_"))) for rest in rests[0]} - {""}
+    levels = {rest for rest in rests[0] if any(map(words.is_percentile, rest.split("_")))}
+    metrics = {base(tuple(rest.split("_"))) for rest in rests[0] - levels} - {""} | levels
     return found if len(metrics) > 1 else {}
