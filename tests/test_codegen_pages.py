@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kdelta.codegen.hot import Hot
-from kdelta.codegen.predict import Prediction
+from kdelta.codegen.predict import Prediction, alike
 from kdelta.codegen.table import Cell, CodeTable
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
@@ -172,7 +172,8 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag not in ("script", "iframe", "img", "link", "object", "embed")
-        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "href")]
+        assert not [name for name, _ in attrs if name.startswith("on") or name == "src"]
+        assert all((value or "").startswith("#") for name, value in attrs if name == "href")
         if tag not in ("meta", "col"):
             self.open.append(tag)
 
@@ -196,6 +197,31 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     for instruction in code("present-first.gcc-12").normal:
         assert instruction in words
     assert "A prediction, not a measurement." in words
+
+
+def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none() -> None:
+    content = page.show_html(matrix())
+    assert content.count('href="#hot-1"') == 1
+    (row,) = re.findall(r'<tr class="\w+" id="hot-1">(.*?)</tr>', content, re.DOTALL)
+    assert f">{LOOP[0]}<" in row
+    assert 'id="hot-2"' not in content
+
+
+def test_models_that_tell_no_cpu_from_another_are_told() -> None:
+    def one(cpu: str, cycles: float) -> Prediction:
+        return Prediction(cpu=cpu, cycles=cycles, instructions=1, tool="LLVM version 19.1.7")
+
+    first = (one("znver4", 3.0), one("icelake-server", 3.0), one("sapphirerapids", 2.0))
+    other = (one("znver4", 4.0), one("icelake-server", 4.0), one("sapphirerapids", 4.0))
+    assert alike([first, other]) == (("znver4", "icelake-server"),)
+    assert alike([other]) == (("znver4", "icelake-server", "sapphirerapids"),)
+    assert alike([first[1:]]) == ()
+    whole = matrix()
+    cells = (replace(whole.cells[0], predictions=first), *whole.cells[1:])
+    spoiled = replace(whole, cells=cells)
+    said = "znver4 and icelake-server: the same in each"
+    assert said in plain(codegen.show(spoiled))
+    assert said in page.show_html(spoiled)
 
 
 def test_everything_in_the_page_is_escaped() -> None:

@@ -25,6 +25,9 @@ LIMITS = (
     "no branch prediction or limit on taken branches, no front end, calls as they stand in the "
     "listing. A direction, not a time."
 )
+ALIKE = (
+    "the same in each of these: their models limit this loop alike, and tell no CPU from another."
+)
 _ITERATIONS = 1000
 _MCA_S = 60.0
 _PREFIX = re.compile(r"^(?:(?:cs|ds|notrack|bnd|data16) )+")
@@ -70,6 +73,21 @@ def predict(
         file.write(assembly(code, trace))
         file.flush()
         return tuple(_one(program, Path(file.name), architecture, cpu, tool) for cpu in cpus)
+
+
+def alike(cells: Sequence[Sequence[Prediction]]) -> tuple[tuple[str, ...], ...]:
+    """CPUs whose models give the same cycles for every one of several codes, as groups.
+
+    That says that the models limit these loops alike, not that the CPUs are as fast.
+    """
+    cycles: dict[str, list[float]] = {}
+    for cell in cells:
+        for one in cell:
+            cycles.setdefault(one.cpu, []).append(one.cycles)
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for cpu, values in cycles.items():
+        groups.setdefault(tuple(values), []).append(cpu)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
 def assembly(code: Code, trace: Sequence[int]) -> str:

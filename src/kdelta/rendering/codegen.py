@@ -8,7 +8,7 @@ from typing import Any
 
 from kdelta.codegen.compare import Change, SetChange, compare
 from kdelta.codegen.hot import HOT
-from kdelta.codegen.predict import LIMITS
+from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.disassembly.code import Code
@@ -141,6 +141,8 @@ def _predictions(matrix: CodeTable) -> Iterator[Line]:
         spans = tuple(Span(values.get(cpu, ABSENT)) for values in by_cell)
         columns.append(Column(cpu, spans, right=True))
     yield from table_lines(columns)
+    for group in alike([cell.predictions for cell in found]):
+        yield from paragraph(f"{' and '.join(group)}: {ALIKE}")
     yield from paragraph(f"{found[0].predictions[0].tool}. {LIMITS}", Tone.WARN)
     yield ()
 

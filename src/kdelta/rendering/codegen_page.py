@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.codegen.compare import AlignedRow, compare
 from kdelta.codegen.hot import HOT
-from kdelta.codegen.predict import LIMITS
+from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.rendering.templates import template
@@ -22,11 +22,18 @@ def show_html(matrix: CodeTable) -> str:
         dump_kinds=DUMPS,
         hot_from=HOT,
         limits=LIMITS,
+        alike=alike([cell.predictions for cell in matrix.cells if cell.predictions]),
+        alike_means=ALIKE,
     )
 
 
-def _listings(matrix: CodeTable) -> Iterator[tuple[Sequence[Cell], Sequence[AlignedRow]]]:
-    """Each code of a column that differs from the first row's, beside it; that one else."""
+def _listings(
+    matrix: CodeTable,
+) -> Iterator[tuple[Sequence[Cell], Sequence[AlignedRow], int | None]]:
+    """Each code of a column that differs from the first row's, beside it; that one else.
+
+    With the first row of the hot path, None where no run executed it.
+    """
     for column in matrix.columns:
         first, *others = matrix.column_of(column)
         letters = matrix.groups(column)
@@ -36,6 +43,16 @@ def _listings(matrix: CodeTable) -> Iterator[tuple[Sequence[Cell], Sequence[Alig
         for cell in others:
             if cell.code is not None and letters[cell.row] not in shown:
                 shown.add(letters[cell.row])
-                yield (first, cell), compare(first.code, cell.code).rows
+                yield _with_hot((first, cell), compare(first.code, cell.code).rows)
         if len(shown) == 1:
-            yield (first,), compare(first.code, first.code).rows
+            yield _with_hot((first,), compare(first.code, first.code).rows)
+
+
+def _with_hot(
+    cells: Sequence[Cell], rows: Sequence[AlignedRow]
+) -> tuple[Sequence[Cell], Sequence[AlignedRow], int | None]:
+    for at, row in enumerate(rows):
+        for cell, index in zip(cells, (row.left, row.right), strict=False):
+            if index is not None and cell.hot is not None and cell.hot.rate(index) >= HOT:
+                return cells, rows, at
+    return cells, rows, None
