@@ -71,6 +71,16 @@ def numbers_in_folders(shape: Shape) -> None:
             shape.table("boot,ns", rows, f"{arm}/t-{threads}.csv")
 
 
+def names_of_arms_and_settings(shape: Shape) -> None:
+    if shape.rng.random() < 0.5:
+        shape.arms = ("old", "new")
+    form = shape.rng.choice(("{arm}-{setting}.csv", "{setting}_{arm}.csv"))
+    for arm in shape.arms:
+        for setting, level in (("4threads", 100.0), ("16threads", 900.0), ("mmap", 30.0)):
+            rows = [(run, shape.value(arm, setting, level)) for run in range(shape.runs)]
+            shape.table("boot,ns", rows, form.format(arm=arm, setting=setting))
+
+
 READ: tuple[Maker, ...] = (
     percentiles_in_files,
     folders_of_arms,
@@ -78,6 +88,7 @@ READ: tuple[Maker, ...] = (
     files_of_arms_with_one_version,
     files_of_boots,
     candidates_in_files,
+    names_of_arms_and_settings,
 )
 ASKED: tuple[Maker, ...] = (
     files_of_arms_with_functions,

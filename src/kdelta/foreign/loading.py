@@ -29,7 +29,7 @@ from kdelta.foreign.guess import guess
 from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import ImportFormat, SourceFile
-from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, repeats, stacked
+from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, of_grid, repeats, stacked
 from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
@@ -238,7 +238,8 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     """The same files, tables of one head line that are a run each below each other as one.
 
     Such tables name no arm, and paths like 6.16/boot1.csv, 6.16/boot2.csv, 6.17/boot1.csv do; so
-    do 6.16/fork.csv, 6.16/mmap.csv, 6.17/fork.csv, 6.17/mmap.csv.  boot1.csv, boot2.csv ... are
+    do 6.16/fork.csv, 6.16/mmap.csv, 6.17/fork.csv, 6.17/mmap.csv, and fork-6.16.csv, fork-6.17.csv,
+    mmap-6.16.csv, mmap-6.17.csv.  boot1.csv, boot2.csv ... are
     boots of the arms that each of them names.
     """
     tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
@@ -249,7 +250,7 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     if len(tables_) < 3 or len(heads) > 1 or not (armless or boots):
         return list(files)
     names = [file.source.name for file in tables_]
-    if not (repeats(names) or crossed(names) or boots):
+    if not (repeats(names) or crossed(names) or of_grid(names) or boots):
         return list(files)
     parts = [
         StackedFile(

@@ -16,7 +16,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import layout
-from kdelta.foreign.arms import is_version
+from kdelta.foreign.arms import side
 from kdelta.foreign.record import Contents, Line, SourceFile
 
 _TURN = re.compile(
@@ -29,8 +29,9 @@ _TURN = re.compile(
 )
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
 # The columns of what the paths say where they differ.
-FOLDER, NAME, ROUND = "folder", "name", "round"
+FOLDER, NAME, ROUND, KERNEL = "folder", "name", "round", "kernel"
 STACKED = (FOLDER, NAME)
+_VERSION = re.compile(r"(?<![A-Za-z0-9.])v?[2-9]\.\d{1,2}(?:\.\d+)*(?:-rc\d+)?(?![A-Za-z0-9.])")
 _BOOTS = ("boot", "reboot", "b")
 
 
@@ -120,6 +121,36 @@ def of_boots(names: Sequence[str]) -> bool:
     return list(_told(names)) == ["boot"]
 
 
+def of_grid(names: Sequence[str]) -> bool:
+    """True when names of files are arms times settings: mmap_old, fork_old, mmap_new, fork_new."""
+    return _grid([_stem(name) for name in names]) is not None
+
+
+def _grid(stems: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """(arms, the rest of each name), where every arm is there with every rest, several of both."""
+    cut = [_arm_within(stem) for stem in stems]
+    if None in cut:
+        return None
+    pairs = [one for one in cut if one]
+    several = [len(set(part)) > 1 for part in zip(*pairs, strict=True)]
+    whole = len({arm for arm, _ in pairs}) * len({rest for _, rest in pairs})
+    if not (several and all(several)) or len(set(pairs)) < whole:
+        return None
+    return [arm for arm, _ in pairs], [rest for _, rest in pairs]
+
+
+def _arm_within(stem: str) -> tuple[str, str] | None:
+    """The version, or the word of an old or new arm, in the name of a file, and the rest."""
+    found = _VERSION.search(stem)
+    if found is None:
+        words = [one for one in re.finditer(r"[^-_ ]+", stem) if side(one[0])]
+        found = words[0] if len(words) == 1 else None
+    if found is None:
+        return None
+    rest = f"{stem[: found.start()]} {stem[found.end() :]}".strip("-_ ")
+    return found[0], rest
+
+
 def crossed(names: Sequence[str]) -> bool:
     """True when files of the same names, several, lie in each of several folders."""
     inside: dict[str, set[str]] = {}
@@ -143,7 +174,9 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     if not all(number for _, number, _ in cuts):
         cuts = _counted(["/".join(folder) for folder in folders], stems)
     bare = [name for name, _, _ in cuts]
-    if len(set(bare)) > 1:
+    if grid := _grid(bare):
+        found[_free(KERNEL, found)], found[_free(NAME, found)] = grid
+    elif len(set(bare)) > 1:
         found[_free(NAME, found)] = bare
     numbers = [number for _, number, _ in cuts]
     if len(set(numbers)) > 1:
@@ -170,8 +203,8 @@ def _counted(folders: Sequence[str], stems: Sequence[str]) -> list[tuple[str, st
 
 
 def _is_candidate(stem: str) -> bool:
-    """True for a kernel's version that ends in rc1."""
-    return is_version(stem) and bool(re.search(r"rc\d+\Z", stem))
+    """True for a name that ends in a kernel's version with rc1."""
+    return bool(re.search(r"[2-9]\.\d{1,2}(?:\.\d+)*-rc\d+\Z", stem))
 
 
 def _free(name: str, taken: dict[str, list[str]]) -> str:
