@@ -170,7 +170,10 @@ def test_the_set_that_is_brought_along_is_whole() -> None:
     ("words", "scenario"),
     [
         ("brk() up and down by one page (aim9 brk_test)", "unmap:brk_page"),
-        ("will-it-scale page_fault2", "fault:file_cow"),
+        ("will-it-scale page_fault2", "loops_mm:page_fault2"),
+        ("page_fault1 will-it-scale thread", "loops_mm:page_fault1_threads"),
+        ("aim9 disk_rr", "loops_files:read_random"),
+        ("process_madvise() on vectors of ranges", "loops_mm:process_madvise"),
         ("getppid(), lseek()", "control:getppid"),
         ("futex wake on a hash of many futexes (perf bench futex hash)", "loops_ipc:futex_hash"),
         ("perf-bench-futex ops/s hash", "loops_ipc:futex_hash"),

@@ -36,6 +36,7 @@ enum {							/* what is needed */
 	BARRIER = 1 << 10,	/* membarrier() registered */
 	OTHER_STACK = 1 << 11,	/* for the handler of SIGUSR2 */
 	DEVICES = 1 << 12,	/* /dev/null and /dev/zero */
+	MAY_WAIT = 1 << 13,	/* for a timer that has expired */
 };
 
 static const struct kd_scenario scenarios[] = {
@@ -56,7 +57,8 @@ static const struct kd_scenario scenarios[] = {
 	  0, SETITIMER, 256 },
 	{ "clock_gettime", "clock_gettime() by a system call", 0, CLOCK_GETTIME, 256 },
 	{ "cpu_clock", "clock_gettime() of the CPU time of the process", 0, CPU_CLOCK, 256 },
-	{ "nanosleep_past", "clock_nanosleep() to a time that has passed", 0, NANOSLEEP, 256 },
+	{ "nanosleep_past", "clock_nanosleep() to a time that has passed",
+	  0, NANOSLEEP | MAY_WAIT, 256 },
 	{ "sched_yield", "sched_yield() where nobody else wants the CPU", 0, YIELD, 256 },
 	{ "sched_getaffinity", "sched_getaffinity()", 0, GETAFFINITY, 256 },
 	{ "sched_setaffinity", "sched_setaffinity() to the CPU that it is on", 0, SETAFFINITY, 62 },
@@ -477,5 +479,5 @@ int main(int argc, char **argv)
 					       ARRAY_SIZE(scenarios));
 
 	set_up(s);
-	return kd_loop(once[s->flags & CALL], s->calls, 1, 0, 0);
+	return kd_loop(once[s->flags & CALL], s->calls, 1, 0, s->flags & MAY_WAIT ? KD_FREE : 0);
 }

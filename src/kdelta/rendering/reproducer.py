@@ -57,7 +57,7 @@ _HEADERS = (
     ("inttypes.h", r"PRIu64"),
     ("linux/magic.h", r"[A-Z]+_MAGIC"),
     ("pthread.h", r"pthread_\w+|PTHREAD_\w+"),
-    ("sched.h", r"sched_\w+|cpu_set_t|CPU_\w+|unshare"),
+    ("sched.h", r"sched_\w+|cpu_set_t|CPU_\w+|CLONE_\w+|unshare"),
     ("signal.h", r"signal|kill|SIG\w+|sig_atomic_t"),
     ("stdbool.h", r"bool|true|false"),
     ("stddef.h", r"offsetof"),
