@@ -277,8 +277,8 @@ def test_a_wrong_page_state_is_status_1(tmp_path: Path) -> None:
 def test_a_failing_system_call_is_status_1_and_named(tmp_path: Path) -> None:
     program = broken_mincore(
         tmp_path,
-        "\twhile (kd_next()) {\n",
-        "\twhile (kd_next()) {\n\t\tmunmap(start, KD_PAGE);\n",
+        "\t\tmemset(vector, 0xee, pages);\n",
+        "\t\tmemset(vector, 0xee, pages);\n\t\tmunmap(start, KD_PAGE);\n",
     )
     scenario = load("mincore").scenario("no_thp_pte_scan_4m")
     done = run(program, scenario.arguments())
@@ -315,7 +315,7 @@ def test_a_kernel_without_seccomp_has_no_task_in_it(tmp_path: Path, status: str,
     workload = load("control")
     scenario = workload.scenario("user_loop")
     source = exported_source(workload)
-    assert source.count('"/proc/self/status"') == 1
+    assert '"/proc/self/status"' in source
     source = source.replace('"/proc/self/status"', f'"{tmp_path}/status"')
     (tmp_path / "control.c").write_text(source)
     compile_c("gcc", ["-O2", *STRICT], tmp_path / "control.c", tmp_path / "control")

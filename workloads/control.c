@@ -124,17 +124,11 @@ static long seccomp_mode(const char *status)
 	return mode == KD_UNKNOWN && kd_keyed(status, "Threads") != KD_UNKNOWN ? 0 : mode;
 }
 
-/* What would put another path before each system call, or another task on the CPU. */
 static void audit(enum kd_when when)
 {
 	char *status = kd_read_file("/proc/self/status");
-	cpu_set_t set;
 
-	if (sched_getaffinity(0, sizeof(set), &set))
-		kd_die("sched_getaffinity");
-	kd_state(when, "cpus_allowed", CPU_COUNT(&set), 1);
-	kd_state(when, "threads", kd_keyed(status, "Threads"), 1);
-	kd_state(when, "tracer", kd_keyed(status, "TracerPid"), 0);
+	kd_audit_task(when, 1);
 	kd_state(when, "seccomp", seccomp_mode(status), KD_SAME);
 	free(status);
 }
