@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 from kdelta import data
@@ -17,4 +18,6 @@ def directory(name: str) -> Path:
 
 
 data.directory = directory
+# A shell's job in the background ignores Ctrl-C, and with it all that a test starts there.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 main()
