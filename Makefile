@@ -4,13 +4,14 @@
 
 KDELTA := .venv/bin/kdelta
 
-.PHONY: help demo test test-full bench check setup clean
+.PHONY: help demo test test-full bench examples check setup clean
 
 help:
 	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
 	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
 	@echo 'make bench  measure again every figure that README.md gives (a quarter of an hour)'
+	@echo 'make examples  count again what docs/examples reports, and write its mails and pages anew'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'
 	@echo 'make clean  remove .venv and what was built; the cache of kernels stays'
@@ -32,6 +33,10 @@ test-full:
 bench:
 	tools/prepare run
 	.venv/bin/python bench/figures.py
+
+examples:
+	tools/prepare run
+	.venv/bin/python bench/examples.py
 
 check:
 	./check

@@ -202,8 +202,9 @@ def _others(found: Claim, head: Headline) -> str:
 
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
     yield "What is inside the window"
-    for ladder in told_ladders(found):
-        name = f"{ladder.workload}:{ladder.scenario}"
+    # Once for all points of a matrix.
+    told = {f"{each.workload}:{each.scenario}": each for each in told_ladders(found)}
+    for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
         scenario = (
             next((s for s in workload.scenarios if s.name == ladder.scenario), None)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_LARGE = 1000  # from here on numbers have no decimals, and commas
 MANY = 2000  # points from which they are one picture, not a shape each
 _NAME = 18
 _DPI = 130
@@ -83,18 +84,25 @@ def ladder_plot(ladder: Ladder[Any], *, timed: bool) -> Plot:
         axes.barh(places, values, color=colours, height=0.62)
         for at, (rung, value) in enumerate(zip(rungs, values, strict=True)):
             word = f" {rung.comparison.verdict}" if _stands_out(rung) and rung.comparison else ""
-            text = f" {value:,.4g}{'' if narrow else word.lower()}"
+            text = f" {_told(value)}{'' if narrow else word.lower()}"
             axes.text(value, at, text, va="center", color=ink.text, fontsize=9)
         axes.set_yticks(list(places), [_label(rung.arm) for rung in rungs])
         axes.invert_yaxis()
         axes.set_xlim(0, max(values, default=1) * (1.25 if narrow else 1.22))
+        if max(values, default=0) >= _LARGE:
+            axes.locator_params(axis="x", nbins=3 if narrow else 6)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel(f"{unit} per {ladder.operation or 'operation'}")
 
     told = "; ".join(
-        f"{rung.arm} {value:,.4g}" + (f" {rung.comparison.verdict}" if rung.comparison else "")
+        f"{rung.arm} {_told(value)}" + (f" {rung.comparison.verdict}" if rung.comparison else "")
         for rung, value in zip(rungs, values, strict=True)
     )
     return _plot(draw, f"{unit} by kernel: {told}", height=0.9 + 0.32 * max(len(rungs), 1))
+
+
+def _told(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= _LARGE else f"{value:.4g}"
 
 
 def samples_plot(ladder: Ladder[Any], readings: Sequence[Readings]) -> Plot:
