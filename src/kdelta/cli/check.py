@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli import execution
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import field_option, only_option, runs_directory
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     help="What it applies to: a folder, PATH@COMMIT, deb:6.17.8.",
 )
 @click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
-@click.option(
-    "--only", multiple=True, metavar="PATTERN", help="Only scenarios that fit: 'fault:*'."
-)
-@click.option("--field", is_flag=True, help="Also the loops that robots and suites have.")
+@only_option
+@field_option
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )

@@ -67,6 +67,18 @@ runs_directory = click.option(
 )
 
 
+only_option = click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only scenarios that fit: 'fault:*'. May be given again.",
+)
+
+field_option = click.option(
+    "--field", is_flag=True, help="Also the loops that robots and suites have."
+)
+
+
 def output_option(told: str) -> Callable[[_Command], _Command]:
     """The option -o, whose file a command writes."""
     path = click.Path(path_type=Path, dir_okay=False)

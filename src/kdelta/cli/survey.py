@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kdelta.cli import execution, studies
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import field_option, only_option, runs_directory
 from kdelta.errors import SpecError
 
 _QUESTION = """
@@ -19,13 +19,8 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 
 @click.command()
 @click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only scenarios that fit: 'fault:*'. May be given again.",
-)
-@click.option("--field", is_flag=True, help="Also the loops that robots and suites have.")
+@only_option
+@field_option
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
 @click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")

@@ -16,7 +16,7 @@ import click
 
 from kdelta.cli import execution, survey
 from kdelta.cli import site as pages
-from kdelta.cli.options import runs_directory
+from kdelta.cli.options import only_option, runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ class _Watch:
 
 @click.command()
 @pages.site_options
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only scenarios of the survey that fit: 'fault:*'. May be given again.",
-)
+@only_option
 @click.option(
     "--all", "every", is_flag=True, help="Every kernel of the archive, not the newest of a series."
 )
