@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Timed commands: kdelta's own command line in a cache of its own."""
+"""kdelta's own command line: run as a user does, or timed in a cache of its own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
 DOWNLOADED = ("apt", "images", "packages", "qemu")
 _LAST_LINES = 15
+_MAIN = "from kdelta.cli.main import main; main()"
 
 
 class BenchError(Exception):
@@ -58,6 +59,19 @@ def cold_cache() -> Iterator[Path]:
             (real / name).mkdir(exist_ok=True)
             (home / "kdelta" / name).symlink_to(real / name)
         yield home
+
+
+def said(*words: str, may: tuple[int, ...] = ()) -> str:
+    """Run kdelta as a user does, and what it printed; it may end with these statuses too.
+
+    The command, and what it says on stderr, are seen meanwhile.  Raises BenchError.
+    """
+    print("$ kdelta", *words, file=sys.stderr, flush=True)
+    argv = [sys.executable, "-c", _MAIN, *words]
+    done = subprocess.run(argv, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode not in (0, *may):
+        raise BenchError(f"exit status {done.returncode} of kdelta {' '.join(words)[:300]}")
+    return done.stdout
 
 
 def kdelta(home: Path, *arguments: str) -> Usage:

@@ -11,14 +11,14 @@ repository, bundles of megabytes are not.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands import BenchError, said
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "examples"
 _SERIES = ("--kernels", "6.12..7.2")
-_MAIN = "from kdelta.cli.main import main; main()"
 _HELD = (1, 4)  # a run some of whose arms cannot be compared is an answer, too
 
 
@@ -47,7 +47,7 @@ _EXAMPLES = (
 
 
 def main() -> None:
-    """Make the named examples, or all; ends with kdelta's status where one cannot be made."""
+    """Make the named examples, or all; ends with what kdelta refused."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--runs", type=Path, default=Path("kdelta-runs"))
@@ -56,25 +56,21 @@ def main() -> None:
     for name in wanted.names or known:
         if name not in known:
             sys.exit(f"no example {name}; there are: {', '.join(known)}")
-        _make(known[name], wanted.runs / f"examples-{name}")
+        try:
+            _make(known[name], wanted.runs / f"examples-{name}")
+        except BenchError as error:
+            sys.exit(str(error))
 
 
 def _make(example: Example, runs: Path) -> None:
-    _kdelta("run", *example.run, "--new", "--runs", str(runs), may=_HELD)
+    said("run", *example.run, "--new", "--runs", str(runs), may=_HELD)
     of_run = ("latest", "--runs", str(runs))
-    _kdelta("report", *of_run, "--mail", "-o", str(EXAMPLES / f"{example.name}.mail.txt"))
-    _kdelta("report", *of_run, "--html", "-o", str(EXAMPLES / f"{example.name}.html"))
+    said("report", *of_run, "--mail", "-o", str(EXAMPLES / f"{example.name}.mail.txt"))
+    said("report", *of_run, "--html", "-o", str(EXAMPLES / f"{example.name}.html"))
     bundle = runs / f"{example.name}.tar"
     bundle.unlink(missing_ok=True)
-    _kdelta("bundle", *of_run, "-o", str(bundle))
-    _kdelta("verify", str(bundle))
-
-
-def _kdelta(*words: str, may: tuple[int, ...] = ()) -> None:
-    print("$ kdelta", *words, flush=True)
-    done = subprocess.run([sys.executable, "-c", _MAIN, *words], check=False)
-    if done.returncode not in (0, *may):
-        sys.exit(done.returncode)
+    said("bundle", *of_run, "-o", str(bundle))
+    said("verify", str(bundle))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 """How well explain explains, what its probes cost, and the page that shows it.
 
     python bench/explained.py RUN...         of runs with --probe calls: how much the first row is
+    python bench/explained.py --survey RUN   count the steps of a survey with --probe calls, and
+                                             say it of each; what was counted is not counted again
     python bench/explained.py --write FILE   measure four steps, and write docs/explain.md;
                                              with RUN... of these, which have been measured
 
@@ -11,21 +13,14 @@ A first row explains a step when it is at least 80 % of the net, and not more th
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
 
-from kdelta.analysis import calls, explanation
-from kdelta.analysis.evidence import points, scenarios
-from kdelta.errors import KdeltaError
-from kdelta.journal import calls as kept
-from kdelta.journal.run import RunJournal, RunRecord
-from kdelta.stats.verdict import Verdict
+from commands import BenchError, said
+from steps import FirstRow, of_run, of_survey
 
-_ENOUGH, _TOO_MUCH = 0.8, 1.2
 _STEPS = (
     ("mprotect:shared_dirty_full_toggle_16m", "6.16", "6.17"),
     ("mincore:no_thp_pte_scan_4m", "6.18", "6.19"),
@@ -48,49 +43,31 @@ which measures them with the newest kernels of the archive; how to read it is to
 def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    parser.add_argument("ran", nargs="*", type=Path, metavar="RUN")
+    parser.add_argument("--survey", type=Path, metavar="RUN")
+    parser.add_argument("--runs", type=Path, default=Path("kdelta-runs"))
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()
-    if given.write:
-        given.write.write_text(_page(given.runs))
-    elif given.runs:
-        _first_rows(given.runs)
+    try:
+        if given.write:
+            given.write.write_text(_page(given.ran))
+        elif given.survey:
+            _say(of_survey(given.survey, given.runs))
+        else:
+            _say(row for folder in given.ran for row in of_run(folder))
+    except BenchError as error:
+        sys.exit(str(error))
 
 
-def _first_rows(folders: list[Path]) -> None:
+def _say(rows: Iterable[FirstRow]) -> None:
     explained = total = 0
-    for folder in folders:
-        for name, share in _steps(folder, RunJournal.open(folder).record()):
-            total += 1
-            explained += _ENOUGH <= share <= _TOO_MUCH
-            print(f"{100 * share:6.0f} %  {name}")
+    for row in rows:
+        total += not row.missing
+        explained += row.explains
+        said_first = f"{row.net} {row.words}" if row.words else row.missing
+        share = f"{100 * row.share:.0f} %" if row.words else "-"
+        print(f"{share:>7}  {row.step}: {said_first}", flush=True)
     print(f"the first row explains at least 80 % of the net in {explained} of {total} steps")
-
-
-def _steps(folder: Path, record: RunRecord) -> Iterator[tuple[str, float]]:
-    """Every step between neighbours, and the share of its net that the first row has."""
-    for point, _ in points(record):
-        for workload, scenario in scenarios(record):
-            for old, new in pairwise(arm.label for arm in record.arms):
-                name = f"{workload}:{scenario}"
-                try:
-                    found = explanation.explain(record, old, new, scenario=name, point=point)
-                    if found.comparison.verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
-                        continue
-                    sides = calls.sources(record, found, point)
-                    trees = ([kept.kept(folder, at)[phase] for at, phase in s] for s in sides)
-                    difference = calls.explained(found, *trees).difference
-                except KdeltaError as error:
-                    print(f"     -    {name}, {old} -> {new}: {error}")
-                    continue
-                if difference and difference.causes and difference.root.delta:
-                    share = difference.causes[0].delta / difference.root.delta
-                    yield f"{name}, {old} -> {new}", share
-
-
-def _kdelta(*arguments: str) -> str:
-    command = [sys.executable, "-c", "from kdelta.cli.main import main; main()", *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _page(runs: list[Path]) -> str:
@@ -100,9 +77,9 @@ def _page(runs: list[Path]) -> str:
         for number, (scenario, old, new) in enumerate(_STEPS):
             kernels = f"{old},{new}"
             if not runs:
-                _kdelta("run", scenario, "--kernels", kernels, *_PROBES, "--runs", scratch)
+                said("run", scenario, "--kernels", kernels, *_PROBES, "--runs", scratch)
             run = str(runs[number]) if runs else "latest"
-            told = _kdelta("explain", run, old, new, "--calls", "--runs", scratch)
+            told = said("explain", run, old, new, "--calls", "--runs", scratch)
             made = f"kdelta run {scenario} --kernels {kernels} {' '.join(_PROBES)}"
             shown = f"kdelta explain latest {old} {new} --calls"
             parts.append(f"## {scenario}, {old} to {new}\n\n```\n$ {made}\n$ {shown}\n{told}```\n")
