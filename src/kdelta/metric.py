@@ -45,9 +45,11 @@ INSNS_PER_OP = Metric(name="insns_per_op", unit="insn/op", better=Better.LOWER, 
 
 
 def number(value: float) -> str:
-    """Instructions per operation: two decimals below 100, one below 100000, else none."""
-    places = decimals(value)
-    return f"{value:,.0f}" if places == 0 else f"{value:.{places}f}"
+    """Instructions per operation: two decimals below 100, one below 100000, else none.
+
+    Without separators, as all figures per operation; whole counts have them.
+    """
+    return f"{value:.{decimals(value)}f}"
 
 
 def decimals(value: float) -> int:

@@ -55,20 +55,23 @@ class Scale:
 
     def plain(self, count: int) -> str:
         """A count."""
-        return f"{count / self.operations:,.{self.places}f}" if count else "0"
+        return f"{count / self.operations:.{self.places}f}" if count else "0"
 
     def each(self, count: int) -> str:
         """A count of which fewer than one per operation may be worth a word."""
-        return f"{count / self.operations:,.3g}"
+        return _short(count / self.operations)
 
     def signed(self, count: int) -> str:
         """A change."""
-        return f"{count / self.operations:+,.{self.places}f}" if count else "0"
+        return f"{count / self.operations:+.{self.places}f}" if count else "0"
 
     def calls(self, count: int) -> str:
         """How often something was called."""
-        each = count / self.operations
-        return f"{each:,.0f}" if each >= 1000 else f"{each:.3g}"
+        return _short(count / self.operations)
+
+
+def _short(each: float) -> str:
+    return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
 
 
 def _causes(difference: CallDifference, scale: Scale) -> Iterator[Line]:

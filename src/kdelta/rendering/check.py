@@ -149,7 +149,7 @@ def _path(row: PathRow) -> Iterator[str]:
             f" ({row.percent:+.2f} %)"
         )
     if row.functions:
-        parts = [f"{each.function} {each.delta:+,.1f}" for each in row.functions]
+        parts = [f"{each.function} {each.delta:+.1f}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
@@ -182,7 +182,7 @@ def _cell(row: PathRow) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100_000 else f"{value:,.2f}"
+    return f"{value:.0f}" if value >= 100_000 else f"{value:.2f}"
 
 
 def _names(names: Sequence[str]) -> str:

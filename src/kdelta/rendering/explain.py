@@ -138,7 +138,7 @@ def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
     """A count per operation, in the same decimals throughout one explanation."""
     per_operation = max(explanation.old_value or 0, explanation.new_value or 0)
     places = decimals(per_operation / explanation.operations)
-    return f"{count / explanation.operations:{sign},.{places}f}"
+    return f"{count / explanation.operations:{sign}.{places}f}"
 
 
 def _functions(explanation: Explanation) -> Iterator[Line]:
@@ -201,7 +201,7 @@ def _calls(calls: int | None, explanation: Explanation) -> str:
     per_operation = calls / explanation.operations
     if 0 < per_operation < 0.0005:
         return "<0.001"
-    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:,.0f}"
+    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:.0f}"
 
 
 def document(explanation: Explanation) -> tuple[str, dict[str, Any]]:

@@ -235,7 +235,7 @@ def _figure(value: float | None) -> str:
     if math.isnan(value):
         return "NaN"
     size = abs(value)
-    return f"{value:,.0f}" if size >= 99_999.5 else f"{value:.{3 if size < 100 else 2}f}"
+    return f"{value:.0f}" if size >= 99_999.5 else f"{value:.{3 if size < 100 else 2}f}"
 
 
 def _percent(fraction: float | None) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LARGE = 1000  # from here on numbers have no decimals, and commas
+_LARGE = 1000  # from here on numbers have no decimals
 MANY = 2000  # points from which they are one picture, not a shape each
 _NAME = 18
 _DPI = 130
@@ -91,7 +91,7 @@ def ladder_plot(ladder: Ladder[Any], *, timed: bool) -> Plot:
         axes.set_xlim(0, max(values, default=1) * (1.25 if narrow else 1.22))
         if max(values, default=0) >= _LARGE:
             axes.locator_params(axis="x", nbins=3 if narrow else 6)
-            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.xaxis.set_major_formatter("{x:.0f}")
         axes.set_xlabel(f"{unit} per {ladder.operation or 'operation'}")
 
     told = "; ".join(
@@ -102,7 +102,7 @@ def ladder_plot(ladder: Ladder[Any], *, timed: bool) -> Plot:
 
 
 def _told(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= _LARGE else f"{value:.4g}"
+    return f"{value:.0f}" if abs(value) >= _LARGE else f"{value:.4g}"
 
 
 def samples_plot(ladder: Ladder[Any], readings: Sequence[Readings]) -> Plot:
