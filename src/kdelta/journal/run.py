@@ -14,7 +14,7 @@ trial with its whole result or with none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,9 @@ class RunJournal:
         self._mutex = threading.Lock()
         self._held = False
         self._attempts: dict[int, int] = {}
-        self._kept: dict[int, KeptResult] = {}
+        # How trials ended, while the run is executed.  What they yielded stays on the disk: a long
+        # run would fill the memory with it.
+        self._ended: dict[int, Outcome] = {}
 
     @classmethod
     def create(cls, folder: Path, run: RunRecord, *, anew: bool = False) -> RunJournal:
@@ -124,7 +126,10 @@ class RunJournal:
     def executing(self) -> Iterator[None]:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
         with held(self.folder):
-            self._attempts, self._kept = self._read_attempts(), self._read_kept()
+            self._attempts = self._read_attempts()
+            self._ended = {
+                at: one.result.outcome for at, one in self._read_kept(self._plan.trials).items()
+            }
             self._held = True
             try:
                 yield
@@ -133,7 +138,13 @@ class RunJournal:
 
     def pending(self) -> list[TrialRecord]:
         """Trials without a result, in plan order; some may have been begun by a killed process."""
-        return [trial for trial in self.record().trials if trial.result is None]
+        if not self._held:
+            return [trial for trial in self.record().trials if trial.result is None]
+        return [
+            replace(trial, attempts=self._attempts.get(trial.index, 0))
+            for trial in self._plan.trials
+            if trial.index not in self._ended
+        ]
 
     def is_finished(self) -> bool:
         """True when every trial has a result, whatever its outcome."""
@@ -145,7 +156,7 @@ class RunJournal:
         Raises ValueError for a trial that is done or not of this run.
         """
         with self._writing():
-            if index in self._kept or index not in {trial.index for trial in self._plan.trials}:
+            if index in self._ended or index not in {trial.index for trial in self._plan.trials}:
                 raise ValueError(f"trial {index} is done or not planned")
             self._attempts[index] = self._attempts.get(index, 0) + 1
             files.write(self.folder / _ATTEMPTS, self._attempts)
@@ -154,13 +165,13 @@ class RunJournal:
     def finish(self, index: int, result: TrialResult) -> None:
         """Keep a claimed trial's result.  Raises ValueError for one that is not running."""
         with self._writing():
-            if index in self._kept or index not in self._attempts:
+            if index in self._ended or index not in self._attempts:
                 raise ValueError(f"trial {index} is not running")
             kept = KeptResult(
                 run=self._plan.run_id, index=index, attempts=self._attempts[index], result=result
             )
             results.keep(self.folder, kept)
-            self._kept[index] = kept
+            self._ended[index] = result.outcome
 
     def replan_failures(self) -> int:
         """Plan again the trials that ended for a fault of this machine; how many they are.
@@ -168,34 +179,38 @@ class RunJournal:
         What they left is no data: an infra-error only says that there was none to be had then.
         """
         with self._writing():
-            failed = [
-                index
-                for index, kept in self._kept.items()
-                if kept.result.outcome is Outcome.INFRA_ERROR
-            ]
+            failed = [index for index, end in self._ended.items() if end is Outcome.INFRA_ERROR]
             if failed:
                 self._attempts = {at: n for at, n in self._attempts.items() if at not in failed}
                 files.write(self.folder / _ATTEMPTS, self._attempts)
             for index in failed:
                 results.forget(self.folder, index)
-                del self._kept[index]
+                del self._ended[index]
         return len(failed)
 
     def record(self) -> RunRecord:
         """Everything that the folder holds, as one value."""
+        return replace(self._plan, trials=self._with_results(self._plan.trials))
+
+    def of_scenario(self, workload: str, scenario: str) -> tuple[TrialRecord, ...]:
+        """The trials of a scenario, with what they yielded."""
+        wanted = workload, scenario
+        own = [trial for trial in self._plan.trials if (trial.workload, trial.scenario) == wanted]
+        return self._with_results(own)
+
+    def _with_results(self, trials: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
         attempts = self._attempts if self._held else self._read_attempts()
-        kept = self._kept if self._held else self._read_kept()
-        trials = tuple(
+        kept = self._read_kept(trials)
+        return tuple(
             replace(trial, attempts=one.attempts, result=one.result)
             if (one := kept.get(trial.index))
             else replace(trial, attempts=attempts.get(trial.index, 0))
-            for trial in self._plan.trials
+            for trial in trials
         )
-        return replace(self._plan, trials=trials)
 
-    def _read_kept(self) -> dict[int, KeptResult]:
+    def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
         run_id = self._plan.run_id
-        found = (results.kept(self.folder, run_id, trial.index) for trial in self._plan.trials)
+        found = (results.kept(self.folder, run_id, trial.index) for trial in trials)
         return {kept.index: kept for kept in found if kept}
 
     def _read_attempts(self) -> dict[int, int]:

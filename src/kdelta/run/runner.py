@@ -144,9 +144,8 @@ class Runner:
 
     def _alike(self, trial: TrialRecord) -> list[TrialRecord]:
         """The trials of the same scenario that have ended."""
-        case = trial.workload, trial.scenario
-        every = self._journal.record().trials
-        return [each for each in every if each.result and (each.workload, each.scenario) == case]
+        every = self._journal.of_scenario(trial.workload, trial.scenario)
+        return [each for each in every if each.result]
 
     def _tell(
         self,
