@@ -81,7 +81,7 @@ def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) ->
     rows = by_name(inventory(tmp_path))
     assert {"QEMU (amd64)", "C compiler (amd64)"} <= lacking(rows.values())
     assert rows["QEMU (amd64)"].state is Usability.MISSING
-    assert rows["QEMU (amd64)"].remedy == ("bring a QEMU 10.0 here and name it: KDELTA_QEMU=PATH")
+    assert rows["QEMU (amd64)"].remedy == ("bring a QEMU 10.0.2 here and name it: KDELTA_QEMU=PATH")
     assert rows["QEMU (riscv64)"].remedy.endswith("apt-get install qemu-system-misc")
     for name, package in (
         ("C compiler (amd64)", "gcc libc6-dev"),
@@ -150,7 +150,7 @@ def test_a_qemu_that_the_first_run_fetches_lacks_nothing(bare: Path, tmp_path: P
         *here, last = [row for row in rows if row.name == "QEMU (amd64)"]
         assert [row.state for row in here] == [Usability.UNUSABLE] * old
         assert last.state is Usability.FETCHED
-        assert last.detail.startswith("10.0 is fetched by the first run that needs it; ")
+        assert last.detail.startswith("10.0.2 is fetched by the first run that needs it; ")
         assert "bookworm (not contacted)" in last.detail
         assert not last.remedy
         assert "QEMU (amd64)" not in lacking(rows)

@@ -95,7 +95,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def fetch(version: str, _guest: str, **_options: object) -> Qemu:
         wanted.append(version)
-        return of_version(f"{version}.9")
+        return of_version(version)
 
     monkeypatch.setattr(qemu_archive, "fetch", fetch)
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
@@ -105,13 +105,26 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_pinned_one_is_fetched_where_the_machines_own_is_another(
     tmp_path: Path, fetched: list[str]
 ) -> None:
-    for own in ("7.2.22", "11.1.0"):
+    for own in ("7.2.22", "10.0.13", "11.1.0"):
         program(tmp_path / "bin", f"QEMU emulator version {own}")
-        assert qemu.for_counting(AMD64).version == "10.0.9"
-    assert fetched == ["10.0", "10.0"]
-    path = program(tmp_path / "bin", "QEMU emulator version 10.0.13")
+        assert qemu.for_counting(AMD64).version == "10.0.2"
+    assert fetched == ["10.0.2"] * 3
+    path = program(tmp_path / "bin", "QEMU emulator version 10.0.2")
     assert qemu.for_counting(AMD64).program == path
-    assert len(fetched) == 2
+    assert len(fetched) == 3
+
+
+def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fetch(version: str, _guest: str, **_options: object) -> Qemu:
+        if version == "10.0.2":
+            raise SpecError("the archive has no QEMU 10.0.2")
+        return of_version("10.0.14")
+
+    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
+    assert qemu.for_counting(AMD64).version == "10.0.14"
 
 
 def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
@@ -152,7 +165,7 @@ def test_not_a_qemu_and_too_old_a_one(tmp_path: Path) -> None:
     assert qemu.choose(AMD64, old).version == "7.2.22"
     with pytest.raises(SpecError, match=r"QEMU 7\.2\.22 cannot count: 10\.x with") as caught:
         qemu.for_counting(AMD64, old)
-    assert "kdelta then fetches 10.0" in caught.value.action
+    assert "kdelta then fetches 10.0.2" in caught.value.action
 
 
 LAUNCH = Launch(image=Path("/k/bzImage"), initramfs=Path("/k/initramfs"))

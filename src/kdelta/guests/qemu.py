@@ -19,8 +19,10 @@ from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
 
-# The series of Debian 13 and of Debian 12's backports: both count with the same code.
-PINNED = "10.0"
+# One version for everybody, in Debian 12's backports and in Debian 13's security archive: two of a
+# series take the same paths, but leave a guest that has booted in another state.
+PINNED = "10.0.2"
+_SERIES = "10.0"
 # They have plugin interface 4 (include/qemu/qemu-plugin.h); QEMU 11 has none before 7.
 _FIRST, _BEYOND = (10, 0), (11, 0)
 _VARIABLE = "KDELTA_QEMU"
@@ -172,11 +174,12 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
 
 
 def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None = None) -> Qemu:
-    """The QEMU that counts: the wanted one, as in `choose`, else one of the pinned series.
+    """The QEMU that counts: the wanted one, as in `choose`, else the pinned one.
 
-    A fetched one comes first, then the one on PATH; where neither is of the series, it is fetched
-    from the archive and verified.  Then our plugin is built.  Raises SpecError for a wanted one
-    that cannot count, InfraError when there is none.
+    Where that is neither fetched nor on PATH it is fetched from the archive and verified; where it
+    cannot be had, one that can count is taken, whose version stands beside what it counts.  Then
+    our plugin is built.  Raises SpecError for a wanted one that cannot count, InfraError when there
+    is none.
     """
     if wanted or os.environ.get(_VARIABLE):
         found = choose(target, wanted)
@@ -219,9 +222,9 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
     try:
         return qemu_archive.fetch(PINNED, target.debian, progress=progress)
     except (InfraError, SpecError):
-        if able:  # its version stands beside what it counts
+        if able:
             return able[0]
-        raise
+    return qemu_archive.fetch(_SERIES, target.debian, progress=progress)
 
 
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
