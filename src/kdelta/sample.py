@@ -347,6 +347,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     reasons: why it is not OK, one sentence each; of a SKIP `skip` says it.  copied: why it was not
     measured but is another arm's result.  tries: the attempts before this one, in their order.
     stored: when it was counted, ISO 8601 in UTC, of a result from the store; "" of one that is new.
+    address: of all that a count depends on (run.store), "" of what was not counted as planned.
     artifacts: name -> path relative to the run's folder.
     """
 
@@ -363,6 +364,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     copied: Copied | None = None
     tries: tuple[Try, ...] = ()
     stored: str = ""
+    address: str = ""
     wall_s: float = 0.0
     artifacts: dict[str, str] = field(default_factory=dict)
 

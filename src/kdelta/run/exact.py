@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
@@ -93,9 +95,11 @@ class ExactTrials(Trials):
         key = store.address(depends_on(bench, kernel, scenario, program))
         known = how == AS_PLANNED and not bench.again and store.found(key, kernel, folder)
         result = known or run_trial(bench, kernel, scenario, program, folder)
-        if how == AS_PLANNED and not known:
+        if how != AS_PLANNED:
+            return result
+        if not known:
             store.keep(key, result, folder)
-        return result
+        return structs.replace(result, address=key)
 
     def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._bench.settings

@@ -28,8 +28,8 @@ _FOLDERS = 256
 _MOST_BYTES = 64 << 20
 # What reads results and makes none.
 _AFTERWARDS = (
-    "analysis", "bisect", "check", "cli", "codegen", "disassembly", "doctor", "foreign",
-    "rendering",
+    "analysis", "bisect", "catalogue", "check", "cli", "codegen", "disassembly", "doctor",
+    "foreign", "rendering",
 )  # fmt: skip
 
 
