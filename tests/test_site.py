@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -27,8 +25,9 @@ from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
-from kdelta.rendering import site
+from kdelta.rendering import site, site_pairs
 from kdelta.rendering import step as step_page
+from kdelta.rendering.wording import effort
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m../../etc/passwd\u202e{{ 7*7 }}"
 SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
@@ -52,20 +51,31 @@ class Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.scripts = 0
-        self.policy = self.text = ""
+        self.policy = self.text = self.block = ""
+        self._data = False
         self.feed(content.decode())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         own = dict(attrs)
         self.scripts += tag == "script"
-        assert not [name for name in own if name.startswith("on") or name in ("style", "src")]
+        self._data = tag == "script" and own.get("type") == "application/json"
+        assert not [name for name in own if name.startswith("on") or name == "style"]
+        if own.get("src"):
+            assert tag == "script"
+            assert (own["src"] or "").removeprefix("../") == "site.js"
         if own.get("http-equiv") == "Content-Security-Policy":
             self.policy = own["content"] or ""
         if tag in ("a", "link") and own.get("href"):
             self.links.append(own["href"] or "")
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self._data:
+            self.block += data
+        else:
+            self.text += data
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+        self._data = False
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +88,7 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     folders = {name.partition("/")[0] for name in ladder if name.endswith(".html")}
     assert folders == {
         *("index.html", "steps.html", "compare.html", "functions.html", "runs.html"),
-        *("scenario", "compare", "step", "function"),
+        *("scenario", "step", "function"),
     }
     for name in ladder:
         if name.endswith(".html"):
@@ -163,7 +173,9 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
     commits = ladder_records.run({"c0": [old], "c1": [old], "c2": [new]})
     commits = replace(commits, run_id="bisect-1")
-    lab = history.lab([ladder_records.ladder(1), commits], most_pairs=130)
+    lab = history.lab([ladder_records.ladder(1), commits], most_pairs=130, aside=["bisect-1"])
+    assert "c1" not in lab.kernels
+    assert "c1" not in {one.old for one in lab.pairs}
     release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
     found = bisection("bisect-1", "one", "two", "mm: <b>slower</b>")
     assert (told := step_page.culprit(release, lab.steps, [found]))
@@ -197,7 +209,7 @@ def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:
         if not name.endswith(".html"):
             continue
         for link in Page(content).links:
-            if link in ("data:,", "#main"):
+            if link == "data:," or link.startswith("#"):
                 continue
             parts: list[str] = []
             for part in (*PurePosixPath(name).parent.parts, *link.split("/")):
@@ -222,34 +234,64 @@ def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> N
 
 
 def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
-    pairs = [n for n in ladder if n.startswith("compare/") and n.endswith(".html")]
-    assert len(pairs) == 9 * 8 // 2
-    (one,) = [name for name in pairs if "6.16.12-7.2.1" in name]
-    text = " ".join(Page(ladder[one]).text.split())
-    assert "7.2.1 does more work than 6.16.12 in 1 of 1 scenario" in text
+    page = Page(ladder["compare.html"])
+    table = json.loads(page.block)
+    kernels = table["kernels"]
+    assert len(table["pairs"]) == 9 * 8 // 2
+    links = [link for link in page.links if link.startswith("#") and link != "#main"]
+    assert len(links) == len(table["pairs"])
+    assert "#6.16.12..7.2.1" in links
+    ends = kernels.index("6.16.12"), kernels.index("7.2.1")
+    (one,) = [pair for pair in table["pairs"] if tuple(pair[:2]) == ends]
+    assert one[2:] == ["R", [], []]
+    assert table["words"]["R"] == "more work"
+    (scenario,) = table["scenarios"]
+    assert scenario[0] == SCENARIO
+    assert scenario[1] in ladder
 
 
-def test_pairs_without_an_answer_are_said_to_be_that() -> None:
+def test_the_table_of_pairs_is_what_was_compared() -> None:
+    first = ladder_records.ladder(9)
+    again = replace(named("6.17.13"), run_id="newer", created="2030-01-01T00:00:00+00:00")
+    lab = history.lab([first, again], most_pairs=130)
+    table = site_pairs.table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
+    assert any(pair[4] for pair in table["pairs"])  # values of another run than the newest
+    for packed, pair in zip(table["pairs"], lab.pairs, strict=True):
+        old, new, letters, why, apart = packed
+        assert (table["kernels"][old], table["kernels"][new]) == (pair.old, pair.new)
+        (row,) = pair.rows
+        own = apart[0][1:] if apart else [table["values"][0][at] for at in (old, new)]
+        assert [value for _, value in own] == pytest.approx([row.old, row.new])
+        meant = "identical by code" if row.same_code else effort(row.comparison, timed=False)
+        assert table["words"][letters] == meant
+        assert len(why) == (row.comparison.verdict in ("UNDECIDED", "INVALID"))
+
+
+def test_pairs_without_an_answer_say_why() -> None:
     record = ladder_records.ladder(9)
     other = replace(record.arms[1].kernel, compiler="gcc-99 (GCC) 99.1.0")
     ours = replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0")
     kernels = {0: ours, 1: other}
     arms = (replace(a, kernel=kernels.get(a.index, a.kernel)) for a in record.arms)
-    pages = files(replace(record, arms=tuple(arms)))
-    first, second = record.arms[0].label, record.arms[1].label
-    (name,) = [n for n in pages if f"{first}-{second}" in n and n.endswith(".html")]
-    text = " ".join(Page(pages[name]).text.split())
-    assert "in 0 of 1 scenario, and less in 0; in 1 nobody can say" in text
+    table = json.loads(Page(files(replace(record, arms=tuple(arms)))["compare.html"]).block)
+    (pair,) = [one for one in table["pairs"] if one[:2] == [0, 1]]
+    assert pair[2] == "U"
+    assert table["reasons"][pair[3][0]].startswith("two compilers, gcc 14 -> gcc 99")
 
 
 def test_only_our_own_script_runs(ladder: dict[str, bytes]) -> None:
-    page = ladder["index.html"].decode()
-    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = Page(page.encode()).policy
-    assert policy.startswith("default-src 'none';")
-    assert f"script-src 'sha256-{digest}'" in policy
-    assert "unsafe" not in policy
+    for name, content in ladder.items():
+        if not name.endswith(".html"):
+            continue
+        page = Page(content)
+        sorts = name in ("index.html", "steps.html", "compare.html", "functions.html")
+        assert page.policy == (
+            f"default-src 'none'; style-src 'self';{' script-src self;' * sorts} img-src data:;"
+            " base-uri 'none'; form-action 'none'"
+        ).replace("src self", "src 'self'")
+        assert b"<style" not in content
+        assert page.scripts == sorts + (name == "compare.html")
+    assert (Path(site.__file__).parent / "site.js").read_bytes() == ladder["site.js"]
 
 
 def test_the_feed_is_atom_and_names_steps_for_ever(ladder: dict[str, bytes]) -> None:
@@ -278,7 +320,7 @@ def test_a_hostile_name_is_text(label: str) -> None:
         assert b"\x1b" not in content
         if name.endswith(".html"):
             page = Page(content)
-            assert page.scripts == 1
+            assert page.scripts <= 2  # ours, and data that no browser runs
             assert b"<script>alert" not in content
             assert "49" not in page.text or "{{ 7*7 }}" in page.text
 

@@ -167,6 +167,16 @@ def test_a_scenario_that_is_new_is_counted_on_every_kernel(guests: Guests) -> No
     assert guests.kernels() == list(EVERY)
 
 
+def test_more_kernels_than_a_study_may_have_are_several(
+    guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdelta.cli.watch._AT_ONCE", 3)
+    done = once(guests)
+    assert done.exit_code == 0, done.output
+    assert [guests.kernels(at) for at in (0, 1)] == [list(EVERY[:3]), list(EVERY[2:])]
+    assert "nothing new; " in once(guests).output
+
+
 def test_an_interrupted_pass_is_finished_first_and_nothing_counted_twice(guests: Guests) -> None:
     guests.most = 3
     assert once(guests).exit_code != 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -108,8 +108,12 @@ class Lab:
     left_out: tuple[str, ...]
 
 
-def lab(records: Iterable[RunRecord], *, most_pairs: int) -> Lab:
-    """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only."""
+def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str] = ()) -> Lab:
+    """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only.
+
+    aside: runs, by id, of which only the steps are taken: commits that were bisected are no kernels
+    of the lab.
+    """
     every = sorted(records, key=lambda one: one.created, reverse=True)
     used, machine, left_out = _of_one_machine(every)
     points: dict[str, dict[str, HistoryPoint]] = {}
@@ -118,6 +122,12 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int) -> Lab:
     arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = {}
     for record in used:
         found = surveyed(record)
+        for change in found.changes:
+            own = change.explanation
+            key = (_step_name(change), own.old, own.new)
+            steps.setdefault(key, _lab_step(record, change))
+        if record.run_id in aside:
+            continue
         for ladder in found.report.ladders:
             name = _name(ladder.workload, ladder.scenario, ladder.point)
             operations.setdefault(name, ladder.operation or "operation")
@@ -125,10 +135,6 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int) -> Lab:
                 known = points.setdefault(name, {}).get(kernel)
                 if known is None or (known.value is None and seen.value is not None):
                     points[name][kernel] = seen
-        for change in found.changes:
-            own = change.explanation
-            key = (_step_name(change), own.old, own.new)
-            steps.setdefault(key, _lab_step(record, change))
         for point, part, workload, scenario in parts(record):
             evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
             arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))

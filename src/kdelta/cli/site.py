@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
-_PAIRS = 130  # all pairs of 16 kernels
+_PAIRS = 700  # all pairs of 37 kernels
 _MOST_TRIAGE = 4 << 20
 
 
@@ -76,9 +76,9 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         else said.Triage()
     )
     every = {record.run_id: (folder, record) for folder, record in _read(runs)}
-    lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS)
-
     journals = bisections(runs) if runs.is_dir() else []
+    commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
+    lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
     def details(step: LabStep) -> StepDetail:
         found = _detail(step, *every[step.run_id])

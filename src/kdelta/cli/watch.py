@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kdelta.study.spec import Study
 
 EXIT_FAILED = 1  # a trial failed, as of kdelta run
+_AT_ONCE = 32  # new kernels in a study; the kernel before each may come to them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +175,13 @@ def _unfinished(runs: Path) -> list[RunJournal]:
 def _new(wanted: _Watch, runs: Path, trees: Sequence[str]) -> list[Study]:
     """The studies of what is new in the archive and in each tree."""
     every = list(pages.records(runs))
-    found = [_of_archive(wanted, every)]
-    found += [_of_tree(wanted, every, tree) for tree in trees]
-    return [study for study in found if study]
+    found = _of_archive(wanted, every)
+    found += [study for tree in trees if (study := _of_tree(wanted, every, tree))]
+    return found
 
 
-def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> Study | None:
+def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
+    """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
     from kdelta.analysis import watching
     from kdelta.kernels import alike
 
@@ -188,10 +190,13 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> Study | None:
     own = watching.flavoured(records, wanted.arch, wanted.flavour)
     known = watching.counted(own, wanted.scenarios, machine)
     new = alike.fresh(offered, watched, known)
-    if not new:
-        return None
-    names = [f"deb:{offer.version}" for offer in alike.beside(offered, new, known)]
-    return wanted.study(names, f"new: {', '.join(offer.version for offer in new)}")
+    found = []
+    for at in range(0, len(new), _AT_ONCE):
+        part = new[at : at + _AT_ONCE]
+        names = [f"deb:{offer.version}" for offer in alike.beside(offered, part, known)]
+        found.append(wanted.study(names, f"new: {', '.join(offer.version for offer in part)}"))
+        known |= {offer.version for offer in part}
+    return found
 
 
 def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:

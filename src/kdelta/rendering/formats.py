@@ -19,6 +19,7 @@ from kdelta.printable import printable
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
@@ -188,6 +189,21 @@ def indented(value: object) -> str:
 def packed(value: object) -> str:
     """The same for programs alone: on one line."""
     return _BEYOND_ASCII.sub(_escaped, msgspec.json.encode(value).decode()) + "\n"
+
+
+def tabled(value: Any) -> Any:
+    """The same in fewer words: of a record what is null or empty is left out, and records in a list
+    are a table: "columns", and "rows" in their order.
+    """
+    if isinstance(value, dict):
+        return {key: tabled(inner) for key, inner in value.items() if inner not in _NOTHING}
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) > 1 and all(isinstance(inner, dict) for inner in value):
+        columns = dict.fromkeys(key for row in value for key in row)
+        told = [key for key in columns if any(row.get(key) not in _NOTHING for row in value)]
+        return {"columns": told, "rows": [[tabled(row.get(key)) for key in told] for row in value]}
+    return [tabled(inner) for inner in value]
 
 
 def _escaped(found: re.Match[str]) -> str:

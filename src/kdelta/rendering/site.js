@@ -5,23 +5,26 @@
   if (!rows) return;
   const body = rows.tBodies ? rows.tBodies[0] : rows;
   const box = document.getElementById("filter");
+  const filter = () => {
+    const wanted = box.value.toLowerCase();
+    for (const row of body.children)
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  };
   if (box) {
     box.parentElement.hidden = false;
-    box.addEventListener("input", () => {
-      const wanted = box.value.toLowerCase();
-      for (const row of body.children)
-        row.hidden = !row.textContent.toLowerCase().includes(wanted);
-    });
+    box.addEventListener("input", filter);
   }
-  if (!rows.tHead) return;
-  [...rows.tHead.rows[0].cells].forEach((head, at) => {
+  const unsort = () => {
+    for (const head of rows.tHead.rows[0].cells) head.removeAttribute("aria-sort");
+  };
+  if (rows.tHead) [...rows.tHead.rows[0].cells].forEach((head, at) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = head.textContent;
     head.replaceChildren(button);
     button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
-      for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+      unsort();
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const key = row => row.cells[at].textContent.trim();
       const sorted = [...body.rows].sort((a, b) =>
@@ -29,4 +32,107 @@
       body.append(...sorted);
     });
   });
+
+  // Any two kernels: the form of the data is told in rendering/site_pairs.py.
+  const block = document.getElementById("pairs");
+  if (!block) return;
+  const data = JSON.parse(block.textContent);
+  if (!data.pairs.length) return;
+  const from = document.getElementById("old"), to = document.getElementById("new");
+  const classes = {R: "REGRESSION", I: "IMPROVEMENT", U: "UNDECIDED", X: "INVALID"};
+  const known = new Map(data.pairs.map(pair => [`${pair[0]} ${pair[1]}`, pair]));
+
+  const change = ratio => {  // as rendering/wording.py says it
+    if (ratio >= 1.995) return `${ratio.toFixed(2)} times the instructions`;
+    const percent = 100 * Math.abs(ratio - 1);
+    const told = percent < 10 ? Number(percent.toPrecision(2)) : percent.toFixed(0);
+    return `${told} % ${ratio > 1 ? "more" : "fewer"} instructions`;
+  };
+
+  const compared = ([old, next, letters, why, apart]) => {
+    const others = new Map(apart.map(([at, ...both]) => [at, both]));
+    const reasons = why.values();
+    return [...letters].flatMap((letter, at) => {
+      if (letter === "-") return [];
+      const [was, now] = others.get(at) ?? [data.values[at][old], data.values[at][next]];
+      const ratio = was[1] ? now[1] / was[1] : 0;
+      return [{
+        letter, at, was, now, ratio, size: ratio ? Math.max(ratio, 1 / ratio) : 0,
+        note: letter === "U" || letter === "X" ? data.reasons[reasons.next().value] : "",
+      }];
+    }).sort((a, b) => b.size - a.size);
+  };
+
+  const cell = (text, kind) => {
+    const made = document.createElement("td");
+    made.textContent = text;
+    if (kind) made.className = kind;
+    return made;
+  };
+
+  const line = ({letter, at, was, now, ratio, note}) => {
+    const [name, page] = data.scenarios[at];
+    const head = document.createElement("th"), link = document.createElement("a");
+    head.scope = "row";
+    link.href = page;
+    link.textContent = name;
+    head.append(link);
+    const made = document.createElement("tr");
+    const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
+    made.append(head, cell(was[0], "n"), cell(now[0], "n"),
+      cell(ratio ? ratio.toFixed(3) : "", "n extra"), cell(size, classes[letter]), cell(note, "words"));
+    return made;
+  };
+
+  const show = () => {
+    const pair = known.get(`${from.value} ${to.value}`);
+    const names = [from, to].map(one => data.kernels[one.value]);
+    const found = pair ? compared(pair) : [];
+    const [more, less, unsure] = ["R", "I", "UX"].map(
+      letters => found.filter(one => letters.includes(one.letter)).length);
+    document.getElementById("said").textContent = pair
+      ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
+        ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
+        (unsure ? `; in ${unsure} nobody can say, for the reason beside it.` : ".")
+      : `No page compares ${names[0]} with ${names[1]}: choose an older kernel first, and a newer.`;
+    unsort();
+    body.replaceChildren(...found.map(line));
+    filter();
+  };
+
+  const choose = (old, next) => {
+    [from.value, to.value] = [old, next];
+    show();
+  };
+
+  const asked = () => {
+    try {
+      const names = location.hash.slice(1).split("..").map(decodeURIComponent);
+      const places = names.map(name => data.kernels.indexOf(name));
+      if (places.length === 2 && known.has(places.join(" "))) {
+        choose(...places);
+        return true;
+      }
+    } catch (error) {
+      if (!(error instanceof URIError)) throw error;
+    }
+    return false;
+  };
+
+  for (const list of [from, to]) {
+    data.kernels.forEach((name, at) => list.append(new Option(name, at)));
+    list.addEventListener("change", () => {
+      const names = [from, to].map(one => encodeURIComponent(data.kernels[one.value]));
+      history.replaceState(null, "", `#${names.join("..")}`);
+      show();
+    });
+  }
+  document.getElementById("choose").hidden = false;
+  addEventListener("hashchange", () => {
+    if (asked()) document.getElementById("choose").scrollIntoView();
+  });
+  if (!asked()) {
+    const last = data.pairs[data.pairs.length - 1];
+    choose(last[0], last[1]);
+  }
 })();

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A lab as static files: a page, and JSON beside it, for each view; a feed of steps.
 
+All pages share one style and one script, which lie at the top.
+
 Names of files are made of digests and harmless letters, so nothing that a run names leads anywhere.
 """
 
@@ -15,16 +17,17 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from kdelta.analysis.history import Lab, LabStep, Pair, ScenarioHistory
+from kdelta.analysis.history import Lab, LabStep, ScenarioHistory
 from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.rendering.formats import packed, told
+from kdelta.rendering import site_pairs
+from kdelta.rendering.formats import packed, tabled, told
 from kdelta.rendering.step import StepDetail, kinds
 from kdelta.rendering.step import context as told_beside
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.wording import change, effort, more, plural
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.verdict import Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -34,7 +37,8 @@ _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others
-_NO_ANSWER = (Verdict.UNDECIDED, Verdict.INVALID)
+_STYLE, _SCRIPT = "site.css", "site.js"
+_SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
@@ -68,7 +72,7 @@ def written(
     """
     site = _Site(lab, triage, details)
     template, fixed = _template()
-    found: dict[str, bytes] = {}
+    found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
     for page in site.pages():
         json = page.path.removesuffix(".html") + ".json"
         text = template.render(
@@ -82,9 +86,11 @@ def written(
             up=page.up,
             own_json=json.rpartition("/")[2],
             feed=bool(address),
+            scripted=page.kind in _SCRIPTED,
+            policy=_policy(scripted=page.kind in _SCRIPTED),
         )
         found[page.path] = text.encode()
-        found[json] = packed(told(f"site-{page.kind}", {"page": page.data})).encode()
+        found[json] = packed(tabled(told(f"site-{page.kind}", {"page": page.data}))).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
     return found
@@ -92,12 +98,19 @@ def written(
 
 def _template() -> tuple[Template, dict[str, Any]]:
     own = {
-        "style": asset("site.css"),
-        "script": asset("site.js"),
         "effort": lambda found: effort(found, timed=False),
         "change": lambda ratio: f"{change(ratio, 'instructions')}",
     }
     return template("site.html"), own
+
+
+def _policy(*, scripted: bool) -> str:
+    """Content-Security-Policy: the style and, where one is needed, the script beside the page."""
+    script = " script-src 'self';" if scripted else ""
+    return (
+        f"default-src 'none'; style-src 'self';{script} img-src data:; base-uri 'none';"
+        " form-action 'none'"
+    )
 
 
 def slug(*names: str) -> str:
@@ -128,8 +141,6 @@ class _Site:
         yield self._page("runs.html", "runs", "Runs", self._lab.runs)
         for history in self._lab.scenarios:
             yield self._history(history)
-        for pair in self._lab.pairs:
-            yield self._pair(pair)
         for step in self._lab.steps:
             yield self._step(step)
         for function in self._lab.functions:
@@ -162,9 +173,8 @@ class _Site:
             }
             for history in self._lab.scenarios
         ]
-        page = self._page(
-            "index.html", "grid", "Which path changed in which kernel", self._lab.scenarios
-        )
+        data = {"kernels": self._lab.kernels, "scenarios": rows}
+        page = self._page("index.html", "grid", "Which path changed in which kernel", data)
         return _with(page, self._headline(), self._verdict(), grid=rows)
 
     def _headline(self) -> str:
@@ -233,35 +243,16 @@ class _Site:
         return _with(page, told_steps, history=history, rows=rows)
 
     def _all_pairs(self) -> _Page:
-        known = {}
-        for pair in self._lab.pairs:
-            changed = sum(one.comparison.verdict.is_step for one in pair.rows)
-            known[pair.old, pair.new] = _pair(pair), f"{changed} of {len(pair.rows)}"
-        page = self._page("compare.html", "pairs", "Two kernels", list(known))
-        return _with(page, "How many scenarios changed from one kernel to another.", known=known)
-
-    def _pair(self, pair: Pair) -> _Page:
-        rows = [
-            {
-                "own": row,
-                "href": f"../{_scenario(row.name)}",
-                "old": number(row.old),
-                "new": number(row.new),
-                "ratio": f"{row.comparison.ratio:.3f}" if row.comparison.ratio else "",
-                "note": "identical by code" if row.same_code else _note(row.comparison),
-            }
-            for row in pair.rows
-        ]
-        worse = sum(one.comparison.verdict is Verdict.REGRESSION for one in pair.rows)
-        better = sum(one.comparison.verdict is Verdict.IMPROVEMENT for one in pair.rows)
-        unsure = sum(one.comparison.verdict in _NO_ANSWER for one in pair.rows)
-        text = (
-            f"{pair.new} does more work than {pair.old} in {worse} of"
-            f" {plural(len(pair.rows), 'scenario')}, and less in {better}"
-            f"{f'; in {unsure} nobody can say, for the reason beside it' if unsure else ''}."
+        kernels = self._lab.kernels
+        data = site_pairs.table(kernels, self._lab.pairs, _scenario)
+        page = self._page("compare.html", "pairs", "Two kernels", data)
+        return _with(
+            page,
+            "How many scenarios changed from one kernel to another.",
+            data=packed(data).replace("<", "\\u003c"),
+            overview=list(site_pairs.cells(kernels, self._lab.pairs)),
+            anchor=site_pairs.anchor,
         )
-        page = self._page(_pair(pair), "pair", f"{pair.old} and {pair.new}", pair)
-        return _with(page, text, "REGRESSION" if worse else "SAME", pair=pair, rows=rows)
 
     def _all_steps(self) -> _Page:
         rows = [
@@ -377,10 +368,6 @@ def _function(name: str) -> str:
     return f"function/{slug(name)}.html"
 
 
-def _pair(pair: Pair) -> str:
-    return f"compare/{slug(pair.old, pair.new)}.html"
-
-
 def _key(step: LabStep) -> tuple[str, str, str]:
     return step.name, step.explanation.old, step.explanation.new
 
@@ -399,13 +386,6 @@ def _is_worse(step: LabStep) -> bool:
 
 def _figure(value: float | None) -> str:
     return "" if value is None else number(value)
-
-
-def _note(found: Comparison) -> str:
-    """Why, in a few words; all of it is in the page's JSON."""
-    if found.crossing and found.verdict is Verdict.UNDECIDED:
-        return f"two compilers, {found.crossing}: part of it may be theirs"
-    return "; ".join(found.reasons)
 
 
 def _short(ratio: float | None, verdict: str) -> str:
