@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -138,11 +139,23 @@ def test_a_large_guest_comes_to_its_turn(machine: Machine) -> None:
     assert waited < 10
 
 
-def test_another_process_counts_and_may_be_killed() -> None:
+def test_another_process_counts_is_told_and_may_be_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         assert waits(ONE)
+        assert not caplog.text
+        monkeypatch.setattr(slots, "_SILENT_S", 0.0)
+        assert waits(ONE)
+        told = f"waiting for room for a guest, which kdelta process {other.pid} has"
+        assert caplog.messages == [told]
+        other.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, other.pid, os.WSTOPPED)
+        assert waits(ONE)
+        again = f"{told}; stopped is {other.pid}: kill -CONT {other.pid} lets it go on"
+        assert caplog.messages == [told, again]
         other.send_signal(signal.SIGKILL)
     began = time.monotonic()
     with slots.lease(ONE, threading.Event()):

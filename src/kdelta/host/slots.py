@@ -7,9 +7,11 @@ without taking more than there is.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -19,11 +21,15 @@ from kdelta import cache
 from kdelta.files import write_aside
 from kdelta.host import leases
 from kdelta.machine.axes import MachineSettings
-from kdelta.procfs import meminfo
+from kdelta.procfs import lock_holders, meminfo, process_state
+
+log = logging.getLogger(__name__)
 
 QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
 _ROOT = Path("/")
+_PROC = Path("/proc")
 _NAME = "guest-{cpus}-{mib}-{number}"  # a held lock, which says what its guest takes
+_SILENT_S = 10.0  # of waiting for other processes
 _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
 
 
@@ -60,7 +66,11 @@ def lease(
     with ExitStack() as held:
         with ExitStack() as turn:
             leases.wait("guests", turn, cancelled)
+            tell = time.monotonic() + _SILENT_S
             while cancelled.is_set() or not _fits(guest.cpus, cores, mib):
+                if time.monotonic() > tell and (said := _others()):
+                    log.warning("waiting for room for a guest, which %s", said)
+                    tell = float("inf")
                 leases.pause(cancelled)
             names = (_NAME.format(cpus=guest.cpus, mib=mib, number=n) for n in count())
             next(name for name in names if leases.take(name, held))
@@ -84,6 +94,21 @@ def _fits(cpus: int, cores: int, mib: int) -> bool:
         and mib + sum(taken for _, taken in running) <= most
         and mib <= available
     )
+
+
+def _others() -> str:
+    """In words, which other processes of kdelta have guests; "" for none."""
+    places = (cache.root() / "locks").glob("guest-*.lock")
+    holders = lock_holders(_PROC, places) - {os.getpid()}
+    stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}
+    if not holders:
+        return ""
+    named = ", ".join(map(str, sorted(holders)))
+    words = f"kdelta process {named} has" if len(holders) == 1 else f"kdelta processes {named} have"
+    if stopped:
+        again = " ".join(map(str, sorted(stopped)))
+        words += f"; stopped is {again}: kill -CONT {again} lets it go on"
+    return words
 
 
 def _cores() -> int:
