@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from commands import BenchError, said
-from steps import FirstRow, of_run, of_survey
+from steps import TOO_MUCH, FirstRow, of_run, of_survey
 
 _STEPS = (
     ("mprotect:shared_dirty_full_toggle_16m", "6.16", "6.17"),
@@ -27,6 +27,7 @@ _STEPS = (
     ("unmap:munmap", "6.12", "6.16"),
     ("process:thread", "7.0", "7.1"),
 )
+_KEPT = "\n## The steps of a survey\n"  # what stands from there on is not made here
 _PROBES = ("--probe", "calls", "--probe", "memory")
 _HEAD = """# Four steps, explained
 
@@ -50,7 +51,8 @@ def main() -> None:
     given = parser.parse_args()
     try:
         if given.write:
-            given.write.write_text(_page(given.ran))
+            kept = given.write.read_text() if given.write.exists() else ""
+            given.write.write_text(_page(given.ran) + _KEPT + kept.partition(_KEPT)[2])
         elif given.survey:
             _say(of_survey(given.survey, given.runs))
         else:
@@ -60,14 +62,17 @@ def main() -> None:
 
 
 def _say(rows: Iterable[FirstRow]) -> None:
-    explained = total = 0
+    explained = total = beyond = 0
     for row in rows:
         total += not row.missing
         explained += row.explains
+        beyond += not (row.missing or 0 <= row.share <= TOO_MUCH)
         said_first = f"{row.net} {row.words}" if row.words else row.missing
         share = f"{100 * row.share:.0f} %" if row.words else "-"
         print(f"{share:>7}  {row.step}: {said_first}", flush=True)
-    print(f"the first row explains at least 80 % of the net in {explained} of {total} steps")
+    less = total - explained - beyond
+    print(f"the first row is 80 to 120 % of the net in {explained} of {total} steps,")
+    print(f"less in {less}, and more, or against it, in {beyond}")
 
 
 def _page(runs: list[Path]) -> str:

@@ -359,3 +359,69 @@ def test_a_longer_function_of_nearly_the_same_name_is_that_function() -> None:
         (CauseKind.RENAMED, "mod_memcg_state", ("__mod_memcg_state",), 216),
         (CauseKind.RENAMED, "css_rstat_updated", ("__cgroup_rstat_updated",), 157),
     ]
+
+
+def told(old: list[PathNode], new: list[PathNode]) -> list[tuple[str, str, tuple[str, ...], int]]:
+    found = difference([old], [new])
+    assert sum(cause.delta for cause in found.causes) == found.root.delta
+    return [(str(c.kind), c.function, c.into, c.delta) for c in found.causes]
+
+
+def test_what_is_inlined_beside_others_may_be_shorter_there() -> None:
+    """getpgid(), 6.12 -> 6.16: the way back to user space became part of do_syscall_64()."""
+    old = nodes(
+        (-1, "syscall", 1, 100), (0, "exit", 1, 24), (0, "prepare", 1, 20), (2, "assert", 1, 14),
+        (0, "check", 1, 14), (0, "work", 1, 500), (5, "exit_work", 1, 9),
+    )  # fmt: skip
+    new = nodes(
+        (-1, "syscall", 1, 124), (0, "assert", 1, 16), (0, "work", 1, 500), (2, "exit_work", 1, 9)
+    )
+    assert told(old, new) == [
+        ("inlined", "syscall", ("exit", "check", "prepare"), -34),
+        ("changed", "assert", (), 2),
+    ]
+
+
+def test_what_took_the_place_of_another_with_the_same_below_is_that() -> None:
+    """process_madvise(), 6.12 -> 6.16: eight do_madvise() became one vector_madvise()."""
+    old = nodes((-1, "call", 1, 50), (0, "do", 8, 160), (1, "walk", 8, 900), (2, "page", 9, 800))
+    new = nodes((-1, "call", 1, 50), (0, "vector", 1, 90), (1, "walk", 8, 900), (2, "page", 9, 800))
+    assert told(old, new) == [("renamed", "vector", ("do",), -70)]
+
+
+def test_a_new_function_that_runs_what_its_caller_ran_is_part_of_it() -> None:
+    """mseal(), 7.0 -> 7.1: the loop over areas became mseal_apply(), and runs once less."""
+    old = nodes(
+        (-1, "do_mseal", 1, 120), (0, "walk", 2, 300), (0, "find", 4, 240), (0, "prev", 1, 110)
+    )
+    new = nodes(
+        (-1, "do_mseal", 1, 85), (0, "mseal_apply", 1, 63), (1, "walk", 1, 150),
+        (1, "find", 2, 120), (1, "prev", 1, 110), (0, "find", 2, 120), (0, "walk", 1, 150),
+    )  # fmt: skip
+    assert told(old, new) == [("split", "do_mseal", ("mseal_apply",), 28)]
+
+
+def test_a_call_from_elsewhere_is_one_cause() -> None:
+    old = nodes((-1, "main", 1, 9), (0, "zap", 1, 50), (1, "drain", 3, 90), (0, "fault", 1, 70))
+    new = nodes((-1, "main", 1, 9), (0, "zap", 1, 50), (0, "fault", 1, 70), (2, "drain", 4, 95))
+    (cause,) = difference([old], [new]).causes
+    assert (cause.kind, cause.delta) == (CauseKind.MOVED, 5)
+    assert (cause.caller, cause.into) == ("fault", ("zap",))
+    assert (cause.calls_old, cause.calls_new) == (3, 4)
+    text = "drain is called in fault, no longer in zap, with all below"
+    assert sentence(cause, Scale(1, 0)) == text
+
+
+def test_what_changed_far_below_is_not_told_with_a_caller_that_changed_too() -> None:
+    """pipe_read(), 6.12 -> 6.16: touch_atime() is not do_syscall_64()'s."""
+    names = ("syscall", "enter", "ksys", "vfs", "pipe")
+    chain = [(at - 1, name, 1, 100) for at, name in enumerate(names)]
+    old = nodes(*chain, (4, "atime", 1, 146), (4, "time", 1, 107))
+    new = nodes((-1, "syscall", 1, 40), *chain[1:])
+    assert [kind for kind, *_ in told(old, new)] == ["vanished", "vanished", "changed"]
+
+
+def test_a_thunk_that_shares_its_place_with_a_marker_is_no_function_of_the_path() -> None:
+    old = nodes((-1, "read", 1, 5), (0, "__softirqentry_text_end", 1, 3), (1, "pipe", 1, 9))
+    new = nodes((-1, "read", 1, 5), (0, "pipe", 1, 9))
+    assert told(old, new) == [("vanished", "__softirqentry_text_end", (), -3)]

@@ -22,14 +22,16 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL, Copied
 
-# What only passes a call or a return on is no function of the path.
+# What only passes a call or a return on is no function of the path.  Before Linux 6.13 the end of
+# the soft interrupts' code is where the thunks begin, and runs were counted that name it so.
 _THUNK = re.compile(
-    r"__x86_(?:indirect|return)_thunk|(?:srso|its|retbleed)_\w*(?:thunk|ret)|__x86_\w*_jmp"
+    r"__x86_(?:indirect|return)_thunk|__softirqentry_text_end\b|(?:srso|its|retbleed)_\w*(?:thunk|ret)|__x86_\w*_jmp"
 )
 DEEPER = "[deeper]"  # all that is below so many levels; no kernel's stack is so deep
 DEEPEST = 200
 _NEW, _GONE = "new", "gone"
 _MOST_OF_IT = 0.8  # share of the difference from which one cause explains it
+_NEAR = 3  # levels below such a function in which what changed has to be
 _OWN_PART = 0.1  # share that a function's own code has at least where it is told with what it calls
 
 
@@ -42,6 +44,7 @@ class CauseKind(StrEnum):
     NEW = "new"
     VANISHED = "vanished"
     RENAMED = "renamed"
+    MOVED = "moved"  # it is called from elsewhere
     TOGETHER = "together"  # a function whose own code changed, with all that changed below it
 
 
@@ -51,7 +54,7 @@ class Cause:
 
     function: of which own code changed, or the top of what is new or vanished.  caller: who calls
     it, "" for several.  into: the functions that its code
-    moved into or came from, its old name, or those that are called through it now.
+    moved into or came from, its old name, those that are called through it now, or who called it.
     calls: per window, of the function, on the paths that changed.  parts: of a function together
     with what it calls, what that consists of; they sum to it.
     """
@@ -213,6 +216,7 @@ class _Top:
     function: str
     own: int = 0
     delta: int = 0
+    near: int = 0
     size: int = 0
     calls_old: int = 0
     calls_new: int = 0
@@ -221,7 +225,8 @@ class _Top:
 def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
     """The smallest function that explains a difference with what it calls, where no cause does.
 
-    Its own code has to have a part in it: who only calls what changed explains nothing.
+    Its own code has to have a part in it, and what changed has to be near: in itself, in what it
+    calls, or in what these call.  Who only calls what changed explains nothing.
     """
 
     def explains(delta: int) -> bool:
@@ -239,15 +244,31 @@ def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
             top = found.setdefault(branch.function, _Top(branch.function))
             top.own += branch.own_new - branch.own_old
             top.delta += branch.delta
+            top.near += _near(branch, _NEAR)
             top.size += branch.all_old + branch.all_new
             top.calls_old += branch.calls_old
             top.calls_new += branch.calls_new
         below = above | {branch.function}
         waiting += [(child, below) for child in branch.children]
     fitting = [
-        top for top in found.values() if explains(top.delta) and top.own / root.delta >= _OWN_PART
+        top
+        for top in found.values()
+        if explains(top.delta)
+        and explains(top.near)
+        and abs(top.own) >= _OWN_PART * abs(root.delta)
     ]
     return min(fitting, key=lambda top: (top.size, top.function), default=None)
+
+
+def _near(branch: Branch, levels: int) -> int:
+    """What changed in a function and so many levels below it; what is new or gone, as a whole."""
+    found = branch.own_new - branch.own_old
+    if not levels:
+        return found
+    return found + sum(
+        child.delta if child.note in (_NEW, _GONE) else _near(child, levels - 1)
+        for child in branch.children
+    )
 
 
 def is_thunk(function: str) -> bool:
@@ -406,7 +427,21 @@ def _rehung(causes: Sequence[Cause], root: Branch) -> Iterator[Cause]:
                     old=cause.old + sum(one.old for one in moved),
                     new=cause.new + sum(one.new for one in moved),
                 )
-    yield from left.values()
+    yield from _elsewhere(left)
+
+
+def _elsewhere(left: dict[tuple[CauseKind, str], Cause]) -> Iterator[Cause]:
+    """What is new below one function and gone from another is called from elsewhere."""
+    for (kind, name), cause in left.items():
+        gone = left.get((CauseKind.VANISHED, name))
+        new = left.get((CauseKind.NEW, name))
+        if new is None or gone is None:
+            yield cause
+        elif kind is CauseKind.NEW:
+            yield replace(
+                new, kind=CauseKind.MOVED, into=(gone.caller,) if gone.caller else (),
+                old=new.old + gone.old, new=new.new + gone.new, calls_old=gone.calls_old,
+            )  # fmt: skip
 
 
 def _under(root: Branch, note: str) -> dict[str, set[str]]:

@@ -61,6 +61,7 @@ def net(was: Node, now: Node) -> Notes:
         _unwrap(before, after, alone, notes)
         _inline(before, after, alone, notes)
         _unwrap(before, after, alone, notes)  # what came up with a function that was inlined
+        _replace(was, before, after, alone, notes)
         pairs += [
             (before.children[name], after.children[name])
             for name in before.children.keys() & after.children.keys()
@@ -94,14 +95,70 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
                 found[name] = fitting[0]
             if fitting:
                 break
+    _name(was, found, notes)
+    return bool(found)
+
+
+def _name(was: Node, found: Mapping[str, str], notes: Notes) -> None:
+    """Give functions of the old kernel the names that they have in the new one; found: by these."""
     notes.renamed |= found
     names = {old: new for new, old in found.items()}
-    for node in [*walk(was)]:
+    for node in [*walk(was)] if names else ():
         for old in names.keys() & node.children.keys():
             child = node.children.pop(old)
             child.function = names[old]
             node.children[child.function] = child
-    return bool(found)
+
+
+def _replace(
+    was: Node, before: Node, after: Node, alone: tuple[set[str], set[str]], notes: Notes
+) -> None:
+    """Take what one function calls in the old kernel alone for what it calls in the new one alone.
+
+    It is that where the names are akin, most of what runs below is the same, or both are called as
+    often and are as long; where more than one fits, none does.
+    """
+    gone = {name: before.children[name] for name in before.children.keys() & alone[0]}
+    found: dict[str, str] = {}
+    for name in sorted(after.children.keys() & alone[1]):
+        one = after.children[name]
+        fits: tuple[Callable[[Node], bool], ...] = (
+            partial(_akin_to, one),
+            partial(_alike_below, one),
+            partial(_as_large_as, one),
+        )
+        for fit in fits:
+            fitting = [old for old, node in gone.items() if fit(node)]
+            if len(fitting) == 1:
+                found[name] = fitting[0]
+                del gone[fitting[0]]
+            if fitting:
+                break
+    _name(was, found, notes)
+    alone[0].difference_update(found.values())
+    alone[1].difference_update(found)
+
+
+def _akin_to(one: Node, other: Node) -> bool:
+    return _akin(one.function, other.function)
+
+
+def _as_large_as(one: Node, other: Node) -> bool:
+    return _as_large((one.calls, one.all), (other.calls, other.all))
+
+
+def _alike_below(one: Node, other: Node) -> bool:
+    """Most instructions are of the same functions, below both."""
+    mine, theirs = (_own_below(node) for node in (one, other))
+    return (mine & theirs).total() >= _ALIKE * (mine | theirs).total() > 0
+
+
+def _own_below(node: Node) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for below in walk(node):
+        if below is not node:
+            found[below.function] += below.own
+    return found
 
 
 def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
@@ -161,7 +218,10 @@ def _alike(one: Counter[str], other: Counter[str]) -> bool:
 
 
 def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> None:
-    """Take a function of one kernel alone away that does little but call what the other calls."""
+    """Take a function of one kernel alone away that does little but call what the other calls.
+
+    So is one that mostly runs what its caller in the other kernel calls itself, more often there.
+    """
     for side, other, names, told in (
         (now, was, alone[1], notes.split),
         (was, now, alone[0], notes.inlined),
@@ -175,14 +235,30 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             shared = sum(
                 node.all for name, node in child.children.items() if name in other.children
             )
-            if child.own <= _WRAPPER * below and shared >= _ALIKE * below:
+            little = child.own <= _WRAPPER * below and shared >= _ALIKE * below
+            if little or _moved_into(child, side, other) >= _ALIKE * child.all:
                 waiting += child.children.values()
                 _absorb(side, child)
                 told[now.function] = (*told.get(now.function, ()), child.function)
 
 
+def _moved_into(child: Node, caller: Node, other: Node) -> float:
+    """Instructions below a function that its caller in the other kernel runs without it.
+
+    Counted are calls that this caller makes fewer of.
+    """
+    found = 0.0
+    for name, node in child.children.items():
+        here, there = (side.children.get(name) for side in (caller, other))
+        fewer = there.calls - (here.calls if here else 0) if there else 0
+        if fewer > 0 and node.calls:
+            found += node.all * min(1.0, fewer / node.calls)
+    return found
+
+
 def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> None:
     """Undo a split or an inlining: the function's code goes to its caller, and so do its calls."""
+    grown, absorbed = now.own - was.own, 0
     for _ in range(_MOST_MOVED):
         change = now.own - was.own
         side, names = (now, alone[1]) if change < 0 else (was, alone[0])
@@ -190,12 +266,37 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
         chosen = _cancelling(abs(change), candidates)
         if not chosen:
-            return
-        for child in chosen:
-            _absorb(side, child)
+            break
+        absorbed += sum(child.own for child in chosen) if side is was else 0
         moved = notes.split if side is now else notes.inlined
-        names_moved = (child.function for child in chosen)
-        moved[now.function] = tuple(dict.fromkeys((*moved.get(now.function, ()), *names_moved)))
+        _take(side, now.function, chosen, moved)
+    if absorbed and grown > 0:
+        _take(was, now.function, _dropped(was, alone[0], grown, absorbed), notes.inlined)
+
+
+def _take(
+    above: Node, name: str, chosen: Sequence[Node], moved: dict[str, tuple[str, ...]]
+) -> None:
+    for child in chosen:
+        _absorb(above, child)
+    if chosen:
+        names = (child.function for child in chosen)
+        moved[name] = tuple(dict.fromkeys((*moved.get(name, ()), *names)))
+
+
+def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node]:
+    """What became part of a function beside others and is shorter there.
+
+    A compiler that inlines leaves out what the caller makes superfluous, so code that came in may
+    be longer than what the caller grew by.  Only functions that are mostly code of their own.
+    """
+    found = []
+    for child in sorted(was.children.values(), key=lambda node: (node.own, node.function)):
+        fits = grown >= _LEAST_MOVED * (absorbed + child.own)
+        if child.function in names and child.own and fits and child.own >= _ALIKE * child.all:
+            found.append(child)
+            absorbed += child.own
+    return found
 
 
 def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:

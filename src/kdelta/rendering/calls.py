@@ -128,6 +128,10 @@ def sentence(cause: Cause, scale: Scale) -> str:
             return f"{name}, which was {pieces}: its own code"
         case CauseKind.CHANGED:
             return f"{name}: its own code, {called}"
+        case CauseKind.MOVED:
+            before = f", no longer in {pieces}" if pieces else ""
+            told = f"called{where}{before}" if where or pieces else "called from elsewhere"
+            return f"{name} is {told}, with all below"
         case CauseKind.TOGETHER:
             return f"{name} and what it calls, {called}: {_parts(cause, scale)}"
 
