@@ -19,6 +19,7 @@ from msgspec import structs
 import kernel_tree
 from kdelta import arch, cache, elf
 from kdelta.analysis.explanation import explain
+from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import root
 from kdelta.archive.index import Package
 from kdelta.cli import code, show
@@ -29,10 +30,11 @@ from kdelta.disassembly.lines import SourceLine, chains, parse
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import beside, results
+from kdelta.journal.beside import Histogram
 from kdelta.kernels import debug, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
-from kdelta.rendering import listing
+from kdelta.rendering import listing, work
 from kdelta.rendering import places as view_places
 from kdelta.rendering.columns import plain
 from kdelta.rendering.listing import Listing
@@ -323,7 +325,7 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
     done = CliRunner().invoke(show.explain, [*words, "--lines"])
     assert done.exit_code == 0, done.output
     assert "no source lines of 6.16" in done.output
-    for wrong in (["--lines", "--work"], ["--lines", "--yes"], ["--fetch-debug"]):
+    for wrong in (["--lines", "--yes"], ["--work", "--fetch-debug"]):
         bad = CliRunner().invoke(show.explain, [run, "6.16", "6.17", *wrong])
         assert bad.exit_code == 2
 
@@ -380,7 +382,7 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     )
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
-    placed = code.placed(whole, explain_view, whole, sides, means)
+    placed = code.placed(whole, explain_view, show.differing(whole), sides, means)
     text = plain(view_places.show(placed), 100)
     assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
     assert "its line tables are not here" in text
@@ -405,3 +407,22 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     found = code.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}
+
+
+def test_work_and_values_say_where_the_functions_that_they_name_begin() -> None:
+    whole = explain(ladder(), "6.16", "6.17")
+    change = KindDelta(
+        group="work", kind="load", old=1, new=9, where=(("walk", 7), ("touch", 1), ("same", 0))
+    )
+    read = ValueDelta(probe="walk(nr=arg6:u32)", old=Histogram(values={"1": 4}), new=None)
+    found = WorkExplanation(explanation=whole, work=(change,), values=(read,))
+    at = {"walk": (SourceLine("mm/walk.c", 11, "walk"), None), "touch": (None, None)}
+    work_part, values = (work.WorkPart(found, part) for part in (work.WORK, work.VALUES))
+    assert work.functions(work_part) == ["walk", "touch"]
+    assert work.functions(values) == ["walk"]
+    for part in (work_part, values):
+        head, rows = view_places.table(view_places.Placed(work, part, at, ()))
+        assert head[-2:] == ("old_source", "new_source")
+        assert [row[-2:] for row in rows] == [("mm/walk.c:11", None)]
+    text = plain(view_places.show(view_places.Placed(work, work_part, at, ())), 100)
+    assert re.search(r"walk +mm/walk\.c:11 +-", text)

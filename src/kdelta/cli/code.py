@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kdelta.disassembly.lines import SourceLine
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.listing import Listing
-    from kdelta.rendering.places import Placed
+    from kdelta.rendering.places import Placed, Places
     from kdelta.sample import KernelIdentity
 
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
@@ -160,14 +160,25 @@ def listing(
 def placed(
     found: object,
     view: Any,
-    whole: Explanation,
+    names: Sequence[str],
     kept: tuple[Begins, Begins],
     means: LineMeans,
 ) -> Placed:
-    """A view's findings with where the functions begin that differ, the first MOST_PLACED."""
+    """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
     from kdelta.rendering.places import Placed
 
-    wanted = [row.function for row in whole.functions if row.delta][:MOST_PLACED]
+    places, missing = whereabouts(names, kept, means)
+    return Placed(view, found, places, missing)
+
+
+def whereabouts(
+    names: Sequence[str], kept: tuple[Begins, Begins], means: LineMeans
+) -> tuple[dict[str, Places], tuple[str, ...]]:
+    """Where functions begin in the old and in the new kernel, the first MOST_PLACED of `names`.
+
+    And why others are not known, sentences.
+    """
+    wanted = list(dict.fromkeys(names))[:MOST_PLACED]
     missing: list[str] = []
     sides: list[dict[str, SourceLine]] = []
     for side in kept:
@@ -177,7 +188,7 @@ def placed(
         first = {name: told.chains.get(each.start, ()) for name, each in own.items()}
         sides.append({name: chain[-1] for name, chain in first.items() if chain})
     places = {name: (sides[0].get(name), sides[1].get(name)) for name in wanted}
-    return Placed(view, found, places, tuple(dict.fromkeys(missing)))
+    return places, tuple(dict.fromkeys(missing))
 
 
 def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> Begins:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
-    from kdelta.cli.code import LineMeans, RanCode
+    from kdelta.cli.code import Begins, LineMeans, RanCode
     from kdelta.journal.run import RunRecord
 
     Trees = Sequence[Sequence[PathNode]]
@@ -284,10 +284,8 @@ def explain(
         raise click.UsageError("--as says what, and -o FILE where to write it")
     if (bool(part), bool(function), calls or bool(picture)).count(True) > 1:
         raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
-    if lines < fetch_debug or fetch_debug < yes or (lines and (part or picture)):
-        raise click.UsageError(
-            "--lines is for functions, --calls and --code; --fetch-debug needs it, --yes needs that"
-        )
+    if lines < fetch_debug or fetch_debug < yes:
+        raise click.UsageError("--fetch-debug is for --lines, and --yes for --fetch-debug")
     if choice["top"] is None and not form and not part:
         choice["top"] = TOP
     record = one_record(runs, run)
@@ -297,16 +295,17 @@ def explain(
     recorded = Recorded(RUNS.find(runs, run), record, whole, choice["point"])
     means = code.LineMeans(lines, fetch_debug, yes)
     if part:
-        print_found(form, work, work.WorkPart(recorded.work(), part))
+        told_part = work.WorkPart(recorded.work(), part)
+        recorded.print_placed(form, work, told_part, work.functions(told_part), means)
     elif function:
         print_found(form, listing, code.listing(whole, function, recorded.ran(function), means))
     elif calls or picture:
         _print_calls(form, found, recorded, means)
         if picture and output and not found.refused:
-            _write_picture(picture, output, found, recorded)
+            _write_picture(picture, output, found, recorded, means)
     else:
         told = {} if form else {"sentences": recorded.sentences(found)}
-        recorded.print_placed(form, page, found, found, means, **told)
+        recorded.print_placed(form, page, found, differing(found), means, **told)
     if found.refused and found.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
@@ -379,19 +378,25 @@ class Recorded:
         form: str,
         view: Any,
         what: object,
-        listed: Explanation,
+        names: Sequence[str],
         means: LineMeans,
         **told: Any,
     ) -> None:
-        """Print a view of functions, with where those of `listed` begin where that is wanted."""
-        from kdelta.cli.code import begins, placed
+        """Print a view, with where the functions of these names begin where that is wanted."""
+        from kdelta.cli.code import placed
         from kdelta.rendering import places
 
         if not means.wanted:
             print_found(form, view, what, **told)
             return
+        print_found(form, places, placed(what, view, names, self.begins(), means), **told)
+
+    def begins(self) -> tuple[Begins, Begins]:
+        """Where the functions of the old and the new kernel begin."""
+        from kdelta.cli.code import begins
+
         old, new = (begins(self._folder, self._record, side) for side in self._sides)
-        print_found(form, places, placed(what, view, listed, (old, new), means), **told)
+        return old, new
 
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""
@@ -418,19 +423,29 @@ def _print_calls(form: str, found: Explanation, recorded: Recorded, means: LineM
 
     told = {} if form else {"sentences": recorded.sentences(found)}
     paths = explained(found, *recorded.trees())
-    recorded.print_placed(form, page, paths, found, means, **told)
+    recorded.print_placed(form, page, paths, differing(found), means, **told)
 
 
-def _write_picture(picture: str, output: Path, found: Explanation, recorded: Recorded) -> None:
+def _write_picture(
+    picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
+) -> None:
     from kdelta.analysis.calls import explained
+    from kdelta.cli.code import whereabouts
     from kdelta.rendering import flame, profiles
 
     old, new = recorded.trees()
+    names = differing(found) if means.wanted else ()
+    places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
     if picture == "flame":
-        write_output(flame.written(explained(found, old, new)), output)
+        write_output(flame.written(explained(found, old, new), places), output)
         return
     kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new), side), output)
+    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+
+
+def differing(found: Explanation) -> list[str]:
+    """The listed functions that differ, the largest change first."""
+    return [row.function for row in found.functions if row.delta]
 
 
 def one_record(runs: Path, run: str) -> RunRecord:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kdelta.analysis.calls import Branch, CallExplanation
 from kdelta.rendering.calls import Scale, sentence, telling
+from kdelta.rendering.places import Places, text
 from kdelta.rendering.templates import asset, template
 
 ROW = 18  # height of a frame in CSS pixels
@@ -47,8 +48,11 @@ class Picture:
         return ROW * (1 + max((frame.row for frame in self.frames), default=0))
 
 
-def written(found: CallExplanation) -> str:
-    """The whole file; its template, style and script lie beside this module."""
+def written(found: CallExplanation, places: Mapping[str, Places] | None = None) -> str:
+    """The whole file; its template, style and script lie beside this module.
+
+    places: where functions begin, old and new, as far as it is known.
+    """
     scale = Scale.of(found.explanation)
     difference = found.difference
     causes = telling(difference) if difference else ()
@@ -56,7 +60,7 @@ def written(found: CallExplanation) -> str:
         style=asset("flame.css"),
         script=asset("flame.js"),
         explanation=found.explanation,
-        pictures=pictures(difference.root, scale) if difference else (),
+        pictures=pictures(difference.root, scale, places=places) if difference else (),
         causes=[(scale.signed(cause.delta), sentence(cause, scale)) for cause in causes],
         others=len(difference.causes) - len(causes) if difference else 0,
         delta=scale.signed(difference.root.delta) if difference else "",
@@ -64,22 +68,39 @@ def written(found: CallExplanation) -> str:
     )
 
 
-def pictures(root: Branch, scale: Scale, *, narrowest: float = _NARROWEST) -> tuple[Picture, ...]:
+def pictures(
+    root: Branch,
+    scale: Scale,
+    *,
+    narrowest: float = _NARROWEST,
+    places: Mapping[str, Places] | None = None,
+) -> tuple[Picture, ...]:
     """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
 
-    narrowest: share of the width below which a frame is left out.
+    narrowest: share of the width below which a frame is left out.  places: see written.
     """
+
+    def told(branch: Branch) -> str:
+        return _told(branch, scale) + _at((places or {}).get(branch.function, (None, None)))
+
     return (
-        _picture("new", "the new kernel", root, scale, lambda one: one.all_new, narrowest),
-        _picture("old", "the old kernel", root, scale, lambda one: one.all_old, narrowest),
+        _picture("new", "the new kernel", root, told, lambda one: one.all_new, narrowest),
+        _picture("old", "the old kernel", root, told, lambda one: one.all_old, narrowest),
     )
+
+
+def _at(place: Places) -> str:
+    """Where a function begins, in both kernels where that differs."""
+    old, new = map(text, place)
+    both = f"{old} -> {new}" if old and new and old != new else old or new
+    return f", {both}" if both else ""
 
 
 def _picture(
     key: str,
     kernel: str,
     root: Branch,
-    scale: Scale,
+    told: Callable[[Branch], str],
     size: Callable[[Branch], int],
     narrowest: float,
 ) -> Picture:
@@ -96,7 +117,7 @@ def _picture(
         frames.append(
             Frame(
                 function=branch.function or _ALL,
-                told=_told(branch, scale),
+                told=told(branch),
                 note=branch.note,
                 row=row,
                 x=start / whole,

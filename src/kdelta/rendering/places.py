@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,12 @@ from kdelta.rendering.formats import Cell
 
 _NAME_WIDTH = 40
 _FUNCTION = "function"
+# How a cell of a column names functions.
+_NAMING: dict[str, Callable[[str], list[str]]] = {
+    _FUNCTION: lambda cell: [cell],
+    "where": str.split,
+    "probe": lambda cell: [cell.partition("(")[0]],
+}
 Places = tuple[SourceLine | None, SourceLine | None]
 
 
@@ -37,7 +43,7 @@ def show(placed: Placed, **choice: Any) -> list[Line]:
     if known:
         columns = [Column(_FUNCTION, [short(name, _NAME_WIDTH) for name, _ in known])]
         for head, side in (("begins at, old", 0), ("new", 1)):
-            columns.append(Column(head, [_text(own[side]) or ABSENT for _, own in known]))
+            columns.append(Column(head, [text(own[side]) or ABSENT for _, own in known]))
         lines += table_lines(columns)
     for sentence in placed.missing:
         lines += paragraph(f"{sentence}.", Tone.WARN)
@@ -52,17 +58,23 @@ def document(placed: Placed) -> tuple[str, dict[str, Any]]:
 
 
 def table(placed: Placed) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """The view's rows, with two columns more."""
+    """The view's rows, with two columns more: where what is in its column of functions begins."""
     head, rows = placed.view.table(placed.found)
-    at = [*head].index(_FUNCTION)
-    nowhere: Places = (None, None)
+    at = next(at for at, name in enumerate(head) if name in _NAMING)
     return (*head, "old_source", "new_source"), [
-        (*row, *(_text(one) or None for one in placed.functions.get(str(row[at]), nowhere)))
-        for row in rows
+        (*row, *_sources(placed, _NAMING[head[at]](str(row[at] or "")))) for row in rows
     ]
 
 
-def _text(place: SourceLine | None) -> str:
+def _sources(placed: Placed, names: Sequence[str]) -> Iterator[str | None]:
+    """Of the old and the new kernel the known places of functions, blanks between."""
+    for side in (0, 1):
+        own = (placed.functions[name][side] for name in names if name in placed.functions)
+        yield " ".join(text(one) for one in own if one) or None
+
+
+def text(place: SourceLine | None) -> str:
+    """A place in words, "" for none."""
     return f"{place.file or '?'}:{place.line or '?'}" if place else ""
 
 

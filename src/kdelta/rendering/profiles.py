@@ -11,26 +11,38 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kdelta.analysis.calls import DEEPER, DEEPEST
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.attribution.calls import PathNode
+from kdelta.disassembly.lines import SourceLine
 from kdelta.printable import printable
+from kdelta.rendering.places import Places
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _OLD, _NEW = "old", "new"
+_NOWHERE = SourceLine("kernel", 0, "")
 Stack = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """What is exported: an explanation and the call trees of both its kernels, phase by phase."""
+    """What is exported: an explanation and the call trees of both its kernels, phase by phase.
+
+    places: where functions begin, old and new, as far as it is known; only Callgrind's form has it.
+    """
 
     explanation: Explanation
     old: Sequence[Sequence[PathNode]]
     new: Sequence[Sequence[PathNode]]
+    places: Mapping[str, Places] = field(default_factory=dict)
+
+    def begins(self, function: str) -> SourceLine:
+        """Where a function begins in the new kernel, or else in the old; "kernel" where unknown."""
+        known = self.places.get(base_name(function), (None, None))
+        return known[1] or known[0] or _NOWHERE
 
     @cached_property
     def stacks(self) -> dict[str, Counter[Stack]]:
@@ -76,6 +88,9 @@ def callgrind(found: Profiles) -> str:
     sides = [_Edges.of(trees) for trees in (found.old, found.new)]
     names = sorted({name for side in sides for name in side.own})
     numbers = {name: at for at, name in enumerate(names, 1)}
+    begins = {name: found.begins(name) for name in names}
+    files = {file: at for at, file in enumerate(sorted({one.file for one in begins.values()}), 1)}
+    at = {name: (files[one.file], one.line) for name, one in begins.items()}
     lines = [
         "# callgrind format",
         "version: 1",
@@ -85,8 +100,8 @@ def callgrind(found: Profiles) -> str:
         f"event: Old : instructions per window, {found.label(_OLD)}",
         f"event: New : instructions per window, {found.label(_NEW)}",
         "events: Old New",
-        "fl=(1) kernel",
-        *(_function(name, numbers, sides) for name in names),
+        *(f"fl=({number}) {file}" for file, number in files.items()),
+        *(_function(name, numbers, at, sides) for name in names),
         f"totals: {' '.join(str(sum(side.own.values())) for side in sides)}",
     ]
     return "\n".join(lines) + "\n"
@@ -125,21 +140,31 @@ class _Edges:
         return found
 
 
-def _function(name: str, numbers: Mapping[str, int], sides: Sequence[_Edges]) -> str:
-    lines = [f"\nfn=({numbers[name]}) {name}", _costs(side.own[name] for side in sides)]
+def _function(
+    name: str,
+    numbers: Mapping[str, int],
+    places: Mapping[str, tuple[int, int]],
+    sides: Sequence[_Edges],
+) -> str:
+    """A function's costs; places: file by its number and line, where functions begin."""
+    file, line = places[name]
+    lines = [f"\nfl=({file})", f"fn=({numbers[name]}) {name}"]
+    lines.append(_costs(line, (side.own[name] for side in sides)))
     edges = sorted({edge for side in sides for edge in side.calls if edge[0] == name})
     for edge in edges:
         calls = max(1, *(side.calls[edge] for side in sides))
+        there, begins = places[edge[1]]
         lines += [
+            f"cfi=({there})",
             f"cfn=({numbers[edge[1]]}) {edge[1]}",
-            f"calls={calls} 0",
-            _costs(side.below[edge] for side in sides),
+            f"calls={calls} {begins}",
+            _costs(line, (side.below[edge] for side in sides)),
         ]
     return "\n".join(lines)
 
 
-def _costs(values: Iterable[int]) -> str:
-    return f"0 {' '.join(map(str, values))}"
+def _costs(line: int, values: Iterable[int]) -> str:
+    return f"{line} {' '.join(map(str, values))}"
 
 
 def speedscope(found: Profiles) -> str:
