@@ -4,6 +4,7 @@
     .venv/bin/python bench/power.py              # all figures, about ten minutes
     .venv/bin/python bench/power.py --quick      # a tenth of the sessions
     .venv/bin/python bench/power.py --docs docs/method.md    # and put the table there
+    .venv/bin/python bench/power.py --keep cells.jsonl       # go on where it was stopped
 
 False alarms: the share of sessions of two equal arms in which a rule sees a difference.  Power: the
 share of the first of these sessions, with a true change of 5 %, in which it does (common random
@@ -20,6 +21,7 @@ simulation's own error can explain (three standard errors).
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import resource
 import sys
@@ -217,18 +219,42 @@ def row(found: Cell, counts: Counts) -> str:
 HEAD = f"| boots | noise | kdelta | coverage | Welch | Mann-Whitney | {100 * LARGE_CHANGE:g} % | |"
 
 
-def print_cells(counts: Counts, seed: int) -> tuple[list[str], list[str]]:
+def kept(
+    path: Path | None, told: str, make: Callable[[], tuple[str, list[str]]]
+) -> tuple[str, list[str]]:
+    """A line of the table and its faults: of a file of such, else made and put there.
+
+    told: all that the line depends on but the code; a file is for one state of that.
+    """
+    if path and path.exists():
+        for text in path.read_text().splitlines():
+            found = json.loads(text)
+            if found["of"] == told:
+                return found["line"], found["faults"]
+    line, wrong = make()
+    if path:
+        with path.open("a") as stream:
+            stream.write(json.dumps({"of": told, "line": line, "faults": wrong}) + "\n")
+    return line, wrong
+
+
+def print_cells(counts: Counts, seed: int, path: Path | None) -> tuple[list[str], list[str]]:
     """The table of false alarms and power: its lines, and what does not hold."""
     print(f"false alarms / power for {100 * CHANGE:g} %, in percent; level {100 * ALPHA:g} %")
     lines, wrong = [HEAD, "|---" * 8 + "|"], []
     print("\n".join(lines))
     for design, noise in cells():
-        found = cell(design, noise, counts, seed)
-        lines.append(row(found, counts))
-        print(lines[-1], flush=True)
+
+        def make(design: Design = design, noise: Noise = noise) -> tuple[str, list[str]]:
+            found = cell(design, noise, counts, seed)
+            return row(found, counts), faults(found, counts)
+
+        line, said = kept(path, f"{design}, {noise}, {counts}, seed {seed}", make)
+        lines.append(line)
+        print(line, flush=True)
         wrong += [
             f"{design}, {noise}: {text}"
-            for text in faults(found, counts)
+            for text in said
             if not (text.startswith("power") and (str(design), noise) in WEAK)
         ]
     errors = [
@@ -416,13 +442,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the sessions")
     parser.add_argument("--docs", type=Path, metavar="PAGE", help="put the table there")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="cells made so far, of this code")
     parser.add_argument("--seed", type=int, default=SEED)
     asked = parser.parse_args()
     part = 10 if asked.quick else 1
     counts = Counts(
         level=12_000 // part, power=3_000 // part, others=500 // part, coverage=100 // part
     )
-    lines, wrong = print_cells(counts, asked.seed)
+    lines, wrong = print_cells(counts, asked.seed, asked.keep)
     told = f"What other tools would do, each at its own level ({counts.others} sessions):"
     lines += ["", told, "", *print_others(counts, asked.seed)]
     if asked.docs:

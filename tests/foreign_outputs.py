@@ -214,7 +214,86 @@ def unixbench(shape: Shape) -> None:
         shape.files[name] = "\n".join(lines) + "\n"
 
 
+def stream(shape: Shape) -> None:
+    for arm, name in _runs(shape, "txt"):
+        rows = []
+        for function, level in (("Copy", 12000.0), ("Scale", 9000.0), ("Add", 1e4), ("Triad", 1e4)):
+            rate = shape.value(arm, f"{function} rate", level)
+            mean = shape.value(arm, f"{function} time", 0.014)
+            rows.append(f"{function}:{rate:>16}  {mean:>11}     0.013000     0.019000")
+        shape.files[name] = "\n".join(
+            (
+                "-" * 61,
+                "STREAM version $Revision: 5.10 $",
+                "Array size = 10000000 (elements), Offset = 0 (elements)",
+                "Each kernel will be executed 10 times.",
+                " The *best* time for each kernel (excluding the first iteration)",
+                "Function    Best Rate MB/s  Avg time     Min time     Max time",
+                *rows,
+                "-" * 61,
+                "Solution Validates: avg error less than 1.000000e-13 on all three arrays",
+            )
+        )
+
+
+def dd(shape: Shape) -> None:
+    old = shape.rng.random() < 0.5
+    for arm, name in _runs(shape, "log"):
+        lines = []
+        for count, level in ((1048576, 0.002), (1073741824, 0.7)):
+            blocks = count // 1048576
+            size = "(1.1 GB)" if old else "(1.1 GB, 1.0 GiB)"
+            seconds = shape.value(arm, count, level)
+            lines += [f"{blocks}+0 records in", f"{blocks}+0 records out"]
+            lines.append(f"{count} bytes {size} copied, {seconds} s, 1.5 GB/s")
+        shape.files[name] = "\n".join(lines) + "\n"
+
+
+def dbench(shape: Shape) -> None:
+    for arm, name in _runs(shape, "log"):
+        lines = ["dbench version 4.00 - Copyright Andrew Tridgell 1999-2004", ""]
+        for clients in (1, 8):
+            lines += ["   8     20394  1613.85 MB/sec  execute   1 sec  latency 5.5 ms", ""]
+            lines += [" Operation      Count    AvgLat    MaxLat", " " + "-" * 40]
+            for operation, level in (("NTCreateX", 0.017), ("Flush", 1.2)):
+                mean = shape.value(arm, f"{clients} {operation}", level)
+                lines.append(f" {operation:<12} 3121849  {mean:>8}    13.352")
+            rate = shape.value(arm, f"{clients} rate", 1600.0)
+            lines += ["", f"Throughput {rate} MB/sec  {clients} clients  {clients} procs"]
+            lines[-1] += "  max_latency=13.359 ms"
+        shape.files[name] = "\n".join(lines) + "\n"
+
+
+def ycsb(shape: Shape) -> None:
+    for arm, name in _runs(shape, "txt"):
+        lines = ["[OVERALL], RunTime(ms), 10110"]
+        lines.append(f"[OVERALL], Throughput(ops/sec), {shape.value(arm, 'rate', 9000.0)}")
+        lines.append("[TOTAL_GCs], Count, 5")
+        for operation, level in (("READ", 400.0), ("UPDATE", 900.0), ("CLEANUP", 0.0)):
+            figures = {"AverageLatency": 1.0, "95thPercentileLatency": 2.0}
+            lines.append(f"[{operation}], Operations, 491")
+            for what, times in figures.items():
+                value = shape.value(arm, f"{operation} {what}", level * times) if level else "9.0"
+                lines.append(f"[{operation}], {what}(us), {value}")
+            lines += [f"[{operation}], MinLatency(us), 1", f"[{operation}], Return=OK, 491"]
+        shape.files[name] = "\n".join(lines) + "\n"
+
+
+def kernbench(shape: Shape) -> None:
+    shape.arms = tuple(arm.removeprefix("v") for arm in shape.arms)
+    for arm in shape.arms:
+        lines = ["8 cpus found", "Making defconfig...", f"Kernel {arm}", "Performing 5 runs of"]
+        for load in ("Half load -j 4", "Optimal load -j 32", "Maximal load -j"):
+            lines.append(f"Average {load} Run (std deviation):")
+            for what, level in (("Elapsed", 100.0), ("User", 300.0), ("System", 50.0)):
+                mean = shape.value(arm, f"{load} {what}", level)
+                lines.append(f"{what} Time {mean} (1.5)")
+            lines += ["Percent CPU 351.2 (2.1)", "Context Switches 12345.6 (78.9)", ""]
+        shape.files[f"{arm}/kernbench.log"] = "\n".join(lines)
+
+
 OUTPUTS: tuple[Maker, ...] = (
     *(fio, cyclictest, cyclictest_for_people, iperf, perf_stat, google_benchmark, criterion),
     *(schbench, ab, wrk, netperf, unixbench),
+    *(stream, dd, dbench, ycsb, kernbench),
 )

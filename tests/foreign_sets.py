@@ -397,7 +397,7 @@ def _numbers_of_no_unit(found: Set) -> None:
     found.is_true()
 
 
-@_refused("there is no head line: its cells are figures")
+@_refused("there is no head line: are the figures behind each kernel its runs")
 def _no_head(found: Set) -> None:
     found.files["t.csv"] = "".join(f"{arm},{value}\n" for arm, _, value in found.runs())
 

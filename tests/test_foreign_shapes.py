@@ -9,11 +9,12 @@ import pytest
 
 import foreign_files as files
 import foreign_shapes as shapes
+import foreign_turned as turned
 from kdelta.foreign import words
 from kdelta.metric import Better
 
-_READ = (*shapes.READ, *files.READ)
-_ASKED = (*shapes.ASKED, *files.ASKED)
+_READ = (*shapes.READ, *files.READ, *turned.READ)
+_ASKED = (*shapes.ASKED, *files.ASKED, *turned.ASKED)
 _EVERY = [*_READ, *shapes.EITHER, *_ASKED]
 
 

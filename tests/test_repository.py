@@ -75,6 +75,7 @@ TIME_MODULES = {
     "kdelta.stats.blocked",
     "kdelta.stats.permutation",
     "kdelta.stats.ranks",
+    "kdelta.stats.scatter",
     "kdelta.stats.shift",
     "kdelta.stats.welch",
 }

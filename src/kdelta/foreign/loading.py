@@ -22,6 +22,7 @@ from kdelta.foreign import (
     perf_stat,
     programs,
     records,
+    shapes,
     tables,
 )
 from kdelta.foreign.arms import is_version, side
@@ -190,7 +191,7 @@ def _table(
     mapped: Mapping | None,
     encoding: str,
 ) -> LoadedFile:
-    text = layout.framed(text)
+    text = shapes.of_gnuplot(layout.framed(text))
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)
     if suffix in (".txt", ".md", ".org", ".dat") and not mapped and delimiter == tables.BLANKS:
@@ -343,4 +344,6 @@ def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]
     if suffix in (".json", ".jsonl", ".ndjson"):
         return records.of_json(text, file.source.name, json_programs.records_of)
     found = programs.records_of(text)
+    if not found and suffix in (".yaml", ".yml"):
+        found = records.of_nested(text)
     return found or (records.of_log(text) if records.is_log(text) else [])

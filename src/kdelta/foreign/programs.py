@@ -2,8 +2,8 @@
 """What known programs print for people, as records: a row for each figure, with unit and direction.
 
 perf stat without -x, mmtests' compare-kernels.sh, stress-ng --metrics, lmbench's summary, and those
-of `text_programs`.  Only
-lines of exactly their form are read; a text without one is none of theirs.
+of `text_programs` and `throughput_programs`.  Only lines of exactly their form are read; a text
+without one is none of theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kdelta.foreign import perf_stat
 from kdelta.foreign.records import Numbered, Record
 from kdelta.foreign.text_programs import ab, cyclictest, netperf, passed, schbench, unixbench, wrk
+from kdelta.foreign.throughput_programs import dbench, dd, kernbench, stream, ycsb
 from kdelta.metric import Better
 
 _PERF = re.compile(
@@ -59,6 +60,7 @@ def records_of(text: str) -> list[Numbered]:
             wrk,
             netperf,
             unixbench,
+            *(stream, dd, dbench, ycsb, kernbench),
             passed,
         ),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign import arms, layout
+from kdelta.foreign import aggregates, arms, layout, nested_text
 from kdelta.foreign.json_text import loaded
 from kdelta.foreign.record import Line
 from kdelta.foreign.tables import MAX_COLUMNS, MAX_LINES
@@ -63,6 +63,29 @@ def of_json(
     found = [(n, row) for n, value in values for row in (known(value) if known else ())]
     found = found or [(n, row) for n, value in values for row in _rows(value, {})]
     return found if is_lines(text) else [(at, row) for at, (_, row) in enumerate(found, start=1)]
+
+
+def of_nested(text: str) -> list[Numbered]:
+    """The records of YAML whose mappings or lists lie within each other; none: it is not such."""
+    found = nested_text.loaded(text)
+    if not isinstance(found, dict | list) or not _lies_deep(found):
+        return []
+    return list(enumerate(_rows(found, {}), start=1))
+
+
+def _lies_deep(found: Any) -> bool:
+    """True for what is no list of plain records, which `of_log` reads with its lines."""
+    inner = found.values() if isinstance(found, dict) else found
+    if isinstance(found, list):
+        return any(_lies_deep(one) for one in inner if isinstance(one, dict))
+    return any(
+        isinstance(value, list) or (isinstance(value, dict) and _lies_deeper(value))
+        for value in inner
+    )
+
+
+def _lies_deeper(found: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, dict | list) for value in found.values())
 
 
 def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:
@@ -283,4 +306,4 @@ def table_of(records: Sequence[Numbered], name: str) -> layout.Plain:
         Line(number=number, cells=tuple(record.get(key, "").strip() for key in columns))
         for number, record in records
     )
-    return layout.plain(columns, lines)
+    return aggregates.apart(layout.plain(columns, lines))

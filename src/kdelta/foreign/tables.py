@@ -10,11 +10,11 @@ import math
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta.errors import SpecError
-from kdelta.foreign import layout
+from kdelta.foreign import aggregates, layout, shapes
 from kdelta.foreign.record import Line, SourceFile
 from kdelta.printable import printable, quoted
 
@@ -200,7 +200,7 @@ def table(text: str, name: str, delimiter: str) -> layout.Plain:
     """
     # An empty line in its place keeps the numbers of the lines.
     bare = _SEPARATOR.sub("\n", text, count=1)
-    found = layout.trimmed(list(_rows(bare, name, delimiter)))
+    found, doubts = shapes.headed(layout.trimmed(list(_rows(bare, name, delimiter))))
     number, head = found[0] if found else (1, [])
     columns = _columns(head, f"{name}: line {number}")
     if layout.headless(columns) and len(found) > 1:
@@ -209,7 +209,8 @@ def table(text: str, name: str, delimiter: str) -> layout.Plain:
             place=f"{name}: line {number}",
             action="name the columns in a line above, such as kernel,ns",
         )
-    return layout.plain(columns, tuple(_lines(iter(found[1:]), columns, name)))
+    shown = layout.plain(*shapes.runs_below(columns, tuple(_lines(iter(found[1:]), columns, name))))
+    return aggregates.apart(replace(shown, doubts=(*doubts, *shown.doubts)))
 
 
 def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:

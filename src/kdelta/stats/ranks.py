@@ -8,6 +8,7 @@ ties make the test careful.  numpy (extra `time`) is imported here.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,11 +16,15 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
 Array = npt.NDArray[np.float64]
 
 EXACT_UP_TO = 60  # values of both arms; above, the count of differences is as good as normal
 _LISTED = 250_000  # so many differences are made and sorted; more are found by halving
+_ENUMERATED = 50_000  # orders of values of two arms; of more, so many less one are drawn
+_LEAST = 1e-9  # relative to a standard error
+_DIGITS = 12  # of logs: a shift in binary fractions makes equal values nearly so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +85,50 @@ def p_values(values: Array, n_old: int) -> Array:
         below = n_old * n_new - int(np.searchsorted(old, row[n_old:], side="left").sum())
         least[at] = min(above, below)
     return chance(n_old, n_new, least)
+
+
+def studentised_p(values: Array, n_old: int, *, seed: int) -> Array:
+    """The same of ranks over their own scatter in each arm (Brunner and Munzel 2000).
+
+    Held against all orders of as many different values, or many drawn ones (Neubert and Brunner
+    2007): right for arms that scatter alike, and nearly so for others.  Equal values count half.
+    """
+    n_new = values.shape[1] - n_old
+    size = np.abs(_studentised(np.round(values, _DIGITS), n_old))
+    if n_old + n_new > EXACT_UP_TO:
+        return np.asarray(np.minimum(1.0, 2 * ndtr(-size)))
+    every, exact = _orders(n_old, n_new, seed)
+    hits = len(every) - np.searchsorted(every, size - _LEAST)
+    return np.asarray(np.maximum(hits, 1) / len(every) if exact else (hits + 1) / (len(every) + 1))
+
+
+def _studentised(values: Array, n_old: int) -> Array:
+    """How far the ranks of the arms are apart, over the scatter of the places among the other."""
+    n_new = values.shape[1] - n_old
+    places = rankdata(values, axis=1)
+    old = places[:, :n_old] - rankdata(values[:, :n_old], axis=1)
+    new = places[:, n_old:] - rankdata(values[:, n_old:], axis=1)
+    scatter = (
+        old.var(axis=1, ddof=1) / n_old / n_new**2 + new.var(axis=1, ddof=1) / n_new / n_old**2
+    )
+    # Arms that do not overlap have no such scatter: half a place is the least.
+    least = 0.5 / (n_old * n_new) ** 2
+    return np.asarray((new.mean(axis=1) / n_old - 0.5) / np.sqrt(np.maximum(scatter, least)))
+
+
+@lru_cache(maxsize=16)
+def _orders(n_old: int, n_new: int, seed: int) -> tuple[Array, bool]:
+    """|studentised ranks| of all orders of so many different values, sorted; or of drawn ones."""
+    count = n_old + n_new
+    exact = math.comb(count, n_new) <= _ENUMERATED
+    if exact:
+        chosen = np.array(list(itertools.combinations(range(count), n_new)))
+        is_new = np.zeros((len(chosen), count))
+        np.put_along_axis(is_new, chosen, 1, axis=1)
+        rows = np.argsort(is_new, axis=1, kind="stable").astype(np.float64)
+    else:
+        rows = np.random.default_rng(seed).random((_ENUMERATED - 1, count))
+    return np.sort(np.abs(_studentised(rows, n_old))), exact
 
 
 def least_p(n_old: int, n_new: int) -> float:

@@ -3,10 +3,11 @@
 
 On log values, two tests that fail where the other one is good: of means (Welch's, kept in bounds
 by arrangements) where values scatter evenly, and of ranks (Mann and Whitney's) where they have
-heavy tails or modes.  Ranks of arms that scatter unlike, or are of unlike size, are kept in bounds
-by arrangements too: of one arm that scatters three times as much as the other they alone are wrong
-in 2 to 5 % of cases at a promised 1 %.  Both are overruled where an arm may have two modes on both
-sides of the other, and so few boots do not tell in which.
+heavy tails or modes.  On which terms each is asked, `scatter` says: ranks of arms that scatter
+unlike, or are of unlike size, are kept in bounds by arrangements too, since of one arm that
+scatters three times as much as the other they alone are wrong in 2 to 5 % of cases at a promised
+1 %.  Both are overruled where an arm may have two modes on both sides of the other, and so few
+boots do not tell in which.
 
 numpy (extra `time`) is imported here, so only code that judges times may import this module.
 """
@@ -24,6 +25,7 @@ from scipy.stats import rankdata
 
 from kdelta.stats import permutation, ranks
 from kdelta.stats.ranks import Differences
+from kdelta.stats.scatter import RANKS_BESIDE_MEANS, Terms, alike, kurtosis
 from kdelta.stats.welch import Spread
 
 Array = npt.NDArray[np.float64]
@@ -32,23 +34,9 @@ Array = npt.NDArray[np.float64]
 # and no test that ever believes them keeps the level.
 SHOWN_MODES = 8
 MODES_MOVE = 0.10  # as far as such boots may be from their arm's mean, at most, by assumption
-# What asking both tests costs each: bench/power.py says that this much is enough.  Ranks cost less:
-# where they are needed, with heavy tails, the test of means hardly ever rejects.
-MEANS_BESIDE_RANKS = 1.15
-RANKS_BESIDE_MEANS = 1.05
-# Ranks are not asked where one arm's robust scale is so many times the other's, and so many values
-# an arm can tell that.
-_FAR_SCALES, _TOLD = 3.0, 12
+_MANY, _FLAT = 16, -1.0
 _FOLDED = 0.7  # of the scatter of an arm, what is left of it once it is folded, where it has modes
 TREND_P = 0.01  # a trend that is this certain is taken out
-# Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal
-# values: the less is known, the less is allowed.  Chosen in bench/power.py.
-_ALIKE = 4.0  # standard errors of the robust scale,
-_MOST = 1.1  # ... and never more than this,
-_LESS = 1.8  # ... less this by the square of the standard error
-_ALIKE_EVEN = 1.8  # standard errors of sds, where no outlier makes that of the wider arm
-_NO_ROOM, _ROOM = 3, 20  # where the smaller arm is the wider, only (its size - 3) / 20 of these
-_NEAR = 0.35  # the share of distances of two values that the robust scale covers
 _THINNED = 200  # values an arm for what grows with the square
 _LEAST = 1e-9  # half an interval, of logs, where nothing scatters
 _STEPS = 14  # of halving, for the ends of an interval
@@ -91,18 +79,15 @@ def shift(
     n_old = len(old)
     modes = modes_move(len(old), len(new))
     logs, cost = without_trend(np.log(values)[np.newaxis, :], n_old, when)
-    same = bool(alike(logs, n_old)[0])
+    terms = Terms.of(logs, n_old)
     level = alpha / float(cost[0])
     p = float(p_values(_nearer(logs, n_old, modes), n_old, seed=seed)[0]) * float(cost[0])
-    asked = not far_apart(logs, n_old)[0]
-    of_means = level / (MEANS_BESIDE_RANKS if asked else 1.0)
-    low, high = _of_means(logs, n_old, alpha=of_means, seed=seed)
+    low, high = _of_means(logs, n_old, terms, alpha=level / float(terms.means[0]), seed=seed)
     centres = [float(logs[0, n_old:].mean() - logs[0, :n_old].mean())]
-    if asked:
+    if math.isfinite(terms.ranks[0]):
         pairs = Differences.of(logs[0], n_old)
-        guarded = not same or len(old) != len(new)
-        of_ranks = level / RANKS_BESIDE_MEANS
-        by_ranks = _of_ranks(logs, n_old, pairs, alpha=of_ranks, seed=seed, guarded=guarded)
+        of_ranks = level / float(terms.ranks[0])
+        by_ranks = _of_ranks(logs, n_old, pairs, terms, alpha=of_ranks, seed=seed)
         low, high = _meeting((low, high), by_ranks)
         centres.append(pairs.median)
     low, high = _overruled(logs, n_old, (low, high), alpha)
@@ -117,7 +102,7 @@ def shift(
         low=math.exp(low),
         high=math.exp(high),
         p=min(p, 1.0),
-        alike=same,
+        alike=bool(alike(logs, n_old)[0]),
         modes=math.expm1(modes),
     )
 
@@ -156,16 +141,25 @@ def _nearer(logs: Array, n_old: int, by: float) -> Array:
 
 def p_values(logs: Array, n_old: int, *, seed: int, up_to: float = 1.0) -> Array:
     """p of no difference for each row: the smaller of the two tests' for asking twice."""
-    p = means_p(logs, n_old, seed=seed, up_to=up_to)
-    asked = ~far_apart(logs, n_old)
-    p[asked] *= MEANS_BESIDE_RANKS
-    by_ranks = np.where(asked, RANKS_BESIDE_MEANS * ranks.p_values(logs, n_old), 1.0)
-    guarded = ~alike(logs, n_old) | (2 * n_old != logs.shape[1])
-    rows = guarded & (by_ranks <= up_to) & (by_ranks < p)
-    if rows.any():
-        sides = RANKS_BESIDE_MEANS * _sides_of_ranks(logs[rows], n_old, seed=seed)
-        by_ranks[rows] = np.maximum(by_ranks[rows], sides)
+    terms = Terms.of(logs, n_old)
+    p = terms.means * means_p(logs, n_old, terms, seed=seed, up_to=up_to)
+    by_ranks = terms.ranks * ranks_p(
+        logs, n_old, terms, seed=seed, up_to=np.minimum(up_to, p) / terms.ranks
+    )
     return np.minimum(np.maximum(np.minimum(p, by_ranks), folded_p(logs, n_old)), 1.0)
+
+
+def ranks_p(logs: Array, n_old: int, terms: Terms, *, seed: int, up_to: Array | float) -> Array:
+    """p of equal ranks for each row: of what the terms of the arms' scatter ask for."""
+    p = ranks.p_values(logs, n_old)
+    rows = terms.tied | terms.lightly
+    if rows.any():
+        own = ranks.studentised_p(logs[rows], n_old, seed=seed)
+        p[rows] = np.where(terms.tied[rows], own, np.maximum(p[rows], own))
+    rows = terms.guarded & (p <= up_to)
+    if rows.any():
+        p[rows] = np.maximum(p[rows], _sides_of_ranks(logs[rows], n_old, seed=seed))
+    return p
 
 
 def _sides_of_ranks(logs: Array, n_old: int, *, seed: int) -> Array:
@@ -196,18 +190,23 @@ def folded_p(logs: Array, n_old: int) -> Array:
         above = (distance > 0).sum(axis=1)
         fewer = np.minimum(above, count - above)
         most = _FOLDED * arm.std(axis=1, ddof=1)
-        modes = (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= most)
+        # So many boots show by their fourth moment whether they have two modes.
+        modes = (kurtosis(arm) < _FLAT) if count >= _MANY else np.ones(len(arm), dtype=bool)
+        modes &= (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= most)
         modes &= other.std(axis=1, ddof=1) <= most
         toss = np.minimum(2 * bdtr(fewer.astype(np.float64), count, 0.5), 1.0)
         found = np.maximum(found, np.where(modes, toss, 0.0))
     return found
 
 
-def means_p(logs: Array, n_old: int, *, seed: int, up_to: float = 1.0) -> Array:
+def means_p(logs: Array, n_old: int, terms: Terms, *, seed: int, up_to: float = 1.0) -> Array:
     """p of equal means for each row: the largest of Welch's and of both kinds of arrangements."""
     difference = logs[:, n_old:].mean(axis=1) - logs[:, :n_old].mean(axis=1)
     p = Spread.of(logs, n_old).p_values(difference)
-    return p if logs.shape[1] > permutation.LARGE else _arranged(p, logs, n_old, seed, up_to)
+    if logs.shape[1] <= permutation.LARGE and terms.arranged.any():
+        rows = terms.arranged
+        p[rows] = _arranged(p[rows], logs[rows], n_old, seed, up_to)
+    return p
 
 
 def _arranged(p: Array, logs: Array, n_old: int, seed: int, up_to: float) -> Array:
@@ -222,53 +221,6 @@ def _arranged(p: Array, logs: Array, n_old: int, seed: int, up_to: float) -> Arr
 def least_p(n_old: int, n_new: int) -> float:
     """The smallest p that so many values can have."""
     return min(permutation.least_p(n_old + n_new), RANKS_BESIDE_MEANS * ranks.least_p(n_old, n_new))
-
-
-def alike(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
-    """For each row whether the arms scatter so much alike that their ranks may be compared.
-
-    By a robust scale, and by standard deviations unless outliers make the larger one.  Less is
-    allowed where the smaller arm is the wider one, which ranks forgive least.
-    """
-    old, new = logs[:, :n_old], logs[:, n_old:]
-    counts = n_old, int(logs.shape[1]) - n_old
-    error = math.sqrt(sum(1 / (2 * (count - 1)) for count in counts))
-    step = np.minimum(_step(old), _step(new))
-    near = np.log(np.maximum(near_scale(new), step) / np.maximum(near_scale(old), step))
-    sds = np.log(
-        np.maximum(new.std(axis=1, ddof=1), step / 2)
-        / np.maximum(old.std(axis=1, ddof=1), step / 2)
-    )
-    wider = np.where(sds > 0, _kurtosis(new), _kurtosis(old))
-    size = np.where(sds > 0, counts[1], counts[0])
-    even = wider < np.clip((size - 11) / 4, -0.5, 2.0)
-    most = min(_ALIKE * error, _MOST - _LESS * error**2)
-    apart = np.abs(near) > most * _room(near, counts)
-    apart |= even & (np.abs(sds) > _ALIKE_EVEN * error * _room(sds, counts))
-    return np.asarray(~apart)
-
-
-def far_apart(logs: Array, n_old: int) -> npt.NDArray[np.bool_]:
-    """For each row whether one arm scatters so much more that its ranks say nothing of its mean."""
-    if min(n_old, logs.shape[1] - n_old) < _TOLD:
-        return np.zeros(len(logs), dtype=bool)
-    old, new = logs[:, :n_old], logs[:, n_old:]
-    step = np.minimum(_step(old), _step(new))
-    one, other = (np.maximum(near_scale(arm), step) for arm in (old, new))
-    return np.asarray(np.maximum(one, other) > _FAR_SCALES * np.minimum(one, other))
-
-
-def near_scale(values: Array) -> Array:
-    """The distance that 35 % of all pairs of values of a row have at most (after Croux, Rousseeuw).
-
-    Outliers, and the gap between two modes, do not move it.
-    """
-    ordered = np.sort(values, axis=1)
-    ordered = ordered[:, :: max(1, ordered.shape[1] // _THINNED)]
-    first, second = np.triu_indices(ordered.shape[1], 1)
-    apart = ordered[:, second] - ordered[:, first]
-    place = int(_NEAR * apart.shape[1])
-    return np.asarray(np.partition(apart, place, axis=1)[:, place])
 
 
 def without_trend(logs: Array, n_old: int, when: Sequence[float] | None) -> tuple[Array, Array]:
@@ -316,34 +268,9 @@ def _trend(logs: Array, place: Array, n_old: int) -> tuple[Array, Array]:
     return np.median(np.concatenate(slopes, axis=1), axis=1), p
 
 
-def _step(values: Array) -> Array:
-    """The smallest distance of two different values of each row; 1 where all are equal.
-
-    Values on a lattice scatter by about half a step, also where none left the one of the others.
-    """
-    gaps = np.diff(np.sort(values, axis=1), axis=1)
-    least = np.where(gaps > _LEAST, gaps, np.inf).min(axis=1)
-    return np.where(np.isfinite(least), least, 1.0)
-
-
-def _room(ratio: Array, counts: tuple[int, int]) -> Array:
-    """What part is allowed, by which arm is the wider one (by this ratio, new to old)."""
-    old, new = counts
-    small = min(max(min(counts) - _NO_ROOM, 0) / _ROOM, 1.0)
-    return np.where(ratio > 0, small if new < old else 1.0, small if old < new else 1.0)
-
-
-def _kurtosis(values: Array) -> Array:
-    """Excess of the fourth moment over that of normal values; 0 without scatter."""
-    distance = values - values.mean(axis=1, keepdims=True)
-    second = (distance**2).mean(axis=1)
-    fourth = (distance**4).mean(axis=1)
-    return np.asarray(
-        np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0) - 3
-    )
-
-
-def _of_means(logs: Array, n_old: int, *, alpha: float, seed: int) -> tuple[float, float]:
+def _of_means(
+    logs: Array, n_old: int, terms: Terms, *, alpha: float, seed: int
+) -> tuple[float, float]:
     """All shifts of log values that the test of means does not reject."""
     is_new = np.arange(logs.shape[1]) >= n_old
     centre = float(logs[0, n_old:].mean() - logs[0, :n_old].mean())
@@ -355,28 +282,40 @@ def _of_means(logs: Array, n_old: int, *, alpha: float, seed: int) -> tuple[floa
         moved = logs - (centre + distance) * is_new
         return bool(_arranged(np.zeros(1), moved, n_old, seed, alpha)[0] > alpha)
 
-    if logs.shape[1] > permutation.LARGE:
+    if logs.shape[1] > permutation.LARGE or not terms.arranged[0]:
         return centre - reach, centre + reach
     reach = max(reach, _LEAST)
     return centre - _edge(kept, -reach), centre + _edge(kept, reach)
 
 
 def _of_ranks(
-    logs: Array, n_old: int, pairs: Differences, *, alpha: float, seed: int, guarded: bool
+    logs: Array, n_old: int, pairs: Differences, terms: Terms, *, alpha: float, seed: int
 ) -> tuple[float, float]:
     """All shifts of log values that the test of ranks does not reject."""
     low, high = pairs.interval(alpha)
-    if not guarded or not math.isfinite(low + high) or logs.shape[1] > permutation.LARGE:
+    bounded = bool(terms.tied[0] | terms.lightly[0] | terms.guarded[0])
+    if not bounded or not math.isfinite(low + high) or logs.shape[1] > permutation.LARGE:
         return low, high
     is_new = np.arange(logs.shape[1]) >= n_old
     centre = pairs.median
 
     def kept(distance: float) -> bool:
         moved = logs - (centre + distance) * is_new
-        return bool(_sides_of_ranks(moved, n_old, seed=seed)[0] > alpha)
+        return bool(ranks_p(moved, n_old, terms, seed=seed, up_to=alpha)[0] > alpha)
 
     below, above = max(centre - low, _LEAST), max(high - centre, _LEAST)
-    return centre - _edge(kept, -below), centre + _edge(kept, above)
+    return centre - _end(kept, -below), centre + _end(kept, above)
+
+
+def _end(kept: Callable[[float], bool], first: float) -> float:
+    """How far from the centre the last shift that is kept lies: from `first` on, or before it."""
+    near, far = 0.0, first * (1 - 1e-6)
+    if kept(far):
+        return _edge(kept, first)
+    for _ in range(_STEPS):
+        middle = (near + far) / 2
+        near, far = (middle, far) if kept(middle) else (near, middle)
+    return abs(far)
 
 
 def _overruled(

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tables that stand otherwise than with a head line above rows of one kind, put so.
+
+Rows that begin with a kernel and have no head; a column for each run under the kernel's name; a
+column for each run of each of several metrics; blocks of gnuplot.  What is done depends on the text
+alone, so a mapping names the columns as they come out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kdelta.foreign import arms, words
+from kdelta.foreign.record import Line
+from kdelta.foreign.words import Part, vocabulary
+
+Row = tuple[int, list[str]]  # the number of a line, and its cells
+
+NO_HEAD = (
+    "there is no head line: are the figures behind each kernel its runs, in which unit are they,"
+    " and is lower better?"
+)
+_FIGURE = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
+_RUN = vocabulary("r run rep round iter iteration trial sample boot b")
+_OF_RUN = re.compile(
+    r"(?P<metric>.*[A-Za-z].*?)[\s_.-]+(?P<word>[A-Za-z]*)[\s_.-]?(?P<n>\d{1,3})\Z"
+)
+_RUN_FIRST = re.compile(
+    r"(?P<word>[A-Za-z]+)[\s_.-]?(?P<n>\d{1,3})[\s_.-]+(?P<metric>[A-Za-z].*)\Z"
+)
+_TITLE = re.compile(r"\s*(?:#+\s*(?P<said>\S.*?)|\"(?P<quoted>[^\"]+)\")\s*\Z")
+_KERNEL = re.compile(
+    r"(?:(?:kernel|linux|version|arm)\s*[:=]?\s*)?(?P<kernel>\S+)\Z", re.IGNORECASE
+)
+
+
+def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
+    """The rows with a head line, and what is doubtful about it."""
+    if turned := _turned(rows):
+        return turned, ()
+    if made := _without_head(rows):
+        return made, (NO_HEAD,)
+    return rows, ()
+
+
+def _is_arm(cell: str) -> bool:
+    return arms.is_version(cell.strip()) or bool(arms.side(cell))
+
+
+def _turned(rows: list[Row]) -> list[Row]:
+    """kernel,6.16,6.16,6.17,6.17 above ns,10,11,12,13: each column behind the first is a row."""
+    if len(rows) < 2 or len({len(cells) for _, cells in rows}) > 1:
+        return []
+    first, *names = (cell.strip() for cell in rows[0][1])
+    heads = [cells[0].strip() for _, cells in rows[1:]]
+    if len(set(names)) == len(names) or not all(map(_is_arm, names)) or (first and _is_arm(first)):
+        return []
+    if not all(heads) or any(map(_FIGURE.match, heads)) or len(set(heads)) < len(heads):
+        return []
+    columns = list(zip(*(cells[1:] for _, cells in rows), strict=True))
+    head = [first or "kernel", *heads]
+    return [(rows[0][0], head), *((rows[0][0], list(cells)) for cells in columns)]
+
+
+def _without_head(rows: list[Row]) -> list[Row]:
+    """Rows that all begin with a kernel, then figures, one of which may number the runs."""
+    cells = [[cell.strip() for cell in row] for _, row in rows]
+    widths = {len(row) for row in cells}
+    if len(rows) < 2 or len(widths) > 1 or min(widths) < 2:
+        return []
+    if not all(_is_arm(row[0]) and all(map(_FIGURE.match, row[1:])) for row in cells):
+        return []
+    if all(arms.is_version(cell) for cell in cells[0]) and not _alike(cells):
+        return []  # 6.12,6.16,6.17 is a head line of arms
+    count = len(cells[0]) - 1
+    names = ["value"] if count == 1 else [f"r{at}" for at in range(1, count + 1)]
+    if count == 2 and _counts(cells):
+        names = ["run", "value"]
+    return [(rows[0][0], ["kernel", *names]), *rows]
+
+
+def _alike(cells: Sequence[Sequence[str]]) -> bool:
+    """True when what stands below the first line's first cell are versions, too."""
+    return all(arms.is_version(row[0]) for row in cells[1:])
+
+
+def _counts(cells: Sequence[Sequence[str]]) -> bool:
+    """True when the second column numbers the rows of each kernel from 0 or 1 on."""
+    seen: dict[str, list[str]] = {}
+    for row in cells:
+        seen.setdefault(row[0], []).append(row[1])
+    return all(
+        numbers == [str(at + start) for at in range(len(numbers))]
+        for numbers in seen.values()
+        for start in (int(numbers[0] == "1"),)
+    ) and any(len(numbers) > 1 for numbers in seen.values())
+
+
+def runs_below(
+    columns: tuple[str, ...], lines: tuple[Line, ...]
+) -> tuple[tuple[str, ...], tuple[Line, ...]]:
+    """mmap_r1, mmap_r2, fork_r1, fork_r2: a row for each metric, and a column for each run."""
+    found: dict[str, dict[int, int]] = {}
+    word = ""
+    for at, name in enumerate(columns):
+        if cut := _of_run(name):
+            metric, word, number = cut
+            found.setdefault(metric, {})[number] = at
+    runs = [sorted(each) for each in found.values()]
+    if len(found) < 2 or any(each != runs[0] for each in runs) or not _from_start(runs[0]):
+        return columns, lines
+    held = {at for each in found.values() for at in each.values()}
+    kept = [at for at in range(len(columns)) if at not in held]
+    timed = all(words.said(metric).unit for metric in found)
+    named = "metric" if timed else "benchmark"
+    made = (*(columns[at] for at in kept), named, *(f"{word or 'r'}{n}" for n in runs[0]))
+    if len(set(made)) < len(made):
+        return columns, lines
+    below = tuple(
+        Line(
+            number=line.number,
+            cells=(
+                *(line.cells[at] for at in kept),
+                metric,
+                *(line.cells[each[n]] for n in runs[0]),
+            ),
+        )
+        for line in lines
+        for metric, each in found.items()
+    )
+    return made, below
+
+
+def _of_run(name: str) -> tuple[str, str, int] | None:
+    """(metric, word of the run, its number) of mmap_r1, run2_fork_ns, lat_us_3."""
+    for pattern in (_OF_RUN, _RUN_FIRST):
+        cut = pattern.match(name)
+        if cut is None:
+            continue
+        metric, word = cut["metric"].strip(), cut["word"].lower()
+        timed = words.said(metric).part is Part.TIME and bool(words.said(metric).unit)
+        if _is_arm(metric.split("_")[0]) or not (word in _RUN or (not word and timed)):
+            continue
+        return metric, word, int(cut["n"])
+    return None
+
+
+def _from_start(numbers: Sequence[int]) -> bool:
+    start = numbers[0]
+    return (
+        len(numbers) > 1 and start in (0, 1) and numbers == list(range(start, start + len(numbers)))
+    )
+
+
+def of_gnuplot(text: str) -> str:
+    """Blocks of figures, each below a title, as one table whose cells tabs separate.
+
+    The title is # or quotes around a kernel or another name; below it # may name the columns.
+    Lines keep their numbers.  Any other text is left as it is.
+    """
+    blocks = _blocks(text)
+    widths = {len(row) for _, rows, _ in blocks for _, row in rows}
+    titles = [said[0] if said else "" for said, _, _ in blocks]
+    if len(blocks) < 2 or len(widths) != 1 or len(set(titles)) < len(titles) or not all(titles):
+        return text
+    width = widths.pop()
+    heads = {tuple(said[-1].split()) if len(said) > 1 else () for said, _, _ in blocks}
+    head = heads.pop() if len(heads) == 1 else ()
+    if len(head) != width:
+        head = ("x", "value") if width == 2 else ("x", *(f"value {n}" for n in range(1, width)))
+    kernels = [cut["kernel"] if (cut := _KERNEL.match(title)) else "" for title in titles]
+    armed = all(map(_is_arm, kernels))
+    lines = [""] * len(text.splitlines())
+    lines[blocks[0][2]] = "\t".join(("kernel" if armed else "section", *head))
+    for title, kernel, (_, rows, _) in zip(titles, kernels, blocks, strict=True):
+        for at, row in rows:
+            lines[at] = "\t".join((kernel if armed else title, *row))
+    return "\n".join(lines)
+
+
+def _blocks(text: str) -> list[tuple[list[str], list[tuple[int, list[str]]], int]]:
+    """(titles, rows with the place of their line, place of the first title) of each block.
+
+    Nothing where a line is neither, or a block has no title of its own.
+    """
+    found: list[tuple[list[str], list[tuple[int, list[str]]], int]] = []
+    for at, line in enumerate(text.splitlines()):
+        cells = line.split()
+        if not cells:
+            continue
+        if title := _TITLE.match(line):
+            if not found or found[-1][1]:
+                found.append(([], [], at))
+            found[-1][0].append(title["said"] or title["quoted"])
+        elif found and all(map(_FIGURE.match, cells)):
+            found[-1][1].append((at, cells))
+        else:
+            return []
+    return found if all(rows for _, rows, _ in found) else []
