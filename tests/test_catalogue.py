@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 import ladder_records
+from kdelta import catalogue
 from kdelta.catalogue import database, indexing, place, queries, rows, schema
 from kdelta.catalogue.indexing import Indexed
 from kdelta.cli.lab import lab
@@ -163,11 +165,27 @@ def test_folders_that_are_no_runs_are_told(runs: Path, tmp_path: Path) -> None:
     assert "3 left out" in found.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("index",),
+        ("runs",),
+        ("trials", "--run", "x"),
+        ("find", "0123456789"),
+        ("function", "x"),
+        ("history", "x:y"),
+        ("steps", "6.17"),
+    ],
+)
 def test_without_the_extra_it_is_said_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(place, "find_spec", lambda _name: None)
-    status, sentence = fails(capsys, "runs")
+    for name in ("queries", "indexing", "database"):
+        monkeypatch.delitem(sys.modules, f"kdelta.catalogue.{name}")
+        monkeypatch.delattr(catalogue, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    status, sentence = fails(capsys, *words)
     assert status == 3
     assert "needs sqlalchemy and alembic, which is not installed" in sentence
     assert "pip install 'kdelta[lab]'" in sentence

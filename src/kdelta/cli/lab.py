@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kdelta.catalogue.place import check_installed
 from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_json, print_table
 from kdelta.errors import SpecError
@@ -49,10 +50,8 @@ def index(folders: tuple[Path, ...], runs: Path, *, as_json: bool) -> None:
 
     A FOLDER is a run's, or one that holds runs.
     """
-    from kdelta.catalogue import place
-
-    place.check_installed()
-    from kdelta.catalogue import database, indexing
+    check_installed()
+    from kdelta.catalogue import database, indexing, place
     from kdelta.journal.run import RUNS
 
     own = [path for path in folders if (path / RUNS.file).exists() or not path.is_dir()]
@@ -79,6 +78,7 @@ def index(folders: tuple[Path, ...], runs: Path, *, as_json: bool) -> None:
 @json_option
 def runs_command(most: int, *, as_json: bool) -> None:
     """List the runs of the catalogue, newest first."""
+    check_installed()
     from kdelta.catalogue import queries
 
     with _asking() as connection:
@@ -94,6 +94,7 @@ def runs_command(most: int, *, as_json: bool) -> None:
 @json_option
 def trials(run: str, scenario: str, kernel: str, most: int, *, as_json: bool) -> None:
     """List trials with the address of what was counted."""
+    check_installed()
     from kdelta.catalogue import queries
 
     if not (run or scenario or kernel):
@@ -113,6 +114,7 @@ def find(address: str, most: int, *, as_json: bool) -> None:
     ADDRESS is what `kdelta lab trials` prints, or a beginning of it of 8 or more digits: the
     content of all that a trial depends on.  Exits with 1 when it was not counted.
     """
+    check_installed()
     from kdelta.catalogue import queries
 
     if not 8 <= len(address) <= 64 or set(address) - set("0123456789abcdef"):
@@ -135,6 +137,7 @@ def function(name: str, scenario: str, most: int, *, as_json: bool) -> None:
 
     Instructions per operation, each by the newest run that has it.
     """
+    check_installed()
     from kdelta.catalogue import queries
 
     with _asking() as connection:
@@ -148,6 +151,7 @@ def function(name: str, scenario: str, most: int, *, as_json: bool) -> None:
 @json_option
 def history(scenario: str, most: int, *, as_json: bool) -> None:
     """Show a scenario over all kernels of the catalogue."""
+    check_installed()
     from kdelta.catalogue import queries
 
     with _asking() as connection:
@@ -161,6 +165,7 @@ def history(scenario: str, most: int, *, as_json: bool) -> None:
 @json_option
 def steps(release: str, most: int, *, as_json: bool) -> None:
     """List the steps that came with RELEASE (6.17.13, or all of 6.17), the largest first."""
+    check_installed()
     from kdelta.catalogue import queries
 
     with _asking() as connection:
