@@ -227,6 +227,22 @@ def test_another_kernel_s_lines_are_not_believed(tmp_path: Path) -> None:
         debug.fetch(empty.package, kernel(image), empty)
 
 
+def test_a_signature_of_an_arm64_image_is_no_code_of_it() -> None:
+    """Offsets as in Debian's 7.3.4 for arm64: its PE header at 64, signed by sbsign."""
+    head = bytearray(b"MZ" + bytes(0x3A) + (0x40).to_bytes(4, "little") + b"PE\0\0" + bytes(0xC0))
+    signed = head[:]
+    signed[0x98:0x9C] = b"\x6a\x36\x7e\x02"
+    signed[0xE8:0xF0] = b"\x00\xba\x7d\x02\xc0\x05\x00\x00"
+    assert debug._unsigned(bytes(signed)) == debug._unsigned(bytes(head)) != bytes(signed)
+    for at in (0x97, 0x9C, 0xE7, 0xF0):
+        other = signed[:]
+        other[at] ^= 1
+        assert debug._unsigned(bytes(other)) != debug._unsigned(bytes(head))
+    assert debug._unsigned(b"\x0f" + signed[1:]) == b"\x0f" + signed[1:]
+    cut = b"MZ" + bytes(0x3A) + b"\xff\xff\xff\x7f"
+    assert debug._unsigned(cut) == cut
+
+
 def test_why_there_are_no_lines_is_said(tmp_path: Path) -> None:
     image = image_of(tmp_path)
     ran = [RanFunction(name="walk", start=AT, addresses=(AT,))]

@@ -24,6 +24,8 @@ _NAME = "lines.elf"
 _SELECTION = r"linux-image-\d[^ ]*-dbg"
 _OBJCOPY_S = 600.0
 _CODE = 4  # SHF_EXECINSTR
+_PE_AT = 0x3C  # where a DOS header says that the PE header is
+_SIGNED = ((0x58, 4), (0xA8, 8))  # of a PE header of 64 bits: CheckSum, Certificate Table
 # Where variables are, and how to unwind: no line needs it.
 _LEFT_OUT = (
     ".debug_loc*",
@@ -89,7 +91,8 @@ def check(program: Path, kernel: Kernel) -> None:
                 head = part.header
                 if head["sh_flags"] & _CODE and head["sh_type"] == "SHT_PROGBITS":
                     seen += head["sh_size"]
-                    if image.read(head["sh_addr"], head["sh_size"]) != part.data():
+                    theirs = image.read(head["sh_addr"], head["sh_size"])
+                    if _unsigned(theirs) != _unsigned(part.data()):
                         raise SpecError(
                             f"its code is not that of {kernel.release}'s image",
                             place=f"{program.name}: {part.name}",
@@ -100,6 +103,21 @@ def check(program: Path, kernel: Kernel) -> None:
         raise InfraError(f"it is damaged: {error}", place=program.name) from error
     if not seen:
         raise SpecError("it has no code to compare", place=program.name)
+
+
+def _unsigned(code: bytes) -> bytes:
+    """Code without what a signature changes in it.
+
+    arm64's Image begins with a PE header, and so does its code: signing it for secure boot writes
+    the file's checksum and where the signature lies (PE Format, "Optional Header").
+    """
+    header = int.from_bytes(code[_PE_AT : _PE_AT + 4], "little")
+    if not code.startswith(b"MZ") or code[header : header + 4] != b"PE\0\0":
+        return code
+    plain = bytearray(code)
+    for at, size in _SIGNED:
+        plain[header + at : header + at + size] = bytes(size)
+    return bytes(plain)
 
 
 def _reduce(whole: Path, target: Path, architecture: str) -> None:
