@@ -73,7 +73,8 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     yield "tracefs", "tracing runs", hardware.tracing
     yield "user namespaces", "builds without root", hardware.user_namespaces
     yield "kernel builds", "kernels from source, bisection over commits", _builds
-    yield "perf", "timed runs: profiles", partial(toolchain.tool, "perf", "linux-perf")
+    yield "perf", "timed, tracing runs", partial(toolchain.tool, "perf", "linux-perf")
+    yield "bpftrace", "tracing runs", partial(toolchain.tool, "bpftrace", "bpftrace")
     yield "llvm-mca", "predictions of codegen", partial(toolchain.tool, "llvm-mca", "llvm")
     yield "clang", "a second compiler", partial(toolchain.tool, "clang", "clang")
     yield "ccache", "faster rebuilds", partial(toolchain.tool, "ccache", "ccache")

@@ -117,6 +117,7 @@ class _TracedGuest:
         bench = self._bench
         names = [name for name in self._guest.symbols(point).names if name != UNKNOWN]
         probes, self._refused = setting.probes(self._watched, names, _GROUP)
+        self._refused += setting.host_only(self._watched)
         first, runs = schedule(self._trace, self._scenario)
         trace = GuestTrace(
             set_up(bench.settings, given, bench.seed),

@@ -5,24 +5,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
 from kdelta.attribution import symbols
+from kdelta.errors import KdeltaError
 from kdelta.host import cpus, facts, native
 from kdelta.host import tracing as host
 from kdelta.host.native import NativeRun
 from kdelta.host.tracing import HostTracefs
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import traced
+from kdelta.run.observers import Observing
 from kdelta.run.timed import host_kernel
 from kdelta.run.trial import Ran, framed, judged, not_for, told
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Instrument, MachineFacts, TraceData, TrialRecord, TrialResult
-from kdelta.study.tracing import HOST, TraceSettings, Watch, WatchKind, watch
+from kdelta.study.tracing import HOST, PROGRAMS, TraceSettings, Watch, WatchKind, watch
 from kdelta.tracing import formats, seeing, setting
 from kdelta.tracing.seeing import Key
 from kdelta.tracing.setting import Probe, Refused
@@ -31,7 +35,7 @@ _KALLSYMS = Path("/proc/kallsyms")
 
 
 class HostTracedTrials(Trials):
-    """Traces the kernel that runs now; only root may."""
+    """Traces the kernel that runs now; tracefs and bpftrace are root's alone."""
 
     def __init__(
         self,
@@ -41,9 +45,10 @@ class HostTracedTrials(Trials):
         root: Path = host.ROOT,
     ) -> None:
         """timeout_s: of one run of the program.  Raises SpecError, InfraError (host.tracing)."""
-        host.check(root)
         self.cancelled = cancelled
         self._trace = trace
+        self._watched = tuple(map(watch, trace.watch))
+        self._none = _without_tracefs(self._watched, root)
         self._timeout_s = timeout_s
         self._root = root
 
@@ -57,55 +62,61 @@ class HostTracedTrials(Trials):
         count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cpus.cores()))
 
         def measure() -> TrialResult:
-            with (
-                cpus.lease(count, self.cancelled) as leased,
-                host.instance(self.cancelled, self._root) as tracefs,
-            ):
+            with cpus.lease(count, self.cancelled) as leased, ExitStack() as held:
+                tracefs = None
+                if not self._none:
+                    tracefs = held.enter_context(host.instance(self.cancelled, self._root))
+                raw: list[str] = tracefs.raw if tracefs else []
                 try:
-                    return self._traced(tracefs, load, scenario, leased, folder)
+                    return self._traced((tracefs, raw), load, scenario, leased, folder)
                 finally:
-                    traced.keep_raw(folder, "".join(tracefs.raw))
+                    traced.keep_raw(folder, "".join(raw))
 
         kernel = host_kernel(HOST, before)
         return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
 
     def _traced(
         self,
-        tracefs: HostTracefs,
+        tracing: tuple[HostTracefs | None, list[str]],
         load: workload.Workload,
         scenario: workload.Scenario,
         leased: Sequence[int],
         folder: Path,
     ) -> TrialResult:
+        tracefs, raw = tracing
         binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
-        watched = tuple(map(watch, self._trace.watch))
-        probes, refused = _set(tracefs, watched)
+        probes, refused = _set(tracefs, self._watched) if tracefs else ([], self._refused)
         first, runs = traced.schedule(self._trace, scenario)
         command = native.command(binary, first, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
 
-        def run(arguments: Sequence[str], of: Sequence[Probe]) -> tuple[Ran, _Watching]:
-            watching = _Watching(tracefs, of)
-            done = native.run(
-                binary,
-                arguments,
-                leased,
-                timeout=self._timeout_s,
-                cancelled=self.cancelled,
-                begin=watching.begin,
-            )
-            watching.end()
-            return _ran(done), watching
+        def run(arguments: Sequence[str], of: Sequence[Probe], beside: Sequence[Watch]) -> _Seen:
+            watching = _Watching(tracefs, of) if tracefs else None
+            with Observing(self._trace.programs, beside, raw) as observing:
+                done = native.run(
+                    binary,
+                    arguments,
+                    leased,
+                    timeout=self._timeout_s,
+                    cancelled=self.cancelled,
+                    begin=lambda pid: _begin(pid, observing, watching),
+                )
+                if watching:
+                    watching.end()
+                observing.end()
+            return _Seen(_ran(done), watching, observing)
 
-        uncounted, _ = run(first, ())
-        seen = [run(arguments, probes) for arguments in runs]
-        ran = next((one for one in (uncounted, *(r for r, _ in seen)) if one.status), seen[-1][0])
+        programs = [one for one in self._watched if one.kind in PROGRAMS]
+        uncounted = run(first, (), ()).ran
+        seen = [run(arguments, probes, programs) for arguments in runs]
+        ran = next((one for one in (uncounted, *(s.ran for s in seen)) if one.status), seen[-1].ran)
         (folder / "workload.txt").write_text(ran.printed)
-        refused += [one for _, watching in seen for one in watching.refused]
-        usable = [one for one in probes if one.watch not in {each.watch for each in refused}]
+        refused += [one for each in seen for one in each.refused]
+        left_out = {each.watch for each in refused}
+        usable = [one for one in probes if one.watch not in left_out]
 
         def data(last: output.Reading) -> tuple[TraceData, list[str]]:
-            counted = [(one, *watching.hits(usable)) for one, watching in seen]
+            counted = [(each.ran, *each.hits(usable, left_out)) for each in seen]
             found = traced.data_of(
                 self._trace, (load, scenario), [(one, hits) for one, hits, _ in counted], last
             )
@@ -115,6 +126,56 @@ class HostTracedTrials(Trials):
             ), []
 
         return judged(ran, load, scenario, data)
+
+    @property
+    def _refused(self) -> list[Refused]:
+        """What only tracefs could tell, where there is none to be had."""
+        asked = (one for one in self._watched if one.kind not in PROGRAMS)
+        return [Refused(watch=one, reason=self._none) for one in asked]
+
+
+def _without_tracefs(watched: Sequence[Watch], root: Path) -> str:
+    """Why tracefs is not used, "" when it is.  Raises KdeltaError when nothing else is watched."""
+    programs = [one for one in watched if one.kind in PROGRAMS]
+    if len(programs) == len(watched):
+        return "nothing of it is watched"
+    try:
+        host.check(root)
+    except KdeltaError as error:
+        if not programs:
+            raise
+        return error.cause
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One run of the program, and what watched it."""
+
+    ran: Ran
+    watching: _Watching | None
+    observing: Observing
+
+    @property
+    def refused(self) -> list[Refused]:
+        return [*(self.watching.refused if self.watching else ()), *self.observing.refused]
+
+    def hits(
+        self, probes: Sequence[Probe], left_out: Collection[Watch]
+    ) -> tuple[dict[Key, int], list[str]]:
+        """What the process did, and what was lost of it.  Raises GuestError."""
+        hits, doubts = self.watching.hits(probes) if self.watching else ({}, [])
+        for one, (found, lost) in self.observing.told.items():
+            if one not in left_out:
+                hits |= {(one.text, key, None): count for key, count in found.items()}
+                doubts += [f"{one.text}: {lost} events were lost"] if lost else []
+        return hits, doubts
+
+
+def _begin(pid: int, observing: Observing, watching: _Watching | None) -> None:
+    observing.begin(pid)
+    if watching:
+        watching.begin(pid)
 
 
 def _ran(done: NativeRun) -> Ran:

@@ -303,10 +303,10 @@ def _told(struct: Struct) -> dict[str, Any]:
     """The values that are not their defaults, tables by their own."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(struct):
-        value = getattr(struct, field.name)
+        value, made = getattr(struct, field.name), field.default_factory
         if isinstance(value, Struct):
             found |= {field.name: told} if (told := _told(value)) else {}
-        elif value != field.default:
+        elif value != (field.default if made is msgspec.NODEFAULT else made()):
             found[field.name] = msgspec.to_builtins(value)
     return found
 

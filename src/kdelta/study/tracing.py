@@ -17,18 +17,23 @@ from kdelta.study import probes
 HOST = "host"  # the kernel reference that means this machine
 _FUNCTION = r"[A-Za-z_][\w.]{0,126}"
 _WORD = r"[A-Za-z_]\w{0,63}"
+_EVENT = r"[A-Za-z][\w:./-]{0,126}"  # as perf list words it
+_MOST_PROGRAM = 1 << 14  # characters
 _FORMS = (
     rf"(?P<function>{_FUNCTION})",
     rf"graph\((?P<graph>{_FUNCTION})\)",
     rf"profile\((?P<profile>{_FUNCTION})\)",
+    rf"perf\((?P<perf>{_EVENT})\)",
+    rf"record\((?P<record>{_EVENT})=(?P<period>[1-9]\d{{0,8}})\)",
+    rf"bpftrace\((?P<bpftrace>{_WORD})\)",
     rf"(?P<system>{_WORD}):(?P<event>{_WORD})(?:\((?P<field>{_WORD})\))?",
 )
 _OWN = re.compile("|".join(_FORMS))
 _PLAIN = re.sub(r"\?P<\w+>", "?:", "|".join(_FORMS))
 PATTERN = rf"\A(?:{_PLAIN}|{probes.VALUE})\Z"
 DESCRIPTION = (
-    "FUNCTION, FUNCTION(NAME=arg1) or ret, SYSTEM:EVENT, SYSTEM:EVENT(FIELD), graph(FUNCTION) or"
-    " profile(FUNCTION)"
+    "FUNCTION, FUNCTION(NAME=arg1) or ret, SYSTEM:EVENT, SYSTEM:EVENT(FIELD), graph(FUNCTION),"
+    " profile(FUNCTION), perf(EVENT), record(EVENT=PERIOD) or bpftrace(NAME)"
 )
 
 
@@ -41,6 +46,13 @@ class WatchKind(StrEnum):
     FIELDS = "fields"  # how often with which value of a field
     GRAPH = "graph"  # what is called below a function, once
     PROFILE = "profile"  # hits of the kernel's function profiler
+    PERF = "perf"  # how often an event of perf happens
+    RECORD = "record"  # in which functions it happens
+    BPFTRACE = "bpftrace"  # what the maps of a program hold
+
+
+PROGRAMS = frozenset((WatchKind.PERF, WatchKind.RECORD, WatchKind.BPFTRACE))
+"""Watched by a program of this host, not by tracefs."""
 
 
 class TracePer(StrEnum):
@@ -55,7 +67,8 @@ class Watch:
     """One thing to watch.
 
     text: as the study has it.  name: of the function, or of the event behind its system.  field: of
-    the event, or what the study calls the value.  value: of a function.
+    the event, or what the study calls the value.  value: of a function.  period: events of which
+    one is recorded.
     """
 
     text: str
@@ -64,12 +77,13 @@ class Watch:
     system: str = ""
     field: str = ""
     value: probes.Value | None = None
+    period: int = 0
 
 
 class TraceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the trace instrument watches.
 
-    turns: iterations of the program's shortest run.
+    turns: iterations of the program's shortest run.  programs: bpftrace's, by name.
     """
 
     watch: Annotated[
@@ -78,6 +92,13 @@ class TraceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ] = ()
     hits_per: TracePer = TracePer.ITERATION
     turns: Annotated[int, Meta(ge=1, le=1000)] = 2
+    programs: Annotated[
+        dict[
+            Annotated[str, Meta(pattern=rf"\A{_WORD}\Z")],
+            Annotated[str, Meta(min_length=1, max_length=_MOST_PROGRAM)],
+        ],
+        Meta(max_length=16),
+    ] = {}
 
 
 def watch(text: str) -> Watch:
@@ -93,9 +114,9 @@ def watch(text: str) -> Watch:
         return Watch(
             text=text, kind=kind, system=system, name=found["event"], field=found["field"] or ""
         )
-    for kind in (WatchKind.GRAPH, WatchKind.PROFILE):
+    for kind in (WatchKind.GRAPH, WatchKind.PROFILE, *PROGRAMS):
         if name := found[kind]:
-            return Watch(text=text, kind=kind, name=name)
+            return Watch(text=text, kind=kind, name=name, period=int(found["period"] or 0))
     return Watch(text=text, kind=WatchKind.HITS, name=found["function"])
 
 
@@ -127,6 +148,13 @@ def check(
             place=f"{place}: trace.watch",
             action='name functions or events, such as watch = ["change_pte_range"]',
         )
+    for one in map(watch, settings.watch):
+        if one.kind is WatchKind.BPFTRACE and one.name not in settings.programs:
+            raise SpecError(
+                f"no bpftrace program {one.name}",
+                place=f"{place}: trace.programs",
+                action=f'write it into the study: [trace.programs] {one.name} = """kprobe:..."""',
+            )
     if probed:
         raise SpecError(
             "probes are recorded beside counts, and a trace has none",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kdelta.errors import GuestError
-from kdelta.study.tracing import Watch, WatchKind
+from kdelta.study.tracing import PROGRAMS, Watch, WatchKind
 from kdelta.tracing import formats
 from kdelta.tracing.formats import EventField, KeyedHits
 
@@ -61,6 +61,12 @@ class Refused:
 
     watch: Watch
     reason: str
+
+
+def host_only(watched: Sequence[Watch]) -> list[Refused]:
+    """What cannot be watched in a guest, which has only its kernel and one program."""
+    reason = "perf and bpftrace run on this host only: kernels = host"
+    return [Refused(watch=one, reason=reason) for one in watched if one.kind in PROGRAMS]
 
 
 def probes(
