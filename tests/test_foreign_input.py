@@ -140,3 +140,24 @@ def test_other_bad_input_is_a_sentence_too(
     name: str, content: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, table(content.encode(), name))
+
+
+def test_a_file_that_was_cut_within_a_character(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, table("kernel,ns,note\n6.16,5,größe".encode()[:-2]))
+    assert "a.csv: line 2, byte 12: it ends within a character; copy the file again, whole" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04\x14\0\0\0\x08\0\xff\xff", "a zip archive"),
+        (b"\x1f\x8b\x08\0\xc3\x28", "packed by gzip"),
+        (b"PERFILE2h\0\0\0\xff\xff", "perf's own data"),
+    ],
+)
+def test_what_is_packed_is_called_so(
+    content: bytes, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, table(content))
+    assert f"it is {what}" in said
+    assert "unpack it" in said

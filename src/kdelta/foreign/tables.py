@@ -32,6 +32,16 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.AS
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
 _LIST = re.compile(r"[;|\s]+|,\s*")
+# What files that are no text begin with.
+_PACKED = {
+    b"PK\x03\x04": "a zip archive (or a spreadsheet, which is one)",
+    b"\x1f\x8b": "packed by gzip",
+    b"\xfd7zXZ": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"BZh": "packed by bzip2",
+    b"PERFILE2": "perf's own data (perf script and perf report print it)",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet (save it as CSV)",
+}
 _CONTROLS = re.compile(rb"[\x80-\x9f]")  # in Latin-1; letters and signs in Windows-1252
 
 
@@ -142,14 +152,21 @@ def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
         start = getattr(error, "start", 0)
         byte = start - data.rfind(b"\n", 0, start)
         place = f"{name}: line {1 + data.count(bytes([10]), 0, start)}, byte {byte}"
-        raise SpecError(
-            f"not {encoding.upper()}", place=place, action=_encoding_that_reads(data)
-        ) from error
+        packed = next((what for mark, what in _PACKED.items() if data.startswith(mark)), "")
+        if packed:
+            cause, action = f"it is {packed}, no text", "unpack it, and import what it holds"
+        elif getattr(error, "reason", "") == "unexpected end of data":
+            cause = "it ends within a character"
+            action = f"copy the file again, whole; if it is, {_encoding_that_reads(data)}"
+        else:
+            cause, action = f"not {encoding.upper()}", _encoding_that_reads(data)
+        raise SpecError(cause, place=place, action=action) from error
     if "\0" in text:
-        number = text.count("\n", 0, text.index("\0")) + 1
+        at = text.index("\0")
+        number = text.count("\n", 0, at) + 1
         raise SpecError(
             "it holds a NUL character",
-            place=f"{name}: line {number}",
+            place=f"{name}: line {number}, character {at - text.rfind(chr(10), 0, at)}",
             action="convert it to UTF-8 text",
         )
     return text

@@ -22,8 +22,8 @@ Flags = npt.NDArray[np.bool_]
 # where they are needed, with heavy tails, the test of means hardly ever rejects.
 MEANS_BESIDE_RANKS = 1.15
 RANKS_BESIDE_MEANS = 1.05
-# Where tails are heavy ranks cost nothing, and means more; where both arms of one size have two
-# modes, or surely the larger arm is the wider one, it is the other way round.
+# Where tails are heavy ranks cost nothing, and means more; where both arms of one size, fewer than
+# _TOLD, have two modes, or surely the larger arm is the wider one, it is the other way round.
 _HEAVY, _VERY_HEAVY = 0.7, 2.0  # excess of the fourth moment of both arms' values
 _OF_HEAVY = (1.3, 1.0)  # prices of means and of ranks
 _TWO_MODES = -1.3
@@ -74,7 +74,7 @@ class Terms:
         same, far = alike(logs, n_old), far_apart(logs, n_old)
         heavy = tails > _HEAVY
         wide = _wide_and_large(logs, n_old) & (tails > _EVEN_ENOUGH) & ~heavy
-        modes = (tails < _TWO_MODES) & ~np.full(len(logs), uneven)
+        modes = (tails < _TWO_MODES) & (not uneven and n_old < _TOLD)
         prices = [
             np.select([far, wide, heavy, modes], [alone, ofw, ofh, ofm], usual)
             for alone, ofw, ofh, ofm, usual in zip(
