@@ -19,6 +19,8 @@ import pytest
 from boot import lab
 from boot.lab import Machine
 from kdelta import guest, process
+from kdelta.attribution.calls import PathNode
+from kdelta.attribution.calls import tree as tree_of
 from kdelta.guests import qemu
 
 pytestmark = pytest.mark.boot
@@ -119,3 +121,69 @@ def test_callgrind_agrees_on_user_space(machine: Machine, tmp_path: Path) -> Non
     assert counted.user() == [each + 1] * windows
     for window in counted.windows:
         assert counted.calls(window, "asm_exc_page_fault") >= 40
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a function did, in instructions: its own, and with all that it calls."""
+
+    own: int = 0
+    calls: int = 0
+    all: int = 0
+
+
+def by_callgrind(text: str) -> dict[str, Spent]:
+    """Functions of callgrind.out; of a recursion only calls from outside have what is below."""
+    names: dict[str, str] = {}
+    found: dict[str, Spent] = {}
+    inside, called = "", ""
+    for line in text.splitlines():
+        named = re.fullmatch(r"(c?fn)=(\(\d+\))(?: (.+))?", line)
+        cost = re.fullmatch(r"[+\-*\d]\S* (\d+)", line)
+        if named:
+            name = names.setdefault(named[2], (named[3] or "").partition("'")[0])
+            inside, called = (inside, name) if named[1] == "cfn" else (name, "")
+        elif line.startswith("calls="):
+            found.setdefault(called, Spent()).calls += int(line.split()[0][6:])
+        elif cost and called:
+            if called != inside:
+                found[called].all += int(cost[1])
+            called = ""
+        elif cost:
+            found.setdefault(inside, Spent()).own += int(cost[1])
+    return found
+
+
+def by_paths(tree: tuple[PathNode, ...]) -> dict[str, Spent]:
+    """The same of our paths, without what the kernel did below them."""
+    found: dict[str, Spent] = {}
+    above: list[frozenset[str]] = []
+    for node in tree:
+        over = above[node.parent] if node.parent >= 0 else frozenset[str]()
+        if "asm_exc_page_fault" in {node.function, *over}:
+            above.append(over | {node.function, "asm_exc_page_fault"})
+            continue
+        above.append(over | {node.function})
+        own = found.setdefault(node.function, Spent())
+        own.own += node.insns
+        own.calls += node.calls
+        for name in above[-1]:
+            found[name].all += node.insns
+    return found
+
+
+def test_callgrind_agrees_on_each_function(machine: Machine, tmp_path: Path) -> None:
+    """Ir, calls and inclusive cost of a static program's functions; no string instructions."""
+    source = lab.PROGRAMS / "callgrind.c"
+    counted, functions = machine.followed(source, 1)
+    written = tmp_path / "callgrind.out"
+    options = ["--tool=callgrind", "--toggle-collect=work", f"--callgrind-out-file={written}"]
+    process.run(["valgrind", *options, str(guest.program(source, lab.ARCH)), "1"], timeout=120)
+    theirs = by_callgrind(written.read_text())
+    (window,) = counted.windows
+    ours = by_paths(tree_of(window, functions.names))
+    assert {"work", "sort", "divide", "fold", "average"} <= theirs.keys() & ours.keys()
+    for name in ("sort", "divide", "fold", "average"):
+        assert ours[name] == theirs[name], name
+    assert ours["work"].own == theirs["work"].own
+    assert ours["work"].all == sum(one.own for one in theirs.values())
