@@ -11,7 +11,7 @@ import pytest
 import counts_stream as stream
 from kdelta.attribution import insns, memory, values
 from kdelta.attribution.insns import Touched
-from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
+from kdelta.attribution.memory import EVERYWHERE, Map, MemoryRow, What
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import SpecError
 from kdelta.study import probes
@@ -29,9 +29,16 @@ def touched(pages: list[tuple[int, ...]], lines: list[tuple[int, int]]) -> Touch
     return Touched(pages=next(flat), lines=next(flat))
 
 
-def kinds(release: str, *page: int) -> What:
+def places(architecture: str, release: str) -> Map:
+    found = memory.of(architecture, release)
+    assert found
+    return found
+
+
+def kinds(release: str, *page: int, architecture: str = "amd64") -> What:
     """What a page is told to be that is read once."""
-    found = memory.memory([touched([page], [(1, page[0] & ~0xFFF | 1)])], NAMES, TABLE, release)
+    one = touched([page], [(1, page[0] & ~0xFFF | 1)])
+    found = memory.memory([one], NAMES, TABLE, release, places(architecture, release))
     assert {row.what for row in found} == {found[0].what}
     return found[0].what
 
@@ -63,11 +70,37 @@ def test_what_a_page_is(release: str, page: tuple[int, ...], what: What) -> None
     assert kinds(release, *page) is what
 
 
+@pytest.mark.parametrize(
+    ("release", "page", "what"),
+    [
+        ("6.17.13", (0xFFFF000000000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
+        ("6.17.13", (0xFFFF00005FFFF000, 0, 0, 0xF5000000), What.SLAB),
+        ("6.17.13", (0xFFFFFDFFC0000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+        ("6.17.13", (0xFFFF800080010000, 0, 0, PLAIN), What.DATA),
+        ("6.17.13", (0xFFFF80007B000000, 0, 0, PLAIN), What.MODULE),
+        ("6.17.13", (0xFFFF8000A0000000, 0, 0, PLAIN), What.VMALLOC),
+        ("6.17.13", (0xFFFF800089000000 | 1, 0, 0, PLAIN), What.STACK),
+        ("6.17.13", (0xFFFFFFFFFFFF0000, 0, 0, PLAIN), What.OTHER),
+        ("6.1.192", (0xFFFFFC0000000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+        ("6.1.192", (0xFFFF800008010000, 0, 0, PLAIN), What.DATA),
+        ("6.1.192", (0xFFFF000000000000, 0, 0, PLAIN & ~0x200), What.PAGE_TABLE),
+    ],
+)
+def test_what_a_page_of_arm64_is(release: str, page: tuple[int, ...], what: What) -> None:
+    assert kinds(release, *page, architecture="arm64") is what
+
+
+def test_where_memory_is_told_to_the_plugin() -> None:
+    assert places("arm64", "6.17").option == "ffff000000000000:ffff800000000000:fffffdffc0000000"
+    assert places("amd64", "6.17").option.count("+") == 1
+    assert memory.of("riscv64", "6.17") is None
+
+
 def test_lines_are_distinct_by_function_and_in_all() -> None:
     page = (PAGES, 0, 0, PLAIN)
     lines = [(1, PAGES | 1), (1, PAGES + 64 | 3), (2, PAGES | 2), (2, 0x4000 | 1)]
     one = touched([page], lines)
-    found = memory.memory([one, one], NAMES, TABLE, "6.17")
+    found = memory.memory([one, one], NAMES, TABLE, "6.17", places("amd64", "6.17"))
     assert found == (
         MemoryRow(EVERYWHERE, What.STRUCT_PAGE, 4, 4, 4, 2),
         MemoryRow("walk", What.STRUCT_PAGE, 4, 4, 2, 2),

@@ -50,13 +50,15 @@ def test_pages_touched_are_as_many_as_there_are(machine: Machine) -> None:
     """Lines of user memory, and of their page tables; each window the same."""
     lines: dict[What, int] = {}
     alone = machine.oracle("protect", PAGES, 4)
+    places = memory.of(lab.ARCH.debian, machine.kernel.release)
+    assert places
     counted, functions = machine.followed(
-        lab.PROGRAMS / "oracle.c", "protect", PAGES, 4, probes={"memory": memory.option()}
+        lab.PROGRAMS / "oracle.c", "protect", PAGES, 4, probes={"memory": places.option}
     )
     assert [w.total for w in counted.windows] == [w.total for w in alone.windows]
     release = machine.kernel.release
     told = [
-        memory.memory(window.touched, functions.names, counted.table, release)
+        memory.memory(window.touched, functions.names, counted.table, release, places)
         for window in counted.windows[-2:]
     ]
     # Each system call begins at a random depth of its stack (randomize_kstack_offset).

@@ -61,7 +61,9 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst."""
+    """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst, and
+    arm64/memory.rst with arch/arm64/include/asm/memory.h.
+    """
 
     direct: int
     direct_end: int
@@ -101,12 +103,67 @@ _LAYOUTS = (
         pages_end=0xFFD6_0000_0000_0000,
     ),
 )
-_IMAGE, _MODULES, _MODULES_END = 0xFFFF_FFFF_8000_0000, 0xFFFF_FFFF_C000_0000, 0xFFFF_FFFF_FF00_0000
 
 
-def option() -> str:
-    """The plugin's option memory=."""
-    return "+".join(f"{one.direct:x}:{one.direct_end:x}:{one.pages:x}" for one in _LAYOUTS)
+@dataclass(frozen=True, slots=True)
+class Map:
+    """All of a kernel's addresses.  image: of it and its data; modules: of theirs, behind or before
+    it.  Both are asked before the layouts.
+    """
+
+    layouts: tuple[Layout, ...]
+    image: tuple[int, int]
+    modules: tuple[int, int]
+
+    def find(self, address: int) -> What:
+        """What lies at an address."""
+        if self.image[0] <= address < self.image[1]:
+            return What.DATA
+        if self.modules[0] <= address < self.modules[1]:
+            return What.MODULE
+        return next(filter(None, (one.find(address) for one in self.layouts)), What.OTHER)
+
+    @property
+    def option(self) -> str:
+        """The plugin's option memory=."""
+        return "+".join(f"{one.direct:x}:{one.direct_end:x}:{one.pages:x}" for one in self.layouts)
+
+
+_AMD64 = Map(
+    layouts=_LAYOUTS,
+    image=(0xFFFF_FFFF_8000_0000, 0xFFFF_FFFF_C000_0000),
+    modules=(0xFFFF_FFFF_C000_0000, 0xFFFF_FFFF_FF00_0000),
+)
+
+
+def _arm64(image: int, pages: int) -> Map:
+    """Pages of 4 KiB and addresses of 48 bits, also of a kernel for 52 on a CPU without them.
+
+    image: its first address.  pages: the first struct page.
+    """
+    first, half = 0xFFFF_0000_0000_0000, 0xFFFF_8000_0000_0000
+    rest = image + 0x800_0000  # it ends somewhere before
+    layout = Layout(
+        direct=first,
+        direct_end=half,
+        vmalloc=rest,
+        vmalloc_end=pages - 0x4000_0000,
+        pages=pages,
+        pages_end=pages + (half - first >> 6),
+    )
+    return Map(layouts=(layout,), image=(image, rest), modules=(half, image))
+
+
+_ARM64_OLD = _arm64(0xFFFF_8000_0800_0000, 0xFFFF_FC00_0000_0000)
+_ARM64 = _arm64(0xFFFF_8000_8000_0000, 0xFFFF_FDFF_C000_0000)
+_ARM64_SINCE = (6, 9)
+
+
+def of(architecture: str, release: str) -> Map | None:
+    """The addresses of a kernel that is not randomised; None where they are not known."""
+    if architecture == "arm64":
+        return _ARM64 if _version(release) >= _ARM64_SINCE else _ARM64_OLD
+    return _AMD64 if architecture == "amd64" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,23 +193,28 @@ _CODINGS = (((6, 1), (6, 1), _OLD), ((6, 12), (9, 99), _NEW))  # first and last 
 
 def coding(release: str) -> _Coding | None:
     """How the kernel of a release tells its pages; None where that is not known."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    version = _version(release)
     return next((one for first, last, one in _CODINGS if first <= version <= last), None)
 
 
+def _version(release: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 def memory(
-    touched: Sequence[Touched], names: Sequence[str], symbols: Symbols, release: str
+    touched: Sequence[Touched], names: Sequence[str], symbols: Symbols, release: str, places: Map
 ) -> tuple[MemoryRow, ...]:
     """What windows touched, most first; of several windows the sum.
 
-    names: of functions by their number in the list that the plugin was given.
+    names: of functions by their number in the list that the plugin was given.  places: where the
+    kernel has its memory.
     """
     found: Counter[tuple[str, What, str]] = Counter()
     code = coding(release)
     for window in touched:
         kinds = {
-            word & _PAGE: _kind(word, flags, mapping, form, code)
+            word & _PAGE: _kind(word, flags, mapping, form, code, places)
             for word, flags, mapping, form in _rows(window.pages, 4)
         }
         everywhere: Counter[int] = Counter()
@@ -195,22 +257,16 @@ def _rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
     return zip(*(words[at::width] for at in range(width)), strict=True)
 
 
-def _kind(word: int, flags: int, mapping: int, form: int, code: _Coding | None) -> What:
+def _kind(
+    word: int, flags: int, mapping: int, form: int, code: _Coding | None, places: Map
+) -> What:
     """What a page of the kernel's is: by how it was found, where it lies, and its struct page."""
     address, via = word & _PAGE, word & _LOW
     if via & _VIA_PER_CPU:
         return What.PER_CPU
     if via & _VIA_STACK:
         return What.STACK
-    if address >= _IMAGE:
-        return (
-            What.DATA
-            if address < _MODULES
-            else What.MODULE
-            if address < _MODULES_END
-            else What.OTHER
-        )
-    what = next(filter(None, (one.find(address) for one in _LAYOUTS)), What.OTHER)
+    what = places.find(address)
     return _direct(flags, mapping, form & 0xFFFF_FFFF, code) if what is What.PAGES else what
 
 

@@ -176,7 +176,9 @@ class _GuestTrial:
         """What is recorded beside counts."""
         target = self._bench.settings.target
         table = self._guest.symbols(point)
-        self._probing = probing.prepared(self._bench.probes, table, self._binary, target)
+        self._probing = probing.prepared(
+            self._bench.probes, table, self._binary, target, self._kernel.release
+        )
         return self._probing
 
     def _counted(

@@ -24,12 +24,13 @@ FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """The probes of one trial.  wanted: as the study words them."""
+    """The probes of one trial.  wanted: as the study words them.  memory: where it is, if asked."""
 
     wanted: Sequence[str]
     functions: calls.Functions | None
     asked: tuple[probes.Value, ...]
     places: values.Reads | None
+    memory: memory.Map | None = None
 
     def files(self, folder: Path) -> dict[str, Any]:
         """Write what the plugin reads; fields of its CountingFiles."""
@@ -37,8 +38,8 @@ class Probing:
         if self.functions:
             given["functions"] = folder / FUNCTIONS
             self.functions.write(given["functions"])
-        if probes.MEMORY in self.wanted:
-            given["memory"] = memory.option()
+        if self.memory:
+            given["memory"] = self.memory.option
         if self.places and self.places.of:
             given["arguments"] = folder / ARGUMENTS
             self.places.write(given["arguments"])
@@ -58,9 +59,9 @@ class Probing:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
             kept_calls.keep(folder, trees)
         told = None
-        if probes.MEMORY in self.wanted:
+        if self.memory:
             told = {
-                phase: memory.memory(window.touched, names, table, release)
+                phase: memory.memory(window.touched, names, table, release, self.memory)
                 for phase, window in standing.items()
             }
         kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
@@ -114,8 +115,10 @@ def _places(
     return found
 
 
-def prepared(wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch) -> Probing:
-    """The probes of a trial of a static program.
+def prepared(
+    wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch, release: str
+) -> Probing:
+    """The probes of a trial of a static program on the kernel of a release.
 
     Raises SpecError for one that this architecture has not.
     """
@@ -128,14 +131,15 @@ def prepared(wanted: Sequence[str], table: Symbols, program: Path, architecture:
         functions=calls.functions(table, program.read_bytes()) if followed else None,
         asked=asked,
         places=values.places(places, table) if asked else None,
+        memory=memory.of(architecture.debian, release) if probes.MEMORY in wanted else None,
     )
 
 
 def check(wanted: Sequence[str], architecture: Arch) -> None:
     """Raises SpecError for a probe that this architecture has not."""
-    if probes.MEMORY in wanted and architecture.debian != "amd64":
+    if probes.MEMORY in wanted and memory.of(architecture.debian, "") is None:
         raise SpecError(
-            f"memory is told apart in kernels of amd64, not of {architecture.debian}",
+            f"memory is told apart in kernels of amd64 and arm64, not of {architecture.debian}",
             place="probes",
             action="leave --probe memory out",
         )
