@@ -62,7 +62,6 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     from kdelta.analysis import history
     from kdelta.analysis import triage as said
     from kdelta.bisect.journal import every as bisections
-    from kdelta.files import content
     from kdelta.rendering import site as pages
     from kdelta.rendering.step import culprit
 
@@ -70,11 +69,7 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
-    states = (
-        said.read(content(triage, _MOST_TRIAGE).decode(errors="replace"), str(triage))
-        if triage
-        else said.Triage()
-    )
+    states = said.read(_words(triage), str(triage)) if triage else said.Triage()
     every = {record.run_id: (folder, record) for folder, record in _read(runs)}
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
@@ -89,6 +84,16 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     _replace(out, files)
     size = sum(map(len, files.values()))
     return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
+
+
+def _words(triage: Path) -> str:
+    from kdelta.files import content
+
+    try:
+        return content(triage, _MOST_TRIAGE).decode(errors="replace")
+    except OSError as error:
+        action = "give a text file, a line for each step"
+        raise SpecError(f"{error.strerror or error}", place=str(triage), action=action) from error
 
 
 def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:

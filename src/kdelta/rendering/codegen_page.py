@@ -10,12 +10,13 @@ from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
-from kdelta.rendering.templates import template
+from kdelta.rendering.templates import asset, template
 
 
 def show_html(matrix: CodeTable) -> str:
     """The whole file; its template lies beside this module."""
     return template("codegen_page.html").render(
+        style=asset("codegen_page.css"),
         matrix=matrix,
         told=told(matrix),
         listings=list(_listings(matrix)),

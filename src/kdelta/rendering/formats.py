@@ -193,8 +193,10 @@ def packed(value: object) -> str:
 
 def tabled(value: Any) -> Any:
     """The same in fewer words: of a record what is null or empty is left out, and records in a list
-    are a table: "columns", and "rows" in their order.
+    are a table: "columns", and "rows" in their order.  Text is cut where it would be on a page.
     """
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, dict):
         return {key: tabled(inner) for key, inner in value.items() if inner not in _NOTHING}
     if not isinstance(value, list | tuple):

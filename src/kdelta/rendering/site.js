@@ -42,11 +42,11 @@
   const classes = {R: "REGRESSION", I: "IMPROVEMENT", U: "UNDECIDED", X: "INVALID"};
   const known = new Map(data.pairs.map(pair => [`${pair[0]} ${pair[1]}`, pair]));
 
-  const change = ratio => {  // as rendering/wording.py says it
-    if (ratio >= 1.995) return `${ratio.toFixed(2)} times the instructions`;
+  const change = ratio => {  // as the grid says it
+    if (ratio >= 1.995) return `${ratio.toFixed(2)} times`;
     const percent = 100 * Math.abs(ratio - 1);
     const told = percent < 10 ? Number(percent.toPrecision(2)) : percent.toFixed(0);
-    return `${told} % ${ratio > 1 ? "more" : "fewer"} instructions`;
+    return `${told} % ${ratio > 1 ? "more" : "less"}`;
   };
 
   const compared = ([old, next, letters, why, apart]) => {
