@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,26 @@ def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch)
     broken = PatchSeries(title="t", cover="", base=tree("panics"), steps=(), own=True)
     with pytest.raises(SpecError, match="Kernel panic"):
         checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
+
+
+def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = along(monkeypatch, "1005")
+    arm, _ = along(monkeypatch, "1100")
+    arm.base = replace(arm.base, arch="arm64")
+    setting = paging.Setting(
+        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
+    )
+    side = paging.CrossWalk(arch="arm64", found=arm, compiler="cross", null="n")
+    page = paging.page(series("1005"), found, setting, None, "", [side])
+    assert page.decision is Ruling.REJECT
+    assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
+    assert [row.arch for row in page.every] == ["amd64", "arm64"]
+    assert any("architectures than x86-64, arm64" in each for each in page.limits)
+
+
+def test_without_counts_images_alone_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_changed", lambda _o, _n: (frozenset(["f"]), False))
+    found = checked(series("1100", "broken"), SCENARIOS, kernel, None, lambda _line: None)
+    assert found.patches[0].functions == ("f",)
+    assert "expected ;" in found.patches[1].wrong
+    assert (found.traced, found.changed) == ([], {"f"})

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from kdelta.check import page as pages
-from kdelta.check.page import CheckPage, Effect, FunctionPart, PatchRow, PathRow, Ruling, Saying
+from kdelta.check.page import (
+    CheckPage,
+    Effect,
+    Elsewhere,
+    FunctionPart,
+    PatchRow,
+    PathRow,
+    Ruling,
+    Saying,
+)
 from kdelta.check.promises import promises
 from kdelta.errors import SpecError
 from kdelta.rendering import check as view
@@ -140,3 +149,43 @@ def test_the_html_escapes_what_strangers_wrote() -> None:
     text = view.html(made(row("fork:base", 6.1), title="<script>alert(1)</script>"))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
+
+
+def beside(*rows: PathRow, **other: object) -> Elsewhere:
+    return Elsewhere(
+        arch="arm64",
+        compiler="aarch64-linux-gnu-gcc (Debian)",
+        null="Null: every image was in the cache, none was built now.",
+        patches=(PatchRow(number=1, title="mm: patch 1", shorter=1, worst="fork:base"),),
+        paths=tuple(msgspec.structs.replace(row, arch="arm64") for row in rows),
+        **other,  # type: ignore[arg-type]
+    )
+
+
+def test_architectures_stand_side_by_side() -> None:
+    page = made(row("fork:base", 6.1), row("mincore:y", 0.0), elsewhere=(
+        beside(row("fork:base", -2.0), row("only:arm", 3.0), unseen=("arm_only",)),
+        Elsewhere(arch="riscv64", compiler="riscv64-linux-gnu-gcc 12", null="Null.",
+                  uncounted="built, and its code compared.",
+                  patches=(PatchRow(number=1, title="x", functions=("a", "b")),)),
+    ))  # fmt: skip
+    said = view.text(page)
+    assert max(map(len, said.splitlines())) <= view.WIDTH
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert "x86-64 arm64" in lines
+    assert "fork:base (base pages) +6.10 % -2.00 %" in lines
+    assert "only:arm (base pages) same +3.00 %" in lines
+    assert "x86-64: more work, patch 1, 200.00 -> 212.20 a page" in lines
+    assert "arm64: also arm_only" in lines
+    assert "riscv64: 2 functions changed; no path was counted." in lines
+    patch = "1 mm: patch 1: 1 longer, fork:base +2.0 %; arm64 1 shorter, fork:base +0.0 %"
+    assert patch in " ".join(lines)
+    assert "same: executes no changed code" in view.html(page)
+
+
+def test_a_page_with_architectures_is_read_back(tmp_path: Path) -> None:
+    page = made(row("fork:base", 6.1), elsewhere=(beside(row("fork:base", -2.0)),))
+    file = tmp_path / "page.json"
+    file.write_bytes(msgspec.json.encode(page))
+    assert pages.read(file) == page
+    assert page.arches == ("amd64", "arm64")

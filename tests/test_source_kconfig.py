@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import data
+from kdelta.arch import ARCHES
 from kdelta.errors import SpecError
 from kdelta.source import kconfig
 
@@ -35,6 +36,7 @@ def test_names_add_up_and_each_stands_on_the_base() -> None:
 
 def test_every_fragment_that_is_brought_along_has_a_name() -> None:
     used = {part for parts in kconfig._FRAGMENTS.values() for part in parts}
+    used |= {f"kd-{name}" for name in ARCHES if name != "amd64"}
     assert {path.stem for path in data.directory("kconfig").glob("*.config")} == used
 
 
@@ -104,3 +106,17 @@ def test_a_file_that_sets_nothing_is_refused(tmp_path: Path) -> None:
     file.write_text("please be fast\n")
     with pytest.raises(SpecError, match="sets no option"):
         kconfig.named(fragments=[file])
+
+
+@pytest.mark.parametrize("target", ["arm64", "riscv64"])
+def test_another_architecture_has_its_own_in_place_of_what_only_x86_has(target: str) -> None:
+    options = kconfig.named(target=target).options
+    x86 = {name for name in options if name.startswith(("X86_", "MITIGATION_"))}
+    assert {options[name] for name in x86} == {"n"}
+    assert (options["PCI_HOST_GENERIC"], options["DEVMEM"], options["MEMCG"]) == ("y", "y", "y")
+    assert kconfig.named(target=target).digest != kconfig.named().digest
+
+
+def test_what_only_x86_has_is_refused_elsewhere() -> None:
+    with pytest.raises(SpecError, match=r"xenpv is of amd64, not of arm64; choose from min, deb"):
+        kconfig.named(["xenpv"], target="arm64")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kdelta import arch as arches
 from kdelta.errors import InfraError
 from kdelta.source import make
 from kdelta.source.make import SourceError
+from kdelta.toolchains import Family, Toolchain
 
 HERE = Path("/somewhere")
 
@@ -101,3 +103,26 @@ def test_jobs_are_bounded_by_processors() -> None:
     import os
 
     assert 1 <= make.jobs() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("target", "arch"), [("arm64", "arm64"), ("riscv64", "riscv")])
+def test_a_cross_compiler_is_for_its_own_architecture(target: str, arch: str) -> None:
+    gnu = arches.of(target).gnu
+    chain = Toolchain(
+        name=f"{gnu}-gcc", family=Family.GCC, version="", cc=Path(f"/usr/bin/{gnu}-gcc"),
+        tools=None, banner="", target=target,
+    )  # fmt: skip
+    words = make.arguments(chain)
+    assert f"ARCH={arch}" in words
+    assert f"CROSS_COMPILE=/usr/bin/{gnu}-" in words
+    assert [word.partition("/")[2] for word in words if word.startswith("CC=")] == [
+        f"usr/bin/{gnu}-gcc"
+    ]
+
+
+def test_a_compiler_of_this_machine_crosses_nothing() -> None:
+    chain = Toolchain(name="gcc-12", family=Family.GCC, version="", cc=Path("/usr/bin/gcc-12"),
+                      tools=None, banner="")  # fmt: skip
+    words = make.arguments(chain)
+    assert words[0] == "ARCH=x86_64"
+    assert not [word for word in words if word.startswith("CROSS")]

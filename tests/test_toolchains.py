@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import arch, cache, toolchains
+from kdelta import arch, cache, process, toolchains
 from kdelta.archive import programs
 from kdelta.archive.index import Package
 from kdelta.archive.root import Suite
@@ -243,3 +243,15 @@ def test_clang_brings_its_own_tools_and_leaves_the_hosts_to_gcc() -> None:
     )  # fmt: skip
     assert chain.make_arguments[0] == "LLVM=/p/bin/"
     assert "HOSTCC=gcc" in chain.make_arguments
+
+
+def test_a_missing_cross_compiler_is_named_with_its_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "which", lambda _name: None)
+    with pytest.raises(
+        InfraError, match=r"no riscv64-linux-gnu-gcc.*apt-get install gcc-riscv64-linux-gnu libc6"
+    ):
+        toolchains.crossing(arch.of("riscv64"))
+    with pytest.raises(SpecError, match="clang-19 builds kernels of amd64 only"):
+        toolchains.crossing(arch.of("arm64"), "clang-19")

@@ -18,6 +18,7 @@ class Arch:
     where it wakes one for the first time.  stubs: (symbol, first byte, first byte behind) of what
     holds nothing but what vectors execute on their way to one of `interrupts`.
     firmware: what QEMU loads into such a guest out of its data folders.
+    kbuild: its ARCH=; image: the file below arch/ that kbuild is asked for.
     """
 
     debian: str  # "amd64": the name used in studies, kernels and results
@@ -32,6 +33,8 @@ class Arch:
     interrupts: tuple[tuple[str, int], ...]
     exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
+    kbuild: str
+    image: str
     new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
     stubs: tuple[tuple[str, int, int], ...] = ()
     firmware: tuple[str, ...] = ()
@@ -66,6 +69,8 @@ ARCHES = {
             ),
             exceptions=(("asm_exc_*", 0),),
             switches=(("__switch_to_asm", 0),),
+            kbuild="x86_64",
+            image="x86/boot/bzImage",
             stubs=(("irq_entries_start", 0, _WHOLE), ("spurious_entries_start", 0, _WHOLE)),
         ),
         Arch(
@@ -92,6 +97,8 @@ ARCHES = {
             ),
             stubs=tuple(("__bp_harden_el1_vectors", t + 0x480, t + 0x580) for t in _HARDENED),
             switches=(("cpu_switch_to", 0),),
+            kbuild="arm64",
+            image="arm64/boot/Image",
         ),
         Arch(
             debian="riscv64",
@@ -108,6 +115,8 @@ ARCHES = {
             interrupts=(),
             exceptions=(),
             switches=(("__switch_to", 0),),
+            kbuild="riscv",
+            image="riscv/boot/Image",
         ),
     )
 }
@@ -120,6 +129,11 @@ def of(debian: str) -> Arch:
     except KeyError:
         known = ", ".join(ARCHES)
         raise SpecError(f"unknown architecture {debian!r}", action=f"known: {known}") from None
+
+
+def counted(architecture: Arch) -> bool:
+    """True where windows can be had: what enters the kernel is known by its address."""
+    return bool(architecture.interrupts)
 
 
 def of_elf(machine: str) -> Arch | None:

@@ -48,12 +48,15 @@ class Toolchain:
     cc: Path  # the compiler
     tools: Path | None  # LLVM's programs (ld.lld, llvm-mca ...), named without version
     banner: str  # first line of `cc --version`
+    target: str = "amd64"  # Debian's name of what it compiles for
 
     @property
     def make_arguments(self) -> tuple[str, ...]:
         """What kbuild's make is given, always the same: programs of the host stay gcc's."""
         if self.tools is None:
-            return (f"CC={self.cc}",)
+            crossing = f"{self.cc.parent}/{arch.of(self.target).gnu}-"
+            words = (f"CROSS_COMPILE={crossing}",) if self.target != arch.native().debian else ()
+            return (f"CC={self.cc}", *words)
         return (
             f"LLVM={self.tools}/", "HOSTCC=gcc", "HOSTCXX=g++", "HOSTLD=ld", "HOSTAR=ar",
         )  # fmt: skip
@@ -92,6 +95,35 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
 def here(name: str) -> Toolchain | None:
     """The compiler of that name, this system's or one that was fetched; None: it is not here."""
     return _system(name, *parse(name)) or _cached(name)
+
+
+def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
+    """Debian's compiler for kernels of another architecture ("gcc-12"; "" is its own choice).
+
+    Raises SpecError for clang, InfraError that names the package where it is not installed.
+    """
+    if name and parse(name)[0] is not Family.GCC:
+        raise SpecError(
+            f"{name} builds kernels of {arch.native().debian} only",
+            action=f"name a gcc, or leave it out: Debian's for {architecture.debian} is taken",
+        )
+    wanted = f"{architecture.gnu}-{name or 'gcc'}"
+    program = process.which(wanted)
+    if program is None:
+        packages = arch.compiler_package(architecture)
+        raise InfraError(
+            f"there is no {wanted}, which builds kernels of {architecture.debian}",
+            action=f"on Debian: apt-get install {packages}",
+        )
+    return Toolchain(
+        name=name or wanted,
+        family=Family.GCC,
+        version="",
+        cc=program,
+        tools=None,
+        banner=_banner(program),
+        target=architecture.debian,
+    )
 
 
 def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:

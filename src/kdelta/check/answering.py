@@ -18,6 +18,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome
+from kdelta.source.build import BUILT_FOR
 from kdelta.source.series import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
@@ -76,16 +77,29 @@ class Walk:
 
 
 def checked(
-    series: PatchSeries, scenarios: Sequence[str], build: Builder, counter: Counter, told: Told
+    series: PatchSeries,
+    scenarios: Sequence[str],
+    build: Builder,
+    counter: Counter | None,
+    told: Told,
 ) -> Walk:
-    """Build and count a series.
+    """Build and count a series; without a counter build it and compare the images alone.
 
     Raises SourceError for a base that does not build, SpecError for one that nothing can be counted
     on.
     """
     base = build(series.base)
     found = Walk(base=base, last=base)
-    told(f"counting {len(scenarios)} scenarios on the base, once")
+    if counter is not None:
+        _count_base(found, scenarios, counter, told)
+    for number, step in enumerate(series.steps, start=1):
+        found.patches.append(_patch(found, number, step, build, counter, told))
+    return found
+
+
+def _count_base(found: Walk, scenarios: Sequence[str], counter: Counter, told: Told) -> None:
+    base = found.base
+    told(f"counting {len(scenarios)} scenarios on the base{_on(base)}, once")
     for each in _counted(counter, base, scenarios):
         if each.result.outcome is Outcome.OK:
             found.traced.append(Traced(scenario=each.scenario, counted=[(0, each)]))
@@ -93,14 +107,17 @@ def checked(
             found.unmeasured[each.scenario] = each.result.reason or str(each.result.outcome)
     if not found.traced:
         why = next(iter(found.unmeasured.values()), "there is none")
-        raise SpecError(f"no scenario can be counted on the base: {why}", place=series.base.title)
-    for number, step in enumerate(series.steps, start=1):
-        found.patches.append(_patch(found, number, step, build, counter, told))
-    return found
+        raise SpecError(
+            f"no scenario can be counted on the base{_on(base)}: {why}", place=base.name
+        )
+
+
+def _on(kernel: Kernel) -> str:
+    return "" if kernel.arch == BUILT_FOR else f" of {kernel.arch}"
 
 
 def _patch(
-    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter, told: Told
+    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter | None, told: Told
 ) -> PatchRow:
     """One patch, held against the last that could be."""
     row = PatchRow(number=number, title=step.title)
@@ -115,10 +132,16 @@ def _patch(
         return _wrong(row, error.cause)
     if lines:
         return PatchRow(number=number, title=step.title, same_image=True)
+    if counter is None:
+        found.changed |= names
+        found.data_only |= not names
+        found.last = kernel
+        return _told_by_paths(row, names, [])
     affected = [
         each for each in found.traced if not names or functions_of(each.last.functions) & names
     ]
-    told(f"patch {number}: {len(names)} functions changed, {len(affected)} scenarios execute them")
+    many = f"{len(names)} functions changed, {len(affected)} scenarios execute them"
+    told(f"patch {number}{_on(kernel)}: {many}")
     # Also a kernel whose changes no scenario executes has to boot: one shows it.
     shown = affected or found.traced[:1]
     again = _counted(counter, kernel, [each.scenario for each in shown])
@@ -170,7 +193,7 @@ def paths(found: Walk) -> tuple[PathRow, ...]:
     """What became of each scenario that executes changed code, and by which patch most."""
     rows = []
     for each in found.executing:
-        row = path_row(each.first, each.last)
+        row = replace(path_row(each.first, each.last), arch=found.base.arch)
         steps = [
             (abs(part.percent), number)
             for (_, old), (number, new) in pairwise(each.counted)

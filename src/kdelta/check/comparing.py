@@ -116,7 +116,8 @@ def _change(
 
 def _record(before: Counted, after: Counted) -> RunRecord:
     """A run of the two, in memory."""
-    study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check")
+    arch = before.kernel.arch
+    study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
     place, _, name = before.scenario.rpartition(":")
     sides = (before, after)
     return RunRecord(

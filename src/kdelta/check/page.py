@@ -13,6 +13,7 @@ from kdelta.errors import SpecError
 
 FORMAT = 1
 LEAST_PERCENT = 0.05  # of a path: what is below is told, and is no change in words
+HOME = "amd64"  # the architecture that is always checked, by Debian's name
 _MOST_BYTES = 32 << 20
 
 
@@ -56,6 +57,7 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
     before, after: instructions per operation; None where there is no count.  pages: what the
     memory is mapped by.  patch: number of the one with the largest part in it, 0 for none.
+    arch: Debian's name of the architecture of both.
     """
 
     scenario: str
@@ -68,6 +70,7 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     patch: int = 0
     functions: tuple[FunctionPart, ...] = ()
+    arch: str = HOME
 
     @property
     def percent(self) -> float:
@@ -92,6 +95,29 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
     shorter: int = 0
     worst: str = ""
     worst_percent: float = 0.0
+
+
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """The series on another architecture: as the page has it of amd64.
+
+    uncounted: why nothing was counted there, only built and compared; "" where it was.
+    """
+
+    arch: str
+    compiler: str
+    null: str
+    uncounted: str = ""
+    patches: tuple[PatchRow, ...] = ()
+    paths: tuple[PathRow, ...] = ()
+    identical: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """All functions that the series changes there."""
+        return frozenset(name for row in self.patches for name in row.functions)
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,9 +165,20 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     against: str = ""
     command: str = ""
     program: str = ""
+    elsewhere: tuple[Elsewhere, ...] = ()
+
+    @property
+    def arches(self) -> tuple[str, ...]:
+        """The architectures that were counted, amd64 first."""
+        return (HOME, *(each.arch for each in self.elsewhere if not each.uncounted))
+
+    @property
+    def every(self) -> tuple[PathRow, ...]:
+        """The paths of all architectures."""
+        return (*self.paths, *(row for each in self.elsewhere for row in each.paths))
 
     def of(self, *changes: Effect) -> tuple[PathRow, ...]:
-        """The paths that became so, the largest change first."""
+        """The paths of amd64 that became so, the largest change first."""
         found = [row for row in self.paths if row.change in changes]
         return tuple(sorted(found, key=lambda row: (-abs(row.percent), row.scenario)))
 

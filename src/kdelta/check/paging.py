@@ -10,9 +10,11 @@ from kdelta import workload
 from kdelta.check import answering
 from kdelta.check.answering import Walk
 from kdelta.check.page import (
+    HOME,
     LEAST_PERCENT,
     CheckPage,
     Effect,
+    Elsewhere,
     PathRow,
     Ruling,
     Since,
@@ -38,13 +40,32 @@ class Setting:
     tolerance: float = TOLERANCE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossWalk:
+    """The series on another architecture.  uncounted: why only images were compared there."""
+
+    arch: str
+    found: Walk
+    compiler: str
+    null: str
+    uncounted: str = ""
+
+
 def page(
-    series: PatchSeries, found: Walk, setting: Setting, before: CheckPage | None, against: str
+    series: PatchSeries,
+    found: Walk,
+    setting: Setting,
+    before: CheckPage | None,
+    against: str,
+    sides: Sequence[CrossWalk] = (),
 ) -> CheckPage:
     """The page of a checked series.  before: that of the version before, called `against`."""
     paths = answering.paths(found)
     unseen = tuple(sorted(found.changed - found.executed))
-    decision, why = _decided(found, paths, setting.tolerance)
+    elsewhere = tuple(map(_elsewhere, sides))
+    everywhere = (*paths, *(row for each in elsewhere for row in each.paths))
+    walks = [found, *(side.found for side in sides)]
+    decision, why = _decided(walks, everywhere, setting.tolerance)
     said = "\n\n".join([series.cover, *(step.text for step in series.steps)])
     return CheckPage(
         title=series.title,
@@ -62,20 +83,40 @@ def page(
         unseen=unseen,
         null=setting.null,
         state=_state(found),
-        limits=_limits(found, setting),
-        promises=promises(said, paths),
+        limits=_limits(found, setting, sides),
+        promises=promises(said, everywhere),
         since=_since(paths, before) if before else (),
         against=against,
         command=setting.command,
         program=_program(found, paths),
+        elsewhere=elsewhere,
     )
 
 
-def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[Ruling, str]:
+def _elsewhere(side: CrossWalk) -> Elsewhere:
+    found = side.found
+    return Elsewhere(
+        arch=side.arch,
+        compiler=side.compiler,
+        null=side.null,
+        uncounted=side.uncounted,
+        patches=tuple(found.patches),
+        paths=answering.paths(found),
+        identical=tuple(_name(each.scenario) for each in found.identical),
+        unseen=() if side.uncounted else tuple(sorted(found.changed - found.executed)),
+        state=() if side.uncounted else _state(found),
+        limits=tuple(_unmeasured(found)),
+    )
+
+
+def _decided(
+    walks: Sequence[Walk], paths: Sequence[PathRow], tolerance: float
+) -> tuple[Ruling, str]:
+    """walks: of all architectures, amd64 first; paths: of all of them."""
     moved = [row for row in paths if row.change in (Effect.MORE, Effect.LESS)]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
-    wrong = [row.number for row in found.patches if row.wrong]
+    wrong = sorted({row.number for found in walks for row in found.patches if row.wrong})
     left = [row for row in paths if row.change is Effect.OPEN]
     if worst and worst.percent > tolerance:
         signs = f"; best {_cell(best)}: signs differ" if best and best.percent < 0 else ""
@@ -85,10 +126,10 @@ def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[R
         return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
     if left:
         return Ruling.UNDECIDED, f"{len(left)} paths could not be compared, see below"
-    if found.changed and not paths:
+    if any(found.changed for found in walks) and not paths:
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:
-        same = all(row.same_image for row in found.patches)
+        same = all(row.same_image for found in walks for row in found.patches)
         slight = any(row.change is Effect.SLIGHT for row in paths)
         least = f" by {LEAST_PERCENT:g} % or more" if slight else ""
         said = "nothing in the image changed but line numbers" if same else "no path changed"
@@ -101,7 +142,8 @@ def _decided(found: Walk, paths: Sequence[PathRow], tolerance: float) -> tuple[R
 
 
 def _cell(row: PathRow | None) -> str:
-    return f"{row.scenario} ({row.pages} pages) {row.percent:+.2f} %" if row else ""
+    where = f", {row.arch}" if row and row.arch != HOME else ""
+    return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
 
 
 def _state(found: Walk) -> tuple[str, ...]:
@@ -113,7 +155,7 @@ def _state(found: Walk) -> tuple[str, ...]:
     return (said,)
 
 
-def _limits(found: Walk, setting: Setting) -> tuple[str, ...]:
+def _limits(found: Walk, setting: Setting, sides: Sequence[CrossWalk]) -> tuple[str, ...]:
     proof = (
         f"{len(found.identical)} of {len(found.traced)} scenarios execute no changed function:"
         " identical by proof, for code. What a patch changes in data or in what is patched at boot"
@@ -122,15 +164,22 @@ def _limits(found: Walk, setting: Setting) -> tuple[str, ...]:
     said = [proof]
     if found.data_only:
         said.append("A patch changed the image and no function: every scenario was counted again.")
-    if found.unmeasured:
-        names = ", ".join(_name(each) for each in list(found.unmeasured)[:_NAMED])
-        count = len(found.unmeasured) - _NAMED
-        more = f" and {count} more" if count > 0 else ""
-        said.append(f"Not counted on the base: {names}{more}.")
-    said.append("Not measured: time, caches, contention of CPUs, other architectures than x86-64.")
+    said += _unmeasured(found)
+    said += [f"{side.arch}: {side.uncounted}" for side in sides if side.uncounted]
+    had = ", ".join(["x86-64", *(side.arch for side in sides if not side.uncounted)])
+    said.append(f"Not measured: time, caches, contention of CPUs, other architectures than {had}.")
     how = "confined (bubblewrap: no network, no home)" if setting.confined else "as this user"
     said.append(f"The sources were built {how}.")
     return tuple(said)
+
+
+def _unmeasured(found: Walk) -> list[str]:
+    if not found.unmeasured:
+        return []
+    names = ", ".join(_name(each) for each in list(found.unmeasured)[:_NAMED])
+    count = len(found.unmeasured) - _NAMED
+    more = f" and {count} more" if count > 0 else ""
+    return [f"Not counted on the base: {names}{more}."]
 
 
 def _since(paths: Sequence[PathRow], before: CheckPage) -> tuple[Since, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kdelta.arch import ARCHES
 from kdelta.cli.download import reporting
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json
@@ -17,9 +18,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
+@click.option(
+    "--arch",
+    type=click.Choice(tuple(ARCHES)),
+    default="amd64",
+    show_default=True,
+    help="For this architecture, by Debian's cross compiler.",
+)
 @click.option("--log", "show_log", is_flag=True, help="Print what make said.")
 @json_option
-def build(*, references: tuple[str, ...], show_log: bool, as_json: bool) -> None:
+def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bool) -> None:
     """Build kernels from source, or say where they are built already.
 
     \b
@@ -48,7 +56,7 @@ def build(*, references: tuple[str, ...], show_log: bool, as_json: bool) -> None
     with reporting() as progress:
         for reference in references:
             try:
-                made.append(reference_of.built(reference, progress=progress))
+                made.append(reference_of.built(reference, arch, progress=progress))
             except SourceError as error:
                 if show_log:
                     click.echo(error.log.read_text(errors="replace"), err=True)
@@ -76,6 +84,7 @@ def _fields(reference: str, item: Build, twin: str) -> dict[str, Any]:
         "image": str(item.image),
         "sha256": item.image_sha256,
         "same_image_as": twin,
+        "architecture": item.arch,
         "configuration": item.config_name,
         "options_lost": list(item.lost),
         "compiler": item.compiler,

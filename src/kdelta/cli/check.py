@@ -19,7 +19,9 @@ from kdelta.errors import SpecError
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
     from kdelta.check.answering import Builder
+    from kdelta.check.counter import Counter
     from kdelta.check.page import CheckPage
+    from kdelta.check.paging import CrossWalk
     from kdelta.source.build import Build
     from kdelta.source.kconfig import Config
     from kdelta.source.series import PatchSeries
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from kdelta.source.tree_reference import TreeReference
     from kdelta.toolchains import Toolchain
 
+_HOME = "amd64"
+_UNCOUNTED = (
+    "built, and its code compared; nothing was counted, as one entry of such a kernel serves ticks"
+    " and faults, and no window could tell them apart."
+)
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
 _FEW = 24
 _PAGES = ("4K", "64K", "2M", "2M-ptes")
@@ -54,6 +61,12 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     help="Cells: base pages and folios, where a scenario has them.",
 )
 @click.option(
+    "--arch",
+    default="",
+    metavar="ARCHES",
+    help="On these, too: arm64, riscv64.  Cross-built; amd64 is always checked.",
+)
+@click.option(
     "--tolerance",
     type=click.FloatRange(0, 100),
     default=1.0,
@@ -76,6 +89,7 @@ def check(
     only: tuple[str, ...],
     also: tuple[str, ...],
     pages: str,
+    arch: str,
     tolerance: float,
     against: Path | None,
     runs: Path,
@@ -103,13 +117,14 @@ def check(
 
     scenarios = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
+    arches = _arches(arch)
     found = _series(series, base, config)
     if not each and len(found.steps) > _FEW:
         found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
         confined.check()
-    request = _Request(found, config, base, caged=caged, tolerance=tolerance)
+    request = _Request(found, config, base, arches, caged=caged, tolerance=tolerance)
     made = request.answer(scenarios, runs, means, before, str(against or ""))
     _print(made, as_json=as_json, as_html=as_html)
     status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[made.decision]
@@ -119,15 +134,24 @@ def check(
 class _Request:
     """One series with what it is built by."""
 
+    _qemu = ""
+
     def __init__(
-        self, series: PatchSeries, config: str, base: str, *, caged: bool, tolerance: float
+        self,
+        series: PatchSeries,
+        config: str,
+        base: str,
+        arches: Sequence[str],
+        *,
+        caged: bool,
+        tolerance: float,
     ) -> None:
         self._series = series
+        self._arches = arches
         self._base = base
         self._config = config
         self._caged = caged
         self._tolerance = tolerance
-        self._built: list[Build] = []
 
     def answer(
         self,
@@ -138,16 +162,14 @@ class _Request:
         against: str,
     ) -> CheckPage:
         """Build, count, and write the page into a folder of its own."""
-        import threading
         from datetime import UTC, datetime
 
         import msgspec
 
-        from kdelta.check import answering, counter, paging
+        from kdelta.check import paging
         from kdelta.cli.download import reporting
         from kdelta.journal.folders import new_folder
         from kdelta.rendering import check as view
-        from kdelta.run import exact
         from kdelta.study import spec
 
         study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
@@ -155,45 +177,91 @@ class _Request:
             execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
         folder = new_folder(runs, "check", datetime.now(UTC))
         with reporting() as progress:
-            builder = self._builder(progress)
-            bench = exact.bench_of(
-                study, means.wanted_qemu, threading.Event(), progress, again=means.again
+            for arch in self._arches:  # a missing compiler is told before anything is built
+                self._means(arch, progress)
+            home, *others = (
+                self._side(arch, scenarios, folder / arch, means, progress)
+                for arch in (_HOME, *self._arches)
             )
-            counting = counter.Counter(study, bench, folder, _told, means.jobs)
-            found = answering.checked(self._series, scenarios, builder, counting, _told)
-            null = self._null(progress)
         setting = paging.Setting(
             config=f"config {self._config}",
-            compiler=self._built[0].compiler,
-            qemu=f"QEMU {bench.emulator.version}",
+            compiler=home.compiler,
+            qemu=f"QEMU {self._qemu}",
             kdelta=execution.own_version(),
             command=shlex.join(["kdelta", *sys.argv[1:]]),
-            null=null,
+            null=home.null,
             confined=self._caged,
             tolerance=self._tolerance,
         )
-        page = paging.page(self._series, found, setting, before, against)
+        page = paging.page(self._series, home.found, setting, before, against, others)
         (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
         (folder / "page.txt").write_text(view.text(page))
         (folder / "page.html").write_text(view.html(page))
         _told(f"all of it: {folder}")
         return page
 
-    def _builder(self, progress: Progress) -> Builder:
+    def _side(
+        self,
+        arch: str,
+        scenarios: Sequence[str],
+        folder: Path,
+        means: execution.Means,
+        progress: Progress,
+    ) -> CrossWalk:
+        """Build and count the series for one architecture."""
+        from kdelta import arch as arches
+        from kdelta.check import answering, paging
+
+        built: list[Build] = []
+        builder = self._builder(arch, built, progress)
+        uncounted = "" if arches.counted(arches.of(arch)) else _UNCOUNTED
+        counting = None if uncounted else self._counter(arch, scenarios, folder, means, progress)
+        found = answering.checked(self._series, scenarios, builder, counting, _told)
+        null = self._null(arch, built, progress)
+        return paging.CrossWalk(
+            arch=arch,
+            found=found,
+            compiler=built[0].compiler,
+            null=null,
+            uncounted=uncounted,
+        )
+
+    def _counter(
+        self,
+        arch: str,
+        scenarios: Sequence[str],
+        folder: Path,
+        means: execution.Means,
+        progress: Progress,
+    ) -> Counter:
+        import threading
+
+        from kdelta.check import counter
+        from kdelta.run import exact
+        from kdelta.study import spec
+
+        study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True, arch=arch)
+        stop = threading.Event()
+        bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
+        self._qemu = self._qemu or bench.emulator.version
+        return counter.Counter(study, bench, folder, _told, means.jobs)
+
+    def _builder(self, arch: str, built: list[Build], progress: Progress) -> Builder:
+        """What builds trees for an architecture, and adds each build to `built`."""
         from kdelta.kernels import reference
         from kdelta.kernels.kernel import Kernel
         from kdelta.source import build
 
-        config, chain = self._means(progress)
+        config, chain = self._means(arch, progress)
 
         def made(tree: SourceTree) -> Kernel:
             one = build.build(tree, config, chain, progress=progress, confined=self._caged)
-            self._built.append(one)
+            built.append(one)
             return reference.of_build(f"tree {tree.title}", one)
 
         return made
 
-    def _means(self, progress: Progress) -> tuple[Config, Toolchain]:
+    def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
         from functools import partial
 
         from kdelta.kernels import reference
@@ -201,17 +269,17 @@ class _Request:
 
         parsed = _reference(self._base, self._config)
         packaged = partial(reference.packaged_config, progress=progress)
-        config = tree_reference.configured(parsed, packaged)
-        return config, build.compiler(parsed.compiler, progress=progress)
+        config = tree_reference.configured(parsed, packaged, target=arch)
+        return config, build.compiler(parsed.compiler, target=arch, progress=progress)
 
-    def _null(self, progress: Progress) -> str:
+    def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
         """The base once more, out of the same warm folder: it has to be the same image."""
         from kdelta.source import build
 
-        if all(one.cached for one in self._built):
+        if all(one.cached for one in built):
             return "Null: every image was in the cache, none was built now."
-        config, chain = self._means(progress)
-        base = self._built[0]
+        config, chain = self._means(arch, progress)
+        base = built[0]
         again = build.made_again(base, config, chain, progress=progress, confined=self._caged)
         if again != base.image_sha256:
             raise SpecError(
@@ -220,6 +288,14 @@ class _Request:
                 action="look for what its build takes from the time or the machine",
             )
         return "Null: the base built twice differs by 0, the same image to the byte."
+
+
+def _arches(words: str) -> tuple[str, ...]:
+    """Architectures beside amd64.  Raises SpecError for an unknown one."""
+    from kdelta import arch
+
+    named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
+    return tuple(name for name in named if arch.of(name).debian != _HOME)
 
 
 def _told(line: str) -> None:

@@ -27,8 +27,12 @@ _BRANCH = {
         r"(call|jmp|j[a-z]{1,4}|loop\w*|xbegin) 0x([0-9a-f]+)"
     ),
     "arm64": re.compile(r"()(bl?|b\.[a-z]{2}|bc\.[a-z]{2}|cbn?z|tbn?z) (?:.*, ?)?0x([0-9a-f]+)"),
+    "riscv64": re.compile(r"()(jal?|b(?:eq|ne|lt|ge|gt|le)[uz]?) (?:.*,)?0x([0-9a-f]+)"),
 }
-_CALLS = {"call", "bl"}
+_CALLS = {"call", "bl", "jal"}
+# riscv64 makes an address of two instructions; objdump tells it beside the second.
+_UPPER = re.compile(r"(auipc \w+),0x[0-9a-f]+")
+_LOWER = re.compile(r"-?\d+(?=\(\w+\)$|$)")
 _PADDING = re.compile(
     r"nop[lw]?\b.*|int3|(?:data16 |cs )+nop[lw]?\b.*|xchg %ax,%ax|udf #0"
     r"|lea 0x0\(%[re]si.*\),%[re]si"
@@ -169,6 +173,8 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
             built.append(_branch(row, branch, inner, place))
         elif function.relocations is not None:
             built.append(_filled(row, inner))
+        elif architecture.debian == "riscv64":
+            built.append(_completed(row, function.names))
         else:
             built.append(_addressed(row, function.names))
     if architecture.debian == "arm64" and function.relocations is None:
@@ -255,6 +261,14 @@ def _addressed(row: Row, names: Names) -> Instruction:
 
     text = _ADDRESS.sub(named, text)
     return _made(row, text=text, references=tuple(found))
+
+
+def _completed(row: Row, names: Names) -> Instruction:
+    """riscv64: an address stands beside the instruction that completes it."""
+    name = "" if row.address is None else names(row.address)
+    if not name:
+        return _made(row, text=_UPPER.sub(r"\1", row.text))
+    return _made(row, text=_LOWER.sub(lambda _: name, row.text, count=1), references=(name,))
 
 
 def _paged(built: list[Instruction], names: Names) -> list[Instruction]:

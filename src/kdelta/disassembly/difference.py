@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kdelta.disassembly import words
 from kdelta.disassembly.code import Instruction
 from kdelta.disassembly.identity import fingerprint, judge
 from kdelta.disassembly.image import Image, is_mark
@@ -109,6 +110,8 @@ def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
     one, other = old.bytes_at(a, size), new.bytes_at(b, size)
     if len(one) != size or len(other) != size:
         return False
+    if old.arch.debian != "amd64":
+        return _moved(old, new, (a, one), (b, other))
     at = 0
     for first in _differing(one, other):
         if first < at:
@@ -118,6 +121,14 @@ def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
             return False
         at = end
     return True
+
+
+def _moved(old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, bytes]) -> bool:
+    """True for code of arm64 that is the same elsewhere; of others, for the same bytes alone."""
+    (a, one), (b, other) = mine, theirs
+    if old.arch.debian != "arm64":
+        return one == other and a == b
+    return words.alike(one, other, a, b, lambda x, y: _is_one(old, new, x, y))
 
 
 def _differing(one: bytes, other: bytes) -> Iterator[int]:

@@ -18,12 +18,12 @@ MAX_BYTES = 1 << 20  # of one piece
 MOST_PIECES = 4096  # of one call
 _MAX_LINE = 500
 _OBJDUMP_S = 300.0
-_MACHINE = {"amd64": 62, "arm64": 183}
+_MACHINE = {"amd64": 62, "arm64": 183, "riscv64": 243}
 _ROW = re.compile(r"\s*([0-9a-f]+):\t(\S.*)")
 _SECTION = re.compile(r"Disassembly of section \.f(\d{1,6}):")
 _HEAD = re.compile(r"\s*|.*:\s+file format elf64-\S+|[0-9a-f]+ <\.f\d+>:")
 # "call ffff8000 <.f3+0x10>": the sections' names mean nothing.
-_PLACE = re.compile(r"(?<= )([0-9a-f]+) <[^<>]{1,100}>$")
+_PLACE = re.compile(r"(?<=[ ,])([0-9a-f]+) <[^<>]{1,100}>$")
 _COMMENT = re.compile(r"\s+(?:#|//)\s+(?:(?:0x)?([0-9a-f]+)(?: <[^<>]{1,100}>)?$)?.*$")
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")

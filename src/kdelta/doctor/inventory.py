@@ -62,7 +62,7 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
         yield f"QEMU ({one.debian})", f"exact runs, {one.debian}", partial(_qemus, one, sources)
     for one in ARCHES.values():
         plugin = "; QEMU plugin" if one.uname == platform.machine() else ""
-        purpose = f"guests, {one.debian}{plugin}"
+        purpose = f"guests and kernels, {one.debian}{plugin}"
         yield f"C compiler ({one.debian})", purpose, partial(toolchain.compiler, one)
     yield "memory", "1.5 GiB a guest", hardware.memory
     yield "cache", "kernels, checkpoints", partial(hardware.disk, cache)

@@ -24,7 +24,9 @@ _LIMIT_BYTES = 512 << 20  # unpacked
 _UNPACK_S = 120.0
 _MOST_SEGMENTS = 64
 _EXECUTABLE = 1  # PF_X
-_ARM64_LINKED = 0xFFFF800080000000  # KIMAGE_VADDR with 48 or 52 bits, since Linux 6.1
+# What a flat image's kernel is linked for: arm64's KIMAGE_VADDR with 48 or 52 bits, since
+# Linux 6.1; riscv64's KERNEL_LINK_ADDR.
+_LINKED = {"arm64": 0xFFFF800080000000, "riscv64": 0xFFFFFFFF80000000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,11 @@ def _of_elf(content: bytes) -> UnpackedKernel:
 
 
 def _flat(content: bytes) -> UnpackedKernel:
-    if IMAGE_MAGIC.get(content[0x38:0x3C]) != "arm64":
-        raise BadImage("it is neither an ELF file nor an Image of arm64")
-    whole = Segment(start=_ARM64_LINKED, content=memoryview(content), executable=True)
-    return UnpackedKernel(arch="arm64", segments=(whole,))
+    found = IMAGE_MAGIC.get(content[0x38:0x3C], "")
+    if found not in _LINKED:
+        raise BadImage("it is neither an ELF file nor an Image of arm64 or riscv64")
+    whole = Segment(start=_LINKED[found], content=memoryview(content), executable=True)
+    return UnpackedKernel(arch=found, segments=(whole,))
 
 
 def _decompressed(packed: bytes) -> bytes:

@@ -25,7 +25,7 @@ from kdelta.source.build import Build
 log = logging.getLogger(__name__)
 
 ARCHES = ("amd64", "arm64")
-BUILT_FOR = "amd64"
+BUILT_FOR = build.BUILT_FOR
 _LOCAL = (tree_reference.PREFIX, "file:")
 
 
@@ -135,10 +135,8 @@ def built(
 
     Raises SpecError (SourceError for a source that does not build) or InfraError.
     """
-    if arch != BUILT_FOR:
-        raise SpecError(f"kernels are built for {BUILT_FOR} only, not for {arch}", place=reference)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
-    return tree_reference.built(reference, packaged, progress=progress)
+    return tree_reference.built(reference, packaged, target=arch, progress=progress)
 
 
 def packaged_config(
@@ -177,7 +175,7 @@ def of_build(reference: str, build: Build) -> Kernel:
         reference=reference,
         release=build.release,
         version="",
-        arch=BUILT_FOR,
+        arch=build.arch,
         flavour=build.config_name,
         image=build.image,
         image_sha256=build.image_sha256,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from kdelta.check.page import LEAST_PERCENT, CheckPage, Effect, PatchRow, PathRow, Saying
+from kdelta.check.page import HOME, LEAST_PERCENT, CheckPage, Effect, PatchRow, PathRow, Saying
 from kdelta.printable import printable
 from kdelta.rendering import columns
 from kdelta.rendering.templates import asset, template
@@ -17,36 +17,51 @@ from kdelta.rendering.templates import asset, template
 WIDTH = 72
 MOST_LINES = 60
 _PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
+_PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
 _NAMES = 240  # characters of a list of functions
 
 
 def headline(page: CheckPage) -> str:
-    """What the series does to the paths that execute it, in one sentence."""
-    more, less = page.of(Effect.MORE), page.of(Effect.LESS)
-    alike = len(page.of(Effect.EQUAL))
-    if not page.paths:
-        return f"No path of {len(page.identical)} executes changed code."
+    """What the series does to the paths that execute it, in one sentence; of amd64."""
+    return _sentence(page.paths, len(page.identical))
+
+
+def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
+    found = {effect: [row for row in paths if row.change is effect] for effect in Effect}
+    more, less = found[Effect.MORE], found[Effect.LESS]
+    if not paths:
+        return f"No path of {untouched} executes changed code."
     parts = []
     if more:
         worst = max(more, key=lambda row: row.percent)
         parts.append(
-            f"{len(more)} of {len(page.paths)} paths that execute changed code got longer,"
+            f"{len(more)} of {len(paths)} paths that execute changed code got longer,"
             f" the worst {worst.percent:+.1f} % ({_cell(worst)})"
         )
     else:
-        parts.append(f"None of {len(page.paths)} paths that execute changed code got longer")
+        parts.append(f"None of {len(paths)} paths that execute changed code got longer")
     if less:
         best = min(less, key=lambda row: row.percent)
         parts.append(f"{len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})")
-    parts.append(f"{alike} identical to the instruction")
-    if spread := len(page.of(Effect.SPREAD)):
+    parts.append(f"{len(found[Effect.EQUAL])} identical to the instruction")
+    if spread := len(found[Effect.SPREAD]):
         parts.append(f"{spread} within their own spread")
-    if slight := len(page.of(Effect.SLIGHT)):
+    if slight := len(found[Effect.SLIGHT]):
         parts.append(f"{slight} changed by less than {LEAST_PERCENT:g} %")
-    if left := len(page.of(Effect.OPEN)):
+    if left := len(found[Effect.OPEN]):
         parts.append(f"{left} not compared")
     return "; ".join(parts) + "."
+
+
+def _elsewhere(page: CheckPage) -> Iterator[str]:
+    """A sentence for each other architecture."""
+    for each in page.elsewhere:
+        if each.uncounted:
+            said = f"{len(each.changed)} functions changed; no path was counted."
+        else:
+            said = _sentence(each.paths, len(each.identical))
+        yield from _wrapped(said, f"{each.arch}: ", "  ")
 
 
 def text(page: CheckPage) -> str:
@@ -62,27 +77,33 @@ def text(page: CheckPage) -> str:
 
 def html(page: CheckPage) -> str:
     """The page as one HTML file, with every path and function."""
-    rows = page.of(*Effect)
     return template("check.html").render(
         style=asset("check.css"),
         page=page,
         headline=headline(page),
-        rows=rows,
+        elsewhere=list(_elsewhere(page)),
+        rows=_beside(page, *Effect),
+        names={arch: _shown(arch) for arch in page.arches},
+        tables=[(_shown(HOME), page.patches), *((s.arch, s.patches) for s in page.elsewhere)],
         lines=text(page).split("\n"),
     )
 
 
 def _parts(page: CheckPage) -> Iterator[Sequence[str]]:
     yield _wrapped(f"{page.decision}: {page.why}")
-    yield ["", *_wrapped(headline(page))]
+    home = f"{_shown(HOME)}: " if page.elsewhere else ""
+    yield ["", *_wrapped(headline(page), home, "  " if home else ""), *_elsewhere(page)]
     yield ["", *_compared(page)]
     yield list(_patches(page))
     yield list(_paths(page))
-    if page.unseen:
-        names = _names(page.unseen)
+    also = list(_unseen_elsewhere(page))
+    if page.unseen or also:
+        names = _names(page.unseen) or "none"
         said = f"Changed, and executed by no scenario (silence is not SAME): {names}"
-        yield ["", *_wrapped(said)]
-    yield ["", *(line for each in page.state for line in _wrapped(each, "State: "))]
+        yield ["", *_wrapped(said), *also]
+    states = [(each, "State: ") for each in page.state]
+    states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
+    yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
     yield list(_promises(page))
     yield list(_since(page))
@@ -99,54 +120,137 @@ def _compared(page: CheckPage) -> Iterator[str]:
     )
     yield from _wrapped(said)
     yield from _wrapped(page.null)
+    for each in page.elsewhere:
+        compiler = each.compiler.partition(" (")[0]
+        yield from _wrapped(f"{compiler}. {each.null}", f"{each.arch}: ", "  ")
+
+
+def _unseen_elsewhere(page: CheckPage) -> Iterator[str]:
+    """What no scenario executes on another architecture and one does on amd64, or is not there."""
+    for side in page.elsewhere:
+        if names := sorted(set(side.unseen) - set(page.unseen)):
+            yield from _wrapped(f"also {_names(names)}", f"{side.arch}: ", "  ")
 
 
 def _patches(page: CheckPage) -> Iterator[str]:
-    told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
+    others = [(side.arch, side.patches) for side in page.elsewhere]
+    told = [
+        row
+        for row in page.patches
+        if any(each.wrong or each.longer or each.shorter for each in _everywhere(row, others))
+    ]
     quiet = len(page.patches) - len(told)
     if told:
         yield ""
     for row in told[:_PATCHES]:
-        yield from _wrapped(_patch(row), "", "     ")
+        yield from _wrapped(_patch(row, others), "", "     ")
     if len(told) > _PATCHES:
         yield f"     and {len(told) - _PATCHES} more patches that change a path"
     if quiet:
         yield f"     {quiet} {_plural('patch', quiet)} without a path that changed"
 
 
-def _patch(row: PatchRow) -> str:
-    start = f"{row.number:>3}  {row.title}"
+Others = Sequence[tuple[str, Sequence[PatchRow]]]
+
+
+def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
+    """A patch on all architectures."""
+    return [row, *(one for _, rows in others for one in rows if one.number == row.number)]
+
+
+def _patch(row: PatchRow, others: Others) -> str:
+    """A patch in a line: what it does on amd64, and where that is another thing elsewhere."""
+    said = [_done(row)]
+    if row.wrong and all(each.wrong == row.wrong for each in _everywhere(row, others)):
+        return f"{row.number:>3}  {row.title}: {row.wrong}"
+    for arch, rows in others:
+        said += [f"{arch} {_done(each)}" for each in rows if each.number == row.number]
+    return f"{row.number:>3}  {row.title}: {'; '.join(said)}"
+
+
+def _done(row: PatchRow) -> str:
     if row.wrong:
-        return f"{start}: {row.wrong}"
+        return row.wrong
     counts = [f"{row.longer} longer"] if row.longer else []
     counts += [f"{row.shorter} shorter"] if row.shorter else []
     worst = f", {row.worst} {row.worst_percent:+.1f} %" if row.worst else ""
-    return f"{start}: {', '.join(counts)}{worst}"
+    return f"{', '.join(counts) or 'no path changed'}{worst}"
+
+
+def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
+    """Paths that became so anywhere, each as all architectures have it, the largest change first;
+    amd64 comes first.
+    """
+    found: dict[str, list[PathRow]] = {}
+    for row in page.every:
+        found.setdefault(row.scenario, []).append(row)
+    meant = [rows for rows in found.values() if any(row.change in changes for row in rows)]
+    return sorted(meant, key=lambda rows: (-max(abs(r.percent) for r in rows), rows[0].scenario))
 
 
 def _paths(page: CheckPage) -> Iterator[str]:
-    rows = page.of(Effect.MORE, Effect.LESS)
-    worst = [row for row in rows if row.change is Effect.MORE]
-    best = [row for row in rows if row.change is Effect.LESS]
-    shown = [*worst[: max(_PATHS - 2, _PATHS - len(best))]]
-    shown += best[: _PATHS - len(shown)]
+    rows = _beside(page, Effect.MORE, Effect.LESS)
+    worst = [row for row in rows if any(each.change is Effect.MORE for each in row)]
+    best = [row for row in rows if row not in worst]
+    most = _PATHS if len(page.arches) == 1 else _PATHS_BESIDE
+    shown = [*worst[: max(most - 2, most - len(best))]]
+    shown += best[: most - len(shown)]
     if shown:
         yield ""
+        yield from _columns(page)
     for row in shown:
-        yield from _path(row)
+        yield from _path(row, page.arches)
     if len(rows) > len(shown):
         yield f"and {len(rows) - len(shown)} more paths (--json)"
-    for row in page.of(Effect.OPEN)[:3]:
-        yield from _wrapped(f"{_cell(row)}: not compared: {row.reason}", "", "    ")
+    for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
+        yield from _wrapped(f"{_cell(each)}: not compared: {each.reason}", "", "    ")
 
 
-def _path(row: PathRow) -> Iterator[str]:
-    by = f", patch {row.patch}" if row.patch else ""
-    yield from _wrapped(f"{row.scenario} ({row.pages} pages): {row.change}{by}")
+def _columns(page: CheckPage) -> Iterator[str]:
+    """What stands over the columns of architectures, where there are several."""
+    if len(page.arches) > 1:
+        names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
+        yield f"{'':<{WIDTH - len(names)}}{names}"
+
+
+def _path(rows: Sequence[PathRow], arches: Sequence[str]) -> Iterator[str]:
+    """A path: on one architecture, or its change on each and figures of those where it changed."""
+    first = rows[0]
+    if len(arches) == 1:
+        by = f", patch {first.patch}" if first.patch else ""
+        yield from _wrapped(f"{first.scenario} ({first.pages} pages): {first.change}{by}")
+        yield from _figures(first, "")
+        return
+    found = {row.arch: row for row in rows}
+    cells = "".join(f"{_change(found.get(arch)):>{_COLUMN}}" for arch in arches)
+    name, left = f"{first.scenario} ({first.pages} pages)", WIDTH - len(cells)
+    lines = _wrapped(name)
+    if len(lines[-1]) >= left:
+        lines.append("")
+    yield from lines[:-1]
+    yield f"{lines[-1]:<{left}}{cells}"
+    for row in rows:
+        if row.change in (Effect.MORE, Effect.LESS):
+            by = f", patch {row.patch}" if row.patch else ""
+            yield from _figures(row, f"{_shown(row.arch)}: {row.change}{by}, ")
+
+
+def _change(row: PathRow | None) -> str:
+    """A cell of an architecture's column; "same": no changed code there, or equally long."""
+    if row is None or row.change is Effect.EQUAL:
+        return "same"
+    if row.change in (Effect.MORE, Effect.LESS):
+        return f"{row.percent:+.2f} %"
+    return "?" if row.change is Effect.OPEN else "~0"
+
+
+def _figures(row: PathRow, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
-        yield (
-            f"    {_number(row.before)} -> {_number(row.after)} a {row.operation}"
-            f" ({row.percent:+.2f} %)"
+        percent = "" if name else f" ({row.percent:+.2f} %)"
+        yield from _wrapped(
+            f"{_number(row.before)} -> {_number(row.after)} a {row.operation}{percent}",
+            f"    {name}",
+            "    ",
         )
     if row.functions:
         parts = [f"{each.function} {each.delta:+.1f}" for each in row.functions]
@@ -178,7 +282,13 @@ def _since(page: CheckPage) -> Iterator[str]:
 
 
 def _cell(row: PathRow) -> str:
-    return f"{row.scenario}, {row.pages} pages"
+    where = f", {row.arch}" if row.arch != HOME else ""
+    return f"{row.scenario}, {row.pages} pages{where}"
+
+
+def _shown(arch: str) -> str:
+    """An architecture as a mail calls it."""
+    return "x86-64" if arch == HOME else arch
 
 
 def _number(value: float) -> str:

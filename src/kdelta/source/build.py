@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import cache, files, process, toolchains
+from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
 from kdelta.source import confined as cage
@@ -30,16 +30,15 @@ from kdelta.toolchains import Family, Toolchain
 
 __all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", "saved_command"]
 
+BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
-_IMAGE = "arch/x86/boot/bzImage"
-_TARGET = "bzImage"
 _MAX_COMMAND = 64 << 10
 _STEPS_COLD = 1780
 _STEPS_WARM = 45
 # What decides the result of a configuration, besides the compiler and what is asked for.
 _KCONFIG = re.compile(
     r"(?:^|/)Kconfig[^/]*$|^scripts/(?:kconfig/|Kconfig|[^/]*\.sh$)|^kernel/configs/"
-    r"|^arch/x86/(?:configs/|Makefile)|^Makefile$"
+    r"|^arch/(?:x86|arm64|riscv)/(?:configs/|Makefile)|^Makefile$"
 )
 
 
@@ -53,6 +52,7 @@ class Build:
     title: str  # "6.17.8+mincore-present-first"
     tree: SourceTree
     config_name: str
+    arch: str  # Debian's name
     compiler: str  # first line of `cc --version`
     compiler_name: str  # "gcc-14"
     release: str  # uname -r
@@ -71,7 +71,7 @@ class Build:
         words = [self.title]
         if self.config_name != kconfig.DEFAULT:
             words.append(self.config_name)
-        if self.compiler_name != _default_compiler():
+        if self.compiler_name != _default_compiler() and self.arch == BUILT_FOR:
             words.append(self.compiler_name)
         return ",".join(words)
 
@@ -107,11 +107,16 @@ class Prepared:
         self.maker.run(targets, self.log)
 
 
-def compiler(name: str = "", *, progress: Progress | None = None) -> Toolchain:
+def compiler(
+    name: str = "", *, target: str = BUILT_FOR, progress: Progress | None = None
+) -> Toolchain:
     """The compiler of that name ("gcc-14", "clang-19"); "" is this system's gcc.
 
-    Raises SpecError for an unknown one, InfraError when it cannot be had.
+    target: the architecture of its kernels; of another than this machine's, Debian's cross
+    compiler.  Raises SpecError for an unknown one, InfraError when it cannot be had.
     """
+    if target != BUILT_FOR:
+        return toolchains.crossing(arch.of(target), name)
     return toolchains.find(name or _default_compiler(), progress=progress)
 
 
@@ -131,8 +136,8 @@ def build(
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
-    config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
+    config = config or kconfig.named(target=chain.target)
     key = _key(tree, config, chain, *([cage.STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
@@ -154,7 +159,7 @@ def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
 
 
 def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
-    parts = (tree.tree, config.digest, identity(chain), "amd64", *_pinned())
+    parts = (tree.tree, config.digest, identity(chain), chain.target, *_pinned())
     return cache.digest(str(_FORMAT), *parts, *more)
 
 
@@ -172,8 +177,8 @@ def made_again(
     """
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_TARGET], log, steps=_STEPS_WARM, progress=progress)
-        found = files.digest_of(maker.output / _IMAGE)
+        maker.run([_target(chain)], log, steps=_STEPS_WARM, progress=progress)
+        found = files.digest_of(_image(maker))
     log.unlink()
     return found
 
@@ -220,7 +225,16 @@ def saved_command(output: Path, target: str) -> str:
 
 def identity(chain: Toolchain) -> str:
     """All that is known of a compiler and, for gcc, of the assembler and linker it works with."""
-    return f"{chain.banner}\n{_binutils()}" if chain.family is Family.GCC else chain.banner
+    banner = chain.banner
+    return f"{banner}\n{_binutils(chain.target)}" if chain.family is Family.GCC else banner
+
+
+def _target(chain: Toolchain) -> str:
+    return Path(arch.of(chain.target).image).name
+
+
+def _image(maker: Make) -> Path:
+    return maker.output / "arch" / arch.of(maker.chain.target).image
 
 
 def _make(
@@ -237,9 +251,9 @@ def _make(
     with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         cold = not (maker.output / "vmlinux").exists()
         steps = _STEPS_COLD if cold else _STEPS_WARM
-        maker.run([_TARGET], log, steps=steps, progress=progress)
+        maker.run([_target(chain)], log, steps=steps, progress=progress)
         with cache.writing(folder):
-            shutil.copyfile(maker.output / _IMAGE, folder / "vmlinuz")
+            shutil.copyfile(_image(maker), folder / "vmlinuz")
             shutil.copyfile(maker.output / ".config", folder / "config")
             release = (maker.output / "include/config/kernel.release").read_text().strip()
     record = _Record(
@@ -309,6 +323,7 @@ def _read(
         title=tree.title,
         tree=tree,
         config_name=config.name,
+        arch=chain.target,
         compiler=record.compiler,
         compiler_name=chain.name,
         release=record.release,
@@ -348,5 +363,6 @@ def _default_compiler() -> str:
 
 
 @remember
-def _binutils() -> str:
-    return process.run(["ld", "--version"], timeout=60).stdout.partition("\n")[0]
+def _binutils(target: str) -> str:
+    linker = "ld" if target == BUILT_FOR else toolchains.binutils("ld", arch.of(target))
+    return process.run([linker, "--version"], timeout=60).stdout.partition("\n")[0]

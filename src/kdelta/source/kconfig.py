@@ -19,6 +19,7 @@ _FRAGMENTS = {
     "xenpv": ("kd-min", "kd-deb", "kd-xenpv"),
     "ftrace": ("kd-min", "kd-deb", "kd-ftrace"),
 }
+_EVERYWHERE = ("min", "deb", "ftrace")  # other architectures have these, too
 _SET = re.compile(r"CONFIG_(\w{1,120})=(.{1,4000})")
 _UNSET = re.compile(r"# CONFIG_(\w{1,120}) is not set")
 _MOST_BYTES = 4 << 20
@@ -69,11 +70,20 @@ class Config:
         )
 
 
-def named(names: Sequence[str] = (DEFAULT,), fragments: Sequence[Path] = ()) -> Config:
+def named(
+    names: Sequence[str] = (DEFAULT,), fragments: Sequence[Path] = (), *, target: str = "amd64"
+) -> Config:
     """The configuration of these names (min, deb, xenpv, ftrace) or of one .config file.
 
-    fragments: files whose options are added.  Raises SpecError for what is neither.
+    fragments: files whose options are added.  target: the architecture; of another than amd64
+    its own fragment comes last of ours.  Raises SpecError for what is neither, and for names that
+    mean nothing on that architecture.
     """
+    if target != "amd64" and set(names) - set(_EVERYWHERE):
+        raise SpecError(
+            f"configuration {'+'.join(names)} is of amd64, not of {target}",
+            action=f"choose from {', '.join(_EVERYWHERE)}",
+        )
     own = [name for name in names if name in _FRAGMENTS]
     files = [name for name in names if name not in _FRAGMENTS]
     if (own and files) or len(files) > 1:
@@ -92,6 +102,8 @@ def named(names: Sequence[str] = (DEFAULT,), fragments: Sequence[Path] = ()) -> 
         own_options = parse(_read(path))
         options |= own_options | {key: '""' for key in _KEYS if key in own_options}
     wanted = dict.fromkeys(part for name in own for part in _FRAGMENTS[name])
+    if target != "amd64":
+        wanted[f"kd-{target}"] = None
     for part in wanted:
         options |= parse(_read(data.directory("kconfig") / f"{part}.config"))
     for path in fragments:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache as remember
 from pathlib import Path
 
-from kdelta import cache, process
+from kdelta import arch, cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import confined
@@ -161,7 +161,7 @@ def arguments(chain: Toolchain) -> tuple[str, ...]:
     if process.which("ccache"):
         given = [word for word in given if not word.startswith("CC=")]
         given.append(f"CC=ccache {chain.cc}")
-    return ("ARCH=x86_64", "LOCALVERSION=", *given)
+    return (f"ARCH={arch.of(chain.target).kbuild}", "LOCALVERSION=", *given)
 
 
 def jobs() -> int:

@@ -101,10 +101,21 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
     return variant.applied(found, reference.variants)
 
 
-def configured(reference: TreeReference, packaged: Packaged) -> Config:
-    """The configuration that a reference means.  Raises SpecError for what is none."""
+def configured(
+    reference: TreeReference, packaged: Packaged, *, target: str = build.BUILT_FOR
+) -> Config:
+    """The configuration that a reference means.  Raises SpecError for what is none.
+
+    target: the architecture that it is for.
+    """
     if PACKAGE not in reference.configs:
-        return kconfig.named(reference.configs, reference.fragments)
+        return kconfig.named(reference.configs, reference.fragments, target=target)
+    if target != build.BUILT_FOR:
+        raise SpecError(
+            f"config={PACKAGE} is built for {build.BUILT_FOR} only, not for {target}",
+            place=reference.text,
+            action=f"add +config={kconfig.DEFAULT}, which is built for {target}, too",
+        )
     if not reference.release or len(reference.configs) > 1:
         raise SpecError(
             f"config={PACKAGE} is the whole configuration of a release of the archive",
@@ -115,16 +126,23 @@ def configured(reference: TreeReference, packaged: Packaged) -> Config:
     return replace(whole, name="+".join([PACKAGE, *(path.name for path in reference.fragments)]))
 
 
-def built(text: str, packaged: Packaged, *, progress: Progress | None = None) -> Build:
+def built(
+    text: str,
+    packaged: Packaged,
+    *,
+    target: str = build.BUILT_FOR,
+    progress: Progress | None = None,
+) -> Build:
     """The kernel that a reference means, from the cache or built now.
 
+    target: the architecture that it is for.
     Raises SpecError for a wrong reference, SourceError when the source does not build, and
     InfraError when this machine is at fault.
     """
     reference = parse(text)
-    config = configured(reference, packaged)
+    config = configured(reference, packaged, target=target)
     found = source(reference, progress=progress)
-    chain = build.compiler(reference.compiler, progress=progress)
+    chain = build.compiler(reference.compiler, target=target, progress=progress)
     made = build.build(found, config, chain, progress=progress)
     if made.lost:
         log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
