@@ -189,3 +189,22 @@ def test_a_page_with_architectures_is_read_back(tmp_path: Path) -> None:
     file.write_bytes(msgspec.json.encode(page))
     assert pages.read(file) == page
     assert page.arches == ("amd64", "arm64")
+
+
+def test_a_claim_of_two_figures_is_two_and_base_pages_are_meant_alone() -> None:
+    rows = [row("mprotect:x", -5.0), row("mprotect:x.2M", 2.0, pages="2M")]
+    text = "mprotect() of base pages becomes 10 % faster, and munmap() is 2 % faster."
+    first, second = promises(text, rows, ["unmap:munmap", "fork:base"])
+    assert (first.saying, first.why) == (Saying.SUPPORTED, "mprotect:x -5.0 %")
+    assert (second.text, second.saying) == ("munmap() is 2 % faster.", Saying.NOT_LENGTH)
+    assert second.why == "none of 1 paths of that name executes changed code"
+    (all_pages,) = promises("mprotect() becomes 10 % faster.", rows)
+    assert all_pages.why.startswith("both signs")
+
+
+def test_fewer_paths_are_told_before_anything_is_cut() -> None:
+    rows = [row(f"mprotect:{'x' * 30}_{n}", n - 5 or 1) for n in range(12)]
+    said = view.text(made(*rows, patches=8, unseen=tuple(f"function_{n}" for n in range(30))))
+    assert "cut here" not in said
+    assert "silence is not SAME" in said
+    assert len(said.splitlines()) <= view.MOST_LINES

@@ -84,7 +84,7 @@ def page(
         null=setting.null,
         state=_state(found),
         limits=_limits(found, setting, sides),
-        promises=promises(said, everywhere),
+        promises=promises(said, everywhere, [_name(each.scenario) for each in found.identical]),
         since=_since(paths, before) if before else (),
         against=against,
         command=setting.command,

@@ -17,6 +17,8 @@ _BETTER = re.compile(
     re.IGNORECASE,
 )
 _WORSE = re.compile(r"regress|slower|overhead|cost|degrad|longer|worse|drop", re.IGNORECASE)
+_BASE_PAGES = re.compile(r"\b(?:base|small) (?:pages|folios)\b", re.IGNORECASE)
+_AND = re.compile(r",?\s+(?:and|but|while)\s+|;\s+")
 _WORD = re.compile(r"[a-z][a-z0-9]{2,}")
 # Words of scenarios that say nothing of which one is meant.
 _COMMON = frozenset(
@@ -28,10 +30,26 @@ _COMMON = frozenset(
 )
 
 
-def promises(text: str, paths: Sequence[PathRow]) -> tuple[Promise, ...]:
-    """What counts say of each sentence with a figure, in the order of the text."""
-    found = [_judged(sentence, better, paths) for sentence, better in _sentences(text)]
+def promises(
+    text: str, paths: Sequence[PathRow], identical: Sequence[str] = ()
+) -> tuple[Promise, ...]:
+    """What counts say of each sentence with a figure, in the order of the text.
+
+    identical: scenarios that execute no changed code.
+    """
+    found = [
+        _judged(claim, better, paths, identical)
+        for sentence, better in _sentences(text)
+        for claim in _claims(sentence)
+    ]
     return tuple(found[:_MOST])
+
+
+def _claims(sentence: str) -> list[str]:
+    """The parts of a sentence that say each by how much; else the whole."""
+    parts = [part for part in _AND.split(sentence) if part]
+    whole = all(_FIGURE.search(part) and (set(_WORD.findall(part)) - _COMMON) for part in parts)
+    return parts if whole else [sentence]
 
 
 def _sentences(text: str) -> Iterator[tuple[str, bool]]:
@@ -50,10 +68,15 @@ def _sentences(text: str) -> Iterator[tuple[str, bool]]:
             yield sentence[:_LONGEST], False
 
 
-def _judged(sentence: str, better: bool, paths: Sequence[PathRow]) -> Promise:  # noqa: FBT001
+def _judged(
+    sentence: str,
+    better: bool,  # noqa: FBT001
+    paths: Sequence[PathRow],
+    identical: Sequence[str],
+) -> Promise:
     meant = _meant(sentence, paths)
     if not meant:
-        return Promise(text=sentence, saying=Saying.UNSEEN)
+        return _unmoved(sentence, identical)
     want, other = (Effect.LESS, Effect.MORE) if better else (Effect.MORE, Effect.LESS)
     largest = max(meant, key=lambda row: abs(row.percent))
     signs = {row.change for row in meant}
@@ -68,12 +91,23 @@ def _judged(sentence: str, better: bool, paths: Sequence[PathRow]) -> Promise:  
     return Promise(text=sentence, saying=Saying.NOT_LENGTH, why=f"{len(meant)} paths, no change")
 
 
+def _unmoved(sentence: str, identical: Sequence[str]) -> Promise:
+    """Of a sentence that means no path that executes changed code."""
+    words = _words(sentence)
+    count = sum(bool(_words(name) & words) for name in identical)
+    if not count:
+        return Promise(text=sentence, saying=Saying.UNSEEN)
+    why = f"none of {count} paths of that name executes changed code"
+    return Promise(text=sentence, saying=Saying.NOT_LENGTH, why=why)
+
+
 def _meant(sentence: str, paths: Sequence[PathRow]) -> list[PathRow]:
-    """The paths whose names or words the sentence has."""
-    words = set(_WORD.findall(sentence.lower()))
-    found = []
-    for row in paths:
-        own = set(_WORD.findall(f"{row.scenario} {row.what}".lower().replace("_", " ")))
-        if (own - _COMMON) & words:
-            found.append(row)
-    return found
+    """The paths whose names or words the sentence has; of "base pages" those alone."""
+    words = _words(sentence)
+    found = [row for row in paths if _words(f"{row.scenario} {row.what}") & words]
+    base = [row for row in found if row.pages == "base"]
+    return base if base and _BASE_PAGES.search(sentence) else found
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower().replace("_", " "))) - _COMMON

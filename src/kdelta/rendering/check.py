@@ -66,9 +66,13 @@ def _elsewhere(page: CheckPage) -> Iterator[str]:
 
 def text(page: CheckPage) -> str:
     """The page."""
-    parts = list(_parts(page))
-    lines = [line for part in parts for line in part]
-    if len(lines) > MOST_LINES:  # claims and the command are never what is cut
+    most = _PATHS if len(page.arches) == 1 else _PATHS_BESIDE
+    for paths in range(most, 1, -1):  # before anything is cut fewer paths are told in full
+        parts = list(_parts(page, paths))
+        lines = [line for part in parts for line in part]
+        if len(lines) <= MOST_LINES:
+            break
+    else:  # claims and the command are never what is cut
         end = [line for part in parts[-_LAST:] for line in part][-_MOST_LAST:]
         kept = MOST_LINES - len(end) - 1
         lines = [*lines[:kept], "(cut here; all of it: --json, --html)", *end]
@@ -89,13 +93,13 @@ def html(page: CheckPage) -> str:
     )
 
 
-def _parts(page: CheckPage) -> Iterator[Sequence[str]]:
+def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield _wrapped(f"{page.decision}: {page.why}")
     home = f"{_shown(HOME)}: " if page.elsewhere else ""
     yield ["", *_wrapped(headline(page), home, "  " if home else ""), *_elsewhere(page)]
     yield ["", *_compared(page)]
     yield list(_patches(page))
-    yield list(_paths(page))
+    yield list(_paths(page, paths))
     also = list(_unseen_elsewhere(page))
     if page.unseen or also:
         names = _names(page.unseen) or "none"
@@ -188,11 +192,10 @@ def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
     return sorted(meant, key=lambda rows: (-max(abs(r.percent) for r in rows), rows[0].scenario))
 
 
-def _paths(page: CheckPage) -> Iterator[str]:
+def _paths(page: CheckPage, most: int) -> Iterator[str]:
     rows = _beside(page, Effect.MORE, Effect.LESS)
     worst = [row for row in rows if any(each.change is Effect.MORE for each in row)]
     best = [row for row in rows if row not in worst]
-    most = _PATHS if len(page.arches) == 1 else _PATHS_BESIDE
     shown = [*worst[: max(most - 2, most - len(best))]]
     shown += best[: most - len(shown)]
     if shown:
@@ -253,7 +256,7 @@ def _figures(row: PathRow, name: str) -> Iterator[str]:
             "    ",
         )
     if row.functions:
-        parts = [f"{each.function} {each.delta:+.1f}" for each in row.functions]
+        parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
@@ -289,6 +292,10 @@ def _cell(row: PathRow) -> str:
 def _shown(arch: str) -> str:
     """An architecture as a mail calls it."""
     return "x86-64" if arch == HOME else arch
+
+
+def _delta(value: float) -> str:
+    return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
 
 
 def _number(value: float) -> str:
