@@ -125,6 +125,55 @@ def totals_of_their_own(shape: Shape) -> None:
     shape.files["a.csv"] = "\n".join(("step_name,kernel,lat_us", *rows)) + "\n"
 
 
+def buckets_of_a_histogram(shape: Shape) -> None:
+    """A column of spans that is called after a unit tells rows apart, and is no figure."""
+    spans = shape.rng.choice((("0-100", "100-200", "200-400"), ("[1]", "[2, 4)", "[4, 8)")))
+    rows = [
+        f'"{span}",' + ",".join(shape.value(arm, span, 10.0**at) for arm in shape.arms)
+        for at, span in enumerate(spans)
+    ]
+    shape.files["a.csv"] = "\n".join((f"bucket_ns,{','.join(shape.arms)}", *rows)) + "\n"
+
+
+def instructions_per_cycle_beside(shape: Shape) -> None:
+    rows = [
+        (
+            arm,
+            run,
+            shape.value(arm, "ns"),
+            shape.value(arm, "cycles", 300.0),
+            f"{shape.rng.gauss(2, 0.02):.3f}",
+        )
+        for arm in shape.arms
+        for run in range(6)
+    ]
+    shape.table("kernel,run,ns,cycles,ipc", rows)
+
+
+def names_in_bold(shape: Shape) -> None:
+    head = "| test | " + " | ".join(f"**{arm}**" for arm in shape.arms) + " |"
+    rows = [
+        f"| {test} (ns) | " + " | ".join(f"`{shape.value(arm, test)}`" for arm in shape.arms) + " |"
+        for test in ("mmap", "fork")
+    ]
+    shape.files["a.md"] = "\n".join((head, "|---|---:|---:|", *rows)) + "\n"
+
+
+def names_of_merged_cells(shape: Shape) -> None:
+    """A spreadsheet writes what spans several rows into the first of them."""
+    rows = []
+    for test in ("mmap", "fork"):
+        for arm in shape.arms:
+            first = test if arm == shape.arms[0] else ""
+            rows.append(f"{first},{arm},{shape.value(arm, test)}")
+    shape.files["a.csv"] = "\n".join(("benchmark,kernel,ns", *rows)) + "\n"
+
+
+def units_behind_the_spread(shape: Shape) -> None:
+    rows = [f"| {arm} | {shape.value(arm)} \u00b1 0.4 us |" for arm in shape.arms]
+    shape.files["a.md"] = "\n".join(("| kernel | lat |", "|---|---|", *rows)) + "\n"
+
+
 def no_head_line(shape: Shape) -> None:
     rows = [(arm, *(shape.value(arm) for _ in range(shape.runs))) for arm in shape.arms]
     shape.files["a.csv"] = "".join(",".join(row) + "\n" for row in rows)
@@ -144,5 +193,13 @@ READ: tuple[Maker, ...] = (
     geometric_means_below,
     totals_below,
     totals_of_their_own,
+    buckets_of_a_histogram,
+    instructions_per_cycle_beside,
+    names_in_bold,
 )
-ASKED: tuple[Maker, ...] = (no_head_line, no_head_line_and_numbers_of_runs)
+ASKED: tuple[Maker, ...] = (
+    no_head_line,
+    no_head_line_and_numbers_of_runs,
+    names_of_merged_cells,
+    units_behind_the_spread,
+)

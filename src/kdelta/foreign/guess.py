@@ -28,6 +28,12 @@ _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
 _SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
 _HAS_FIGURE = re.compile(r"[-+]?\.?\d", re.ASCII)
+_SPAN_END = r"\d[\d.]*\s*[A-Za-z]*"
+_RANGE = re.compile(  # 0-100, [1], [2, 4), 100..200, >1ms
+    rf"(?:[\[(]\s*{_SPAN_END}(?:\s*,\s*{_SPAN_END})?\s*[\])]"
+    rf"|{_SPAN_END}\s*(?:-|\.\.+|to|->)\s*{_SPAN_END}|[<>]=?\s*{_SPAN_END})\Z",
+    re.ASCII,
+)
 _PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
@@ -175,6 +181,8 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
         )
     ):
         work.left[name] = Said(part=Part.POSITION)
+    elif cells.holds is Holds.TEXT and all(map(_RANGE.match, cells.distinct)):
+        work.left[name] = Said(part=Part.DIMENSION)  # buckets of a histogram
     elif cells.holds is Holds.TEXT and not said.unit:
         moment = all(is_moment(text) for text in cells.distinct)
         work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)

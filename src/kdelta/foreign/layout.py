@@ -27,7 +27,8 @@ _TITLES = 20  # lines above a head, at most
 _LOOKED_AT = 200  # lines that tell how wide a table is
 _BESIDE = re.compile(
     rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
-    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{NUMBER})\s*(?P<percent>%?)\s*(?P=unit)"
+    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{NUMBER})\s*(?P<percent>%?)\s*"
+    rf"(?:(?P=unit)|(?P<behind>[a-zA-Z\u00b5\u03bc/]+))"
     rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
     re.ASCII,
 )
@@ -281,9 +282,10 @@ def _beside(found: Plain) -> Plain:
         parts = [one for one in cut if one]
         if not parts or len(parts) < len(cut):
             return found
-        units = {one["unit"] for one in parts}
+        units = {one["unit"] or one["behind"] or "" for one in parts}
         percents = {bool(one["percent"] or one["share"]) for one in parts}
-        if len(units) > 1 or len(percents) > 1:
+        two = any(one["unit"] and one["behind"] for one in parts)  # 10 us +/- 300 ns
+        if two or len(units) > 1 or len(percents) > 1:
             return found
         unit, percent = units.pop(), percents.pop()
         base = f"{name} ({unit})" if unit else name

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from kdelta.foreign import arms, words
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
+from kdelta.printable import printable
 
 Row = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -41,7 +42,39 @@ def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
         return turned, ()
     if made := _without_head(rows):
         return made, (NO_HEAD,)
+    if filled := _filled(rows):
+        name = rows[0][1][0].strip()
+        return filled, (
+            f"are the empty cells of {printable(name, 60)} those of the name above them?",
+        )
     return rows, ()
+
+
+def _filled(rows: list[Row]) -> list[Row]:
+    """A first column in which a name stands once, above empty cells, with it in each of them."""
+    if len(rows) < 2:
+        return []
+    head, *body = rows
+    first = [cells[0].strip() for _, cells in body if cells]
+    names = [cell for cell in first if cell]
+    if len({len(cells) for _, cells in rows}) > 1 or len(head[1]) < 2 or not head[1][0].strip():
+        return []
+    if len(names) < 2 or len(names) == len(first) or not first[0]:
+        return []
+    whole = all(cells[-1].strip() for _, cells in body)
+    if len(set(names)) < len(names) or any(map(_FIGURE.match, set(names) - set(_arms(names)))):
+        return []
+    if not whole:
+        return []
+    made, name = [head], ""
+    for number, cells in body:
+        name = cells[0].strip() or name
+        made.append((number, [name, *cells[1:]]))
+    return made
+
+
+def _arms(cells: Sequence[str]) -> list[str]:
+    return [cell for cell in cells if _is_arm(cell)]
 
 
 def _is_arm(cell: str) -> bool:

@@ -31,6 +31,7 @@ _LARGEST = 1e30
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
+_BOLD = re.compile(r"\A(?P<mark>\*\*|`)(?P<text>[^*`]+)(?P=mark)\Z")
 _LIST = re.compile(r"[;|\s]+|,\s*")
 # What files that are no text begin with.
 _PACKED = {
@@ -259,7 +260,7 @@ def _unmarked(cells: list[str], delimiter: str) -> list[str]:
 
 def _inner(cells: list[str]) -> list[str]:
     """A line of a table as web pages have it, | a | b |; of the rule below the head nothing."""
-    inner = cells[1:-1]
+    inner = [_BOLD.sub(r"\g<text>", cell.strip()) for cell in cells[1:-1]]
     rule = all(cell.strip() and set(cell.strip()) <= set("-:+") for cell in inner)
     return [] if rule else inner
 

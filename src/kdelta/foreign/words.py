@@ -228,7 +228,7 @@ _DERIVED = vocabulary(
 # Only without a unit: change_pte_range_us is a quantity.
 _DERIVED_BARE = vocabulary(
     "difference change changed baseline gap improvement relative rel gain recovery closed faster"
-    " slower share points p fold against increase decrease loss regression"
+    " slower share points p fold against increase decrease loss regression ipc cpi mpki"
 )
 _STATE = re.compile(
     r"anon_?huge|page_kb\Z|page_kb_|thp_?eligible|expected_match|unexpected_results|semantic|vmas(?:_avg)?\Z"
