@@ -16,6 +16,7 @@ from kdelta.cli.printing import print_found, print_lines, print_raw, write_outpu
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
+    from kdelta.analysis.calls import CallExplanation
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
     from kdelta.attribution.calls import PathNode
@@ -349,6 +350,14 @@ class Recorded:
         self._record = record
         self._whole = whole
         self._point = point
+        self._paths: CallExplanation | None = None
+
+    def paths(self, found: Explanation) -> CallExplanation:
+        """The difference by call paths; found: the explanation, always the same."""
+        from kdelta.analysis.calls import explained
+
+        self._paths = self._paths or explained(found, *self.trees())
+        return self._paths
 
     def trees(self) -> list[Trees]:
         """The call trees of the old and the new kernel."""
@@ -400,14 +409,13 @@ class Recorded:
 
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""
-        from kdelta.analysis.calls import explained
         from kdelta.rendering import paragraph
 
         work = difference = None
         with contextlib.suppress(SpecError):
             work = self.work()
         with contextlib.suppress(SpecError):
-            difference = explained(found, *self.trees()).difference
+            difference = self.paths(found).difference
         return paragraph.sentences(found, difference, work)
 
     @property
@@ -418,27 +426,24 @@ class Recorded:
 
 
 def _print_calls(form: str, found: Explanation, recorded: Recorded, means: LineMeans) -> None:
-    from kdelta.analysis.calls import explained
     from kdelta.rendering import calls as page
 
     told = {} if form else {"sentences": recorded.sentences(found)}
-    paths = explained(found, *recorded.trees())
-    recorded.print_placed(form, page, paths, differing(found), means, **told)
+    recorded.print_placed(form, page, recorded.paths(found), differing(found), means, **told)
 
 
 def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
-    from kdelta.analysis.calls import explained
     from kdelta.cli.code import whereabouts
     from kdelta.rendering import flame, profiles
 
-    old, new = recorded.trees()
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
     if picture == "flame":
-        write_output(flame.written(explained(found, old, new), places), output)
+        write_output(flame.written(recorded.paths(found), places), output)
         return
+    old, new = recorded.trees()
     kind, _, side = picture.partition("-")
     write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
 
