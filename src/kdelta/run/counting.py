@@ -15,17 +15,16 @@ from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.run import probing, selftest
-from kdelta.run.restoring import Bench, RestoredGuest
-from kdelta.run.trial import Ran, framed, judged, read_back, run_in, told_to
+from kdelta.run.guest_trial import GuestTrial
+from kdelta.run.restoring import Bench
+from kdelta.run.trial import Ran, framed, run_in, told_to
 from kdelta.sample import (
     Environment,
     ExactData,
     FunctionCount,
-    MachineFacts,
     PhaseCounts,
     TrialResult,
 )
@@ -63,7 +62,7 @@ def run_trial(
     A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
     machine is at fault (the caller may try again), Cancelled when the run was ended.
     """
-    trial = _GuestTrial(bench, kernel, scenario, program, folder)
+    trial = _CountedTrial(bench, kernel, scenario, program, folder)
     try:
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
     finally:
@@ -75,7 +74,7 @@ def run_trial(
 _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
 
 
-class _GuestTrial:
+class _CountedTrial(GuestTrial):
     def __init__(
         self,
         bench: Bench,
@@ -84,36 +83,19 @@ class _GuestTrial:
         program: Path,
         folder: Path,
     ) -> None:
-        self._bench = bench
-        self._kernel = kernel
-        self._guest = RestoredGuest(bench, kernel)
-        self._scenario = scenario
-        self._workload = workload.load(scenario.workload)
-        self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
-        self._folder = folder
+        super().__init__(bench, kernel, scenario, program, folder)
         self._probing: probing.Probing | None = None
         self._tested = ""
 
     def result(self) -> TrialResult:
-        """Measure; once more when the checkpoint is damaged or QEMU does not take it."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            point, (identity, ran, table) = self._guest.used(
-                partial(self._run, given=given), disk=bool(given.disk)
-            )
+        """Count, and read what was counted."""
+        point, (identity, ran, table) = self._used(self._run)
         (self._folder / "workload.txt").write_text(ran.printed)
         counts = self._counts()
         if identity.build_id != point.build_id:
             raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
-        return replace(
-            judged(ran, self._workload, self._scenario, partial(self._counted, counts, table)),
-            kernel=read_back(self._kernel, identity),
-            environment=self._environment(identity),
-            facts=MachineFacts(
-                asked=self._bench.settings,
-                guest=identity.seen,
-                workload_exit=ran.status,
-            ),
-        )
+        result = self._judged(ran, identity, partial(self._counted, counts, table))
+        return replace(result, environment=self._environment(identity))
 
     def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises GuestFault."""
@@ -121,17 +103,13 @@ class _GuestTrial:
         table = self._guest.symbols(point)
         whole = partial(self._guest.is_whole, point)
         self._tested = selftest.passed(self._subject(point, table), whole)
-        launch = self._launch(point, given)
-        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            # QEMU runs the guest meanwhile.
-            (self._folder / "command.txt").write_text(machine.command_text)
-            self._guest.check(point)
-            try:
-                identity, ran, answers = run_in(
-                    machine, bench.settings, self._kernel.release, bench.timeout_s
-                )
-            finally:
-                (self._folder / "console.log").write_text(machine.console_text)
+        ask = partial(
+            run_in,
+            settings=bench.settings,
+            release=self._kernel.release,
+            timeout_s=bench.timeout_s,
+        )
+        identity, ran, answers = self._asked(point, self._launch(point, given), ask)
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
@@ -157,20 +135,13 @@ class _GuestTrial:
             every_task=self._workload.every_task,
         )
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-        return qemu.Launch(
-            image=self._kernel.image,
-            initramfs=guest.initramfs(target),
-            orders=told_to(bench.settings, given, arguments, bench.seed),
-            program=self._binary,
-            modules=given.modules,
-            disk=given.disk,
-            counting=qemu.CountingFiles(
-                output=self._folder / "counts.bin",
-                events=events,
-                **self._prepared(point).files(self._folder),
-            ),
-            restore=None if given.disk else point.folder,
+        orders = told_to(bench.settings, given, arguments, bench.seed)
+        counting = qemu.CountingFiles(
+            output=self._folder / "counts.bin",
+            events=events,
+            **self._prepared(point).files(self._folder),
         )
+        return self._launched(point, given, orders, counting)
 
     def _prepared(self, point: checkpoint.Checkpoint) -> probing.Probing:
         """What is recorded beside counts."""

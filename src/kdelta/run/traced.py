@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from kdelta import guest, output, workload
+from kdelta import output, workload
 from kdelta.attribution.symbols import UNKNOWN
 from kdelta.errors import KdeltaError
-from kdelta.guests import checkpoint, qemu, swap
-from kdelta.guests.session import Guest
+from kdelta.guests import checkpoint, swap
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
 from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
-from kdelta.run.restoring import Bench, RestoredGuest
+from kdelta.run.guest_trial import GuestTrial
+from kdelta.run.restoring import Bench
 from kdelta.run.trace_orders import GuestTrace
-from kdelta.run.trial import TRACEFS, Ran, framed, judged, ran_as, read_back, set_up, told
+from kdelta.run.trial import TRACEFS, Ran, framed, ran_as, set_up, told
 from kdelta.run.trials import How
-from kdelta.sample import MachineFacts, TraceData, TracePhase, TrialResult
+from kdelta.sample import TraceData, TracePhase, TrialResult
 from kdelta.study import tracing
 from kdelta.study.tracing import TraceSettings
 from kdelta.tracing import seeing, setting
@@ -67,7 +66,7 @@ class TracedTrials(ExactTrials):
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
 
 
-class _TracedGuest:
+class _TracedGuest(GuestTrial):
     def __init__(
         self,
         trace: TraceSettings,
@@ -77,39 +76,21 @@ class _TracedGuest:
         program: Path,
         folder: Path,
     ) -> None:
+        super().__init__(bench, kernel, scenario, program, folder)
         self._trace = trace
         self._watched = tuple(map(tracing.watch, trace.watch))
-        self._bench = bench
-        self._kernel = kernel
-        self._guest = RestoredGuest(bench, kernel)
-        self._scenario = scenario
-        self._workload = workload.load(scenario.workload)
-        self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
-        self._folder = folder
         self._refused: list[Refused] = []
 
     def result(self) -> TrialResult:
         """Trace, and read what was seen."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            _, (trace, identity) = self._guest.used(
-                partial(self._run, given=given), disk=bool(given.disk)
-            )
+        _, (trace, identity) = self._used(self._run)
         rans = [
             ran_as(identity, self._bench.settings, self._kernel.release, printed, status)
             for printed, status in trace.ran()
         ]
         ran = next((one for one in rans if one.status), rans[-1])
         (self._folder / "workload.txt").write_text(ran.printed)
-        result = judged(
-            ran, self._workload, self._scenario, lambda last: self._seen(trace, rans[1:], last)
-        )
-        return replace(
-            result,
-            kernel=read_back(self._kernel, identity),
-            facts=MachineFacts(
-                asked=self._bench.settings, guest=identity.seen, workload_exit=ran.status
-            ),
-        )
+        return self._judged(ran, identity, lambda last: self._seen(trace, rans[1:], last))
 
     def _run(
         self, point: checkpoint.Checkpoint, given: swap.Backing
@@ -127,22 +108,8 @@ class _TracedGuest:
             runs=runs,
             cpus=bench.settings.cpus,
         )
-        launch = qemu.Launch(
-            image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.target),
-            orders=trace.orders,
-            program=self._binary,
-            modules=given.modules,
-            disk=given.disk,
-            restore=None if given.disk else point.folder,
-        )
-        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
-            (self._folder / "command.txt").write_text(machine.command_text)
-            self._guest.check(point)
-            try:
-                answers = machine.finish(bench.timeout_s)
-            finally:
-                (self._folder / "console.log").write_text(machine.console_text)
+        launch = self._launched(point, given, trace.orders)
+        answers = self._asked(point, launch, lambda machine: machine.finish(bench.timeout_s))
         keep_raw(self._folder, trace.answered(answers))
         return trace, answers.identity(bench.settings)
 
