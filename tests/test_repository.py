@@ -91,7 +91,13 @@ LAB_MODULES = {
 }
 
 # What needs an extra says so where a person is told; all else does without.
-WITH_EXTRAS = ("kdelta.stats.", "kdelta.rendering.plots", "kdelta.catalogue.", "kdelta.cli.lab")
+WITH_EXTRAS = (
+    "kdelta.stats.",
+    "kdelta.rendering.plots",
+    "kdelta.catalogue.",
+    "kdelta.cli.lab",
+    "kdelta.run.cluster",
+)
 
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {

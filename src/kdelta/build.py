@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache as remember
 from pathlib import Path
 
@@ -13,6 +15,40 @@ from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
+_NONE: Mapping[str, Path] = {}
+_given: ContextVar[Mapping[str, Path]] = ContextVar("given", default=_NONE)
+_used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[str, Path]]:
+    """What this thread has made or found while the context lasts: by its sources, its path.
+
+    The key says nothing of the compiler, so that another machine can be `given` these very bytes.
+    """
+    used: dict[str, Path] = {}
+    token = _used.set(used)
+    try:
+        yield used
+    finally:
+        _used.reset(token)
+
+
+@contextmanager
+def given(programs: Mapping[str, Path]) -> Iterator[None]:
+    """Take these programs, keyed as by `noting`, instead of compiling them, in this thread."""
+    token = _given.set(programs)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def _note(key: str, path: Path) -> Path:
+    used = _used.get()
+    if used is not None:
+        used[key] = path
+    return path
 
 
 def compiled(
@@ -31,6 +67,9 @@ def compiled(
     sentence.  Raises BuildError when there is no compiler or it fails.
     """
     texts = [part for path in sources for part in (path.name, path.read_bytes())]
+    own = cache.digest(name, compiler, *flags, *texts)
+    if brought := _given.get().get(own):
+        return brought
     version = _compiler_version(compiler, package)
     key = cache.digest(name, version, *flags, *texts)
 
@@ -48,7 +87,7 @@ def compiled(
                 action=f"is its C library there? On Debian: apt-get install {package}",
             ) from error
 
-    return cache.entry("build", key, make) / name
+    return _note(own, cache.entry("build", key, make) / name)
 
 
 def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -> Path:
@@ -58,6 +97,9 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     It is known by its text after the preprocessor.  Raises SpecError with the first error of one
     that does not compile, BuildError when there is no compiler.
     """
+    own = cache.digest("theirs", compiler, source.read_bytes()) if source.is_file() else ""
+    if brought := _given.get().get(own):
+        return brought.parent
     version = _compiler_version(compiler, package)
     argv = [compiler, *flags, str(source)]
     seen = process.run([*argv, "-E", "-P"], timeout=_TIMEOUT_S, check=False)
@@ -71,7 +113,7 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
             raise _not_c(source, made.stderr)
         (folder / "warnings.txt").write_text(made.stderr)
 
-    return cache.entry("build", key, make)
+    return _note(own, cache.entry("build", key, make) / "program").parent
 
 
 def _not_c(source: Path, said: str) -> SpecError:

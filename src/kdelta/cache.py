@@ -109,6 +109,8 @@ _ALL = (
               "QEMU build, CPU model, plugin, program", "tested again"),
     CacheKind("results", "what was counted: results of trials, in 256 folders",
               "all that a trial depends on", "counted again", limit_mib=1024),
+    CacheKind("inputs", "images and programs that a controller sent to a worker here",
+              "SHA-256 of their content", "sent again", limit_mib=2048),
     CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",
               "unpacked", limit_mib=1024),
     CacheKind("debug", "line tables of kernels, about 280 MB each, and of objects compiled again",

@@ -55,6 +55,10 @@ class StoreError(InfraError):
     """What a journal keeps on the disk cannot be read or written."""
 
 
+class PoolError(InfraError):
+    """The workers of a run are gone: nothing more can be measured now, and no trial is to blame."""
+
+
 class GuestFault(KdeltaError):  # noqa: N818  a fault, not an error of ours
     """Base of the two errors that blame the kernel under test or what ran on it.
 

@@ -23,6 +23,7 @@ from kdelta.printable import printable
 MIGRATIONS = Path(__file__).parent / "migrations"
 _ONE_WRITER = 0x6B64656C  # the number of PostgreSQL's lock that who indexes holds
 _BUSY_S = 10
+_MEMORY_KIB = 64 << 10  # that SQLite keeps pages in
 _INDEX = "kdelta lab index"
 
 
@@ -85,6 +86,13 @@ class Catalogue:
                 place=self._place,
                 action=f"use that kdelta, or name another catalogue in {place.VARIABLE}",
             )
+
+    def settle(self) -> None:
+        """Let SQLite look how its rows are spread, so that it chooses the right index."""
+        if self._engine.dialect.name == "sqlite":
+            with self.writing() as connection:
+                connection.exec_driver_sql("PRAGMA analysis_limit=1000")
+                connection.exec_driver_sql("ANALYZE")
 
     def close(self) -> None:
         """Close all connections."""
@@ -159,6 +167,7 @@ def _as_sqlite(engine: Engine) -> None:
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA cache_size=-{_MEMORY_KIB}")
 
     def begun(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)

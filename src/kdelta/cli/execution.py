@@ -38,28 +38,52 @@ _at_most = click.option(
 )
 
 
+_scheduler = click.option(
+    "--scheduler",
+    default="",
+    metavar="ADDRESS",
+    help="Count on the workers of a Dask scheduler, as tcp://127.0.0.1:8786 (docs/lab.md).",
+)
+_pools = click.option(
+    "--on",
+    "pools",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="LAB.TOML",
+    help="Count on the pools that this file names.",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
-    was counted before.
+    was counted before.  scheduler: of the Dask workers that count, pools: file of several pools.
     """
 
     wanted_qemu: str = ""
     jobs: int | None = None
     again: bool = False
+    scheduler: str = ""
+    pools: Path | None = None
+
+    @property
+    def spread(self) -> bool:
+        """True when others than this process measure."""
+        return bool(self.scheduler or self.pools)
 
 
 def means_options(command: _Command) -> _Command:
     """The options for Means; the command gets them as `means`."""
 
+    names = ("wanted_qemu", "jobs", "again", "scheduler", "pools")
+
     @functools.wraps(command)
-    def chosen(*args: Any, wanted_qemu: str, jobs: int | None, again: bool, **given: Any) -> Any:
-        means = Means(wanted_qemu=wanted_qemu, jobs=jobs, again=again)
+    def chosen(*args: Any, **given: Any) -> Any:
+        means = Means(**{name: given.pop(name) for name in names})
         return command(*args, means=means, **given)
 
-    wrapped: Any = again_option(chosen)
+    wrapped: Any = again_option(_pools(_scheduler(chosen)))
     return qemu_option(_at_most(wrapped))  # type: ignore[no-any-return]
 
 
@@ -111,10 +135,10 @@ def start(
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
-    trials, at_once = _trials(record, study, kernels, means)
+    measured = _trials(record, study, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
-    _measure(journal, study, trials, at_once, summary=summary)
+    _measure(journal, study, measured, means, summary)
 
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
@@ -131,8 +155,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    trials, at_once = _trials(record, study, kernels, means)
-    _measure(journal, study, trials, at_once, summary=summary)
+    _measure(journal, study, _trials(record, study, kernels, means), means, summary)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -182,15 +205,25 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
 
 def _measure(
-    journal: RunJournal, study: Study, trials: Trials, at_once: int, *, summary: bool | None
+    journal: RunJournal,
+    study: Study,
+    measured: tuple[Trials, int],
+    means: Means,
+    summary: bool | None,  # noqa: FBT001
 ) -> None:
+    trials, at_once = measured
     from kdelta.cli.progress import showing
+    from kdelta.cli.spreading import spread
     from kdelta.run.runner import Runner
     from kdelta.sample import Instrument
 
     try:
-        with journal.executing(), showing(journal.record()) as report:
-            runner = Runner(journal, trials, report)
+        with (
+            journal.executing(),
+            spread(journal, trials, means) as measuring,
+            showing(journal.record()) as report,
+        ):
+            runner = Runner(journal, measuring, report)
             if study.instrument is Instrument.TIME:
                 runner.run_rounds(lambda: _decided(journal))
             else:
@@ -214,12 +247,14 @@ def _trials(
     means: Means,
 ) -> tuple[Trials, int]:
     """What measures the study's trials, and how many of them at once."""
+    from kdelta.cli import spreading
     from kdelta.cli.download import reporting
     from kdelta.host import slots
     from kdelta.run import arms, exact, timed
     from kdelta.sample import Instrument
     from kdelta.study.spec import Replicate
 
+    spreading.check(study, means)
     cancelled = threading.Event()
     need(study.instrument)
     if study.instrument is Instrument.TRACE:
@@ -227,12 +262,12 @@ def _trials(
     if study.instrument is Instrument.EXACT:
         with reporting() as progress:
             bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-        at_once = means.jobs or slots.at_once(exact.guests_of(study))
+        at_once = spreading.AT_ONCE if means.spread else means.jobs
+        at_once = at_once or slots.at_once(exact.guests_of(study))
         machines = arms.machines(study)
         reuse = study.plan.reuse
-        return exact.ExactTrials(
-            bench, kernels or (), machines, reuse=reuse, jobs=means.jobs
-        ), at_once
+        counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
+        return counting, at_once
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))

@@ -65,6 +65,7 @@ def index(folders: tuple[Path, ...], runs: Path, *, as_json: bool) -> None:
                 click.echo(f"{one.what}: {printable(one.folder)}: {printable(one.why)}", err=True)
             elif one.what is indexing.Indexed.REMOVED and not as_json:
                 click.echo(f"{one.what}: {printable(one.folder)}")
+        catalogue.settle()
     if as_json:
         print_json([{"folder": o.folder, "what": o.what, "why": o.why} for o in found])
         return

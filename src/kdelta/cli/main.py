@@ -30,6 +30,7 @@ COMMANDS = {
     "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
     "runs": ("kdelta.cli.runs:runs", "List runs."),
+    "status": ("kdelta.cli.status:status", "Show how far a run is, and who does what."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
     "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
     "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),

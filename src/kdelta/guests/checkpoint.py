@@ -105,13 +105,15 @@ def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
 
     All that a restored guest must have like the saved one is on that line.
     """
-    build = emulator.program.stat()
+    facts = emulator.program.stat()
+    # A fetched one is its package, verified; only its own loader's place differs between caches.
+    build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
     launch = Launch(image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"))
     return cache.digest(
         _FORMAT,
         emulator.banner,
-        f"{build.st_size} {build.st_mtime_ns}",
+        build,
         firmware_digest(emulator, settings.target),
         files.digest_of(image),
         guest.initramfs(settings.target).read_bytes(),

@@ -166,3 +166,20 @@ def held(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """True while a process holds a folder."""
+    import filelock
+
+    if not (folder / "lock").is_file():
+        return False
+    lock = filelock.FileLock(folder / "lock", thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        return True
+    except OSError:  # somebody else's
+        return False
+    lock.release()
+    return False

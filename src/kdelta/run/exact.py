@@ -75,12 +75,31 @@ class ExactTrials(Trials):
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
         kernel.check()
+        bench = self._bench_for(trial, scenario, how)
+        return self._measured(bench, kernel, scenario, load.program, folder, how)
+
+    def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
+        """The address of what `measure` yields (run.store), whoever measures; "" of a scenario
+        that is not counted.
+        """
+        load = workload.load(trial.workload)
+        scenario = load.scenario(trial.scenario)
+        if not_for(Instrument.EXACT, scenario):
+            return ""
+        bench, kernel = self._bench_for(trial, scenario, how), kernel_of(self._kernels, trial)
+        return store.address(depends_on(bench, kernel, scenario, load.program))
+
+    def given(self, trial: TrialRecord) -> tuple[Bench, MachineSettings, Kernel]:
+        """What the trial is measured with: the bench, its arm's machine, its kernel."""
+        own = self._machines[trial.arm] if self._machines else self._bench.settings
+        return self._bench, own, kernel_of(self._kernels, trial)
+
+    def _bench_for(self, trial: TrialRecord, scenario: workload.Scenario, how: How) -> Bench:
         settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
-        bench = replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
-        return self._measured(bench, kernel, scenario, load.program, folder, how)
+        return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
 
     def _measured(
         self,

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kdelta import cache
-from kdelta.errors import InfraError, StoreError
+from kdelta.errors import InfraError, PoolError, StoreError
 from kdelta.journal import files
 from kdelta.run.trial import told
 from kdelta.sample import Outcome, TrialRecord, TrialResult, Try
@@ -88,7 +88,7 @@ def tried(
                 result = trials.measure(trial, folder, how)
             if result.outcome.blames:
                 _check_room(folder, None)
-        except StoreError:
+        except (PoolError, StoreError):
             raise
         except InfraError as error:
             _check_room(folder, error)

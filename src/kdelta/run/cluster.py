@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Workers of a Dask cluster, and of this machine, as `spread` asks them.
+
+Dask sends what it sends by pickle, so scheduler and workers are trusted as this user is: our own
+machines, on loopback or by TLS.  What we give it are functions of ours, texts and bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from kdelta.errors import InfraError, PoolError, SpecError
+from kdelta.printable import printable, quoted
+from kdelta.run import worker
+from kdelta.run.spread import Workers
+
+HERE = "here"
+_CONNECT_S = 10.0
+_FRESH_S = 1.0  # how old the list of workers may be
+_LOST_S = 10.0  # without the scheduler
+
+
+class LocalWorkers:
+    """This process: guests of its own."""
+
+    def __init__(self, at_once: int) -> None:
+        self._places = {HERE: at_once}
+        self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="worker")
+
+    def places(self) -> dict[str, int]:
+        """See Workers."""
+        return self._places
+
+    def executor(self, name: str) -> Executor:  # noqa: ARG002
+        """See Workers."""
+        return self._pool
+
+    def close(self) -> None:
+        """End its guests."""
+        worker.cancelled.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        worker.cancelled.clear()
+
+
+class DaskWorkers:
+    """The workers of a Dask scheduler."""
+
+    def __init__(self, address: str) -> None:
+        """Raises SpecError for what is no address, InfraError without Dask or the scheduler."""
+        self._address = checked(address)
+        if find_spec("distributed") is None:
+            raise InfraError(
+                "a scheduler's workers are asked by dask, which is not installed",
+                action="pip install 'kdelta[cluster]'",
+            )
+        import distributed
+
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        try:
+            client: Any = distributed.Client
+            self._client: Any = client(address, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InfraError(
+                f"there is no scheduler: {printable(str(error), 150)}",
+                place=address,
+                action="start one with: dask scheduler, and workers with: dask worker ADDRESS",
+            ) from error
+        self._mutex = threading.Lock()
+        self._executors: dict[str, Executor] = {}
+        self._known: dict[str, int] = {}
+        self._asked = self._heard = 0.0
+        self._heard = time.monotonic()
+
+    def places(self) -> dict[str, int]:
+        """The workers that are there, with their threads.  Raises PoolError."""
+        with self._mutex:
+            now = time.monotonic()
+            if now - self._asked > _FRESH_S:
+                self._asked = now
+                try:
+                    found = self._client.sync(self._client.scheduler.ncores, callback_timeout=5)
+                except (OSError, TimeoutError, AttributeError) as error:
+                    if now - self._heard > _LOST_S:
+                        raise PoolError(
+                            f"the scheduler is gone: {printable(str(error), 100)}",
+                            place=self._address,
+                            action="start it and its workers, then go on with: kdelta resume",
+                        ) from error
+                else:
+                    self._heard = now
+                    self._known = {str(name): int(n) for name, n in found.items() if n}
+            return dict(self._known)
+
+    def executor(self, name: str) -> Executor:
+        """See Workers."""
+        with self._mutex:
+            if name not in self._executors:
+                self._executors[name] = self._client.get_executor(
+                    workers=[name], allow_other_workers=False, pure=False, retries=0
+                )
+            return self._executors[name]
+
+    def close(self) -> None:
+        """Leave the scheduler; what was asked of it is forgotten there."""
+        try:
+            self._client.close(timeout=5)
+        except (OSError, TimeoutError):
+            return
+
+
+class ManyWorkers:
+    """Several pools as one; names of their workers must differ."""
+
+    def __init__(self, pools: Sequence[Workers]) -> None:
+        self._pools = pools
+
+    def places(self) -> dict[str, int]:
+        """See Workers."""
+        return {name: number for pool in self._pools for name, number in pool.places().items()}
+
+    def executor(self, name: str) -> Executor:
+        """See Workers."""
+        return next(pool for pool in self._pools if name in pool.places()).executor(name)
+
+    def close(self) -> None:
+        """See Workers."""
+        for pool in self._pools:
+            pool.close()
+
+
+def checked(address: str) -> str:
+    """An address of a scheduler.  Raises SpecError for another one."""
+    try:
+        parts = urlsplit(address)
+        sound = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port
+    except ValueError:
+        sound = False
+    if not sound:
+        raise SpecError(
+            f"is no address of a scheduler: {quoted(address)}",
+            action="give tcp://127.0.0.1:8786, or tls://HOST:PORT of another machine",
+        )
+    return address
+
+
+def is_open(address: str) -> bool:
+    """True where others may listen, or speak, to the scheduler: neither TLS nor this machine."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return parts.scheme != "tls" and not (host.startswith("127.") or host in ("localhost", "::1"))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What runs on a worker: it says what it lacks, takes that, and counts a trial with its own cache.
+
+These three functions are all that a controller calls there; they take and give bytes and texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from kdelta import build, cache
+from kdelta.errors import Cancelled, GuestFault, InfraError, KdeltaError, SpecError
+from kdelta.guests import qemu
+from kdelta.journal.results import trial_folder
+from kdelta.run.exact import ExactTrials
+from kdelta.run.parcel import FORMAT, MOST_INPUT, Parcel, TrialOrder, order_of
+from kdelta.run.restoring import Bench
+from kdelta.run.trial import told
+from kdelta.run.trials import How
+from kdelta.sample import TrialRecord, TrialResult
+
+INPUT = "program"  # the one file of an input, whatever it is
+cancelled = threading.Event()  # set where worker and controller are one process, and it ends
+
+
+def lacking(digests: Sequence[str]) -> list[str]:
+    """Which of these inputs the worker does not have, whole."""
+    return [digest for digest in digests if cache.found("inputs", _key(digest)) is None]
+
+
+def take(digest: str, content: bytes) -> None:
+    """Keep an input.  Raises InfraError for one that is not what its SHA-256 says."""
+    if len(content) > MOST_INPUT or hashlib.sha256(content).hexdigest() != _key(digest):
+        raise InfraError(f"an input arrived with another content than {digest[:16]}")
+
+    def make(folder: Path) -> None:
+        (folder / INPUT).write_bytes(content)
+
+    cache.entry("inputs", digest, make)
+
+
+def counted(message: bytes) -> bytes:
+    """The parcel for an order: what was counted, or why nothing was."""
+    order = order_of(message)
+    scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
+    try:
+        parcel = _counted(order, trial_folder(scratch, order.trial.index))
+    except Cancelled:
+        parcel = _fault("the worker is being ended")
+    except GuestFault:
+        raise  # a bug: such a fault is a result
+    except KdeltaError as error:
+        parcel = _fault(error.sentence())
+    except OSError as error:
+        parcel = _fault(f"{error.filename or scratch}: {error.strerror or error}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return msgspec.json.encode(parcel)
+
+
+def name() -> str:
+    """Who this worker is, for people."""
+    return f"{platform.node()[:60]}:{os.getpid()}"
+
+
+def _fault(why: str) -> Parcel:
+    return Parcel(worker=name(), fault=told(why), format=FORMAT)
+
+
+def _counted(order: TrialOrder, folder: Path) -> Parcel:
+    programs = {key: _input(digest) for key, digest in order.programs.items()}
+    with build.given(programs), _loaded(order) as trial:
+        trials = _trials(order)
+        how = How(fresh_boot=order.fresh_boot, other_seed=order.other_seed)
+        address = trials.address(trial, how)
+        with trials.slot(trial):
+            result: TrialResult = trials.measure(trial, folder, how)
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return Parcel(worker=name(), address=address, result=result, files=files)
+
+
+def _trials(order: TrialOrder) -> ExactTrials:
+    target = order.settings.target
+    qemu.obtained(target, order.qemu)
+    kernel = order.kernel.at(_input(order.kernel.image_sha256))
+    bench = Bench(
+        emulator=qemu.for_counting(target, order.qemu),
+        settings=order.settings,
+        fresh_boot=order.bench_fresh_boot,
+        timeout_s=order.timeout_s,
+        cancelled=cancelled,
+        again=order.again,
+        probes=order.probes,
+    )
+    return ExactTrials(bench, [kernel], [order.settings])
+
+
+@contextmanager
+def _loaded(order: TrialOrder) -> Iterator[TrialRecord]:
+    """The trial as it is here: of the one kernel, and of the file that was sent."""
+    trial = msgspec.structs.replace(order.trial, arm=0, attempts=0, result=None)
+    sent = order.file
+    if sent is None:
+        yield trial
+        return
+    if Path(sent.name).name != sent.name or not sent.name.endswith(".c"):
+        raise SpecError("a C file has another name than files have")
+    with tempfile.TemporaryDirectory(prefix="kdelta-file-") as scratch:
+        file = Path(scratch) / sent.name
+        shutil.copyfile(_input(sent.source), file)
+        if sent.toml:
+            shutil.copyfile(_input(sent.toml), file.with_suffix(".toml"))
+        yield msgspec.structs.replace(trial, workload=str(file))
+
+
+def _input(digest: str) -> Path:
+    found = cache.found("inputs", _key(digest))
+    if found is None:
+        raise InfraError(f"the input {digest[:16]} is not here any more", action="send it again")
+    return found / INPUT
+
+
+def _key(digest: str) -> str:
+    if len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+        raise InfraError("an input's name is no SHA-256")
+    return digest

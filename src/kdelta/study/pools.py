@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""lab.toml: the pools that a run is spread over.
+
+[pool.here]                    # guests of this machine
+kind = "local"
+jobs = 2
+[pool.rack]                    # the workers of a Dask scheduler
+kind = "dask"
+scheduler = "tls://head.example.org:8786"
+[check]
+twice = 20                     # every 20th trial is counted by two workers
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kdelta.errors import SpecError
+from kdelta.files import content
+from kdelta.printable import printable
+
+_MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+
+
+class LocalPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="local"):
+    """Guests of this machine; jobs: at once, 0 for what fits."""
+
+    jobs: Annotated[int, Meta(ge=0, le=256)] = 0
+
+
+class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="dask"):
+    """The workers of a scheduler."""
+
+    scheduler: Annotated[str, Meta(min_length=1, max_length=300)]
+
+
+class Checks(Struct, frozen=True, forbid_unknown_fields=True):
+    """twice: every so manieth trial is counted by two workers, 0: none."""
+
+    twice: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a lab.toml."""
+
+    pool: dict[str, LocalPool | DaskPool]
+    check: Checks = Checks()
+
+
+def load(path: Path) -> LabPools:
+    """The pools of a file.  Raises SpecError that names the key."""
+    try:
+        text = content(path, _MOST_BYTES).decode()
+        found = msgspec.convert(tomllib.loads(text), LabPools)
+    except OSError as error:
+        raise SpecError(
+            f"cannot be read: {error.strerror}", place=str(path), action="see docs/lab.md"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise SpecError(
+            f"is no list of pools: {printable(str(error), 200)}",
+            place=str(path),
+            action="see docs/lab.md",
+        ) from error
+    if sum(isinstance(pool, LocalPool) for pool in found.pool.values()) > 1:
+        raise SpecError("two pools are this machine", place=str(path), action="leave one")
+    strange = [name for name in found.pool if not _NAME.fullmatch(name)]
+    if strange or not found.pool:
+        raise SpecError(
+            f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool",
+            place=str(path),
+            action='give at least one, such as [pool.here] with kind = "local"',
+        )
+    return found
+
+
+def of_scheduler(address: str) -> LabPools:
+    """The one pool of a scheduler's workers."""
+    return LabPools(pool={"workers": DaskPool(scheduler=address)})

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Trials on two real workers of a real scheduler on loopback, one of them killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kdelta import cache
+from kdelta.journal.doing import NAME, Busy
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.run.parcel import essence
+
+pytestmark = pytest.mark.boot
+_ROUNDS = 8
+_OWN = ("results", "inputs", "locks")  # of each worker alone
+
+
+def free_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        number: int = own.getsockname()[1]
+        return number
+
+
+@contextmanager
+def program(name: str, *words: str, cache_home: Path | None = None) -> Iterator[int]:
+    """A program of Dask, by its number; killed at the end."""
+    argv = [sys.executable, "-m", f"distributed.cli.{name}", "--no-dashboard", *words]
+    home = {"XDG_CACHE_HOME": str(cache_home)} if cache_home else {}
+    child = subprocess.Popen(
+        argv, env={**os.environ, **home}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+def cache_of(place: Path) -> Path:
+    """A cache for a worker, which need not boot or compile what this user's has."""
+    own = place / "kdelta"
+    own.mkdir(parents=True)
+    for folder in cache.root().iterdir():
+        if folder.name not in _OWN:
+            (own / folder.name).symlink_to(folder)
+    return place
+
+
+def run(runs: Path, *more: str) -> subprocess.Popen[bytes]:
+    start = "from kdelta.cli.main import main; main()"
+    argv = ["run", "control:getppid", "--kernels", "6.12", "--rounds", str(_ROUNDS)]
+    words = [*argv, "--seed", "1", "--again", "--runs", str(runs), *more]
+    return subprocess.Popen([sys.executable, "-c", start, *words], stdout=subprocess.DEVNULL)
+
+
+def essences(runs: Path) -> list[tuple[bytes, str]]:
+    record = RunJournal.open(RUNS.find(runs, "latest")).record()
+    assert len(record.trials) == _ROUNDS
+    return [(essence(t.result), t.result.address) for t in record.trials if t.result]
+
+
+def busy(runs: Path) -> set[str]:
+    for path in runs.glob(f"*/{NAME}"):
+        return {
+            one.who for one in msgspec.json.decode(path.read_bytes(), type=dict[int, Busy]).values()
+        }
+    return set()
+
+
+def test_two_workers_of_which_one_is_killed_count_what_one_machine_does(tmp_path: Path) -> None:
+    alone, spread = tmp_path / "alone", tmp_path / "spread"
+    assert run(alone).wait(timeout=300) == 0
+    head, ports = free_port(), [free_port(), free_port()]
+    address = f"tcp://127.0.0.1:{head}"
+    with ExitStack() as stack:
+        stack.enter_context(program("dask_scheduler", "--host", "127.0.0.1", "--port", str(head)))
+        numbers = {}
+        for port in ports:
+            words = [
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--host",
+                "127.0.0.1",
+                "--worker-port",
+                str(port),
+            ]
+            place = tmp_path / str(port)
+            own = program("dask_worker", address, *words, cache_home=cache_of(place))
+            numbers[f"tcp://127.0.0.1:{port}"] = stack.enter_context(own)
+        child = run(spread, "--scheduler", address)
+        ends = time.monotonic() + 120
+        while len(busy(spread)) < 2 and child.poll() is None and time.monotonic() < ends:
+            time.sleep(0.05)
+        victim = sorted(busy(spread))[0]
+        os.kill(numbers[victim], signal.SIGKILL)
+        assert child.wait(timeout=300) == 0
+    assert essences(spread) == essences(alone)

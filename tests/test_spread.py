@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Trials on workers: one that dies, hangs or lies costs a trial another worker, and no more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import run_records
+from kdelta import build
+from kdelta.errors import InfraError, PoolError, SpecError
+from kdelta.guests.emulator import Qemu
+from kdelta.journal.run import RunJournal
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
+from kdelta.run import parcel, worker
+from kdelta.run.cluster import DaskWorkers, checked, is_open
+from kdelta.run.exact import ExactTrials
+from kdelta.run.parcel import Parcel
+from kdelta.run.restoring import Bench
+from kdelta.run.runner import Runner
+from kdelta.run.spread import SpreadTrials, choice
+from kdelta.run.trials import AS_PLANNED, How
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.study import pools
+
+Count = Callable[[TrialRecord, str], bytes]
+
+
+@dataclass
+class Own:
+    """What knows kernels and addresses, of this test."""
+
+    image: Path
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def waits(self, _trial: TrialRecord) -> bool:
+        return False
+
+    def given(self, _trial: TrialRecord) -> tuple[Bench, MachineSettings, Kernel]:
+        bench = Bench(
+            emulator=Qemu(program=Path("qemu"), package="10.0"),
+            settings=MachineSettings(),
+            fresh_boot=False,
+            timeout_s=60,
+            cancelled=self.cancelled,
+        )
+        return bench, MachineSettings(), kernel(self.image)
+
+    def address(self, trial: TrialRecord, _how: How = AS_PLANNED) -> str:
+        return address(trial)
+
+
+def kernel(image: Path) -> Kernel:
+    from kdelta.files import sha256_of
+
+    return Kernel(
+        reference="6.1", release="6.1.1", version="", arch="amd64", flavour="", image=image,
+        image_sha256=sha256_of(image), config=None, config_sha256="", build_id="", suite="",
+        package="",
+    )  # fmt: skip
+
+
+def address(trial: TrialRecord) -> str:
+    return f"{trial.index:064x}"
+
+
+def result(trial: TrialRecord, at: int = 0) -> TrialResult:
+    artifacts = {"console": f"trials/{trial.index:04d}/console.log"}
+    return replace(run_records.result_of(trial.index + at), artifacts=artifacts, address="")
+
+
+def answer(trial: TrialRecord, who: str, *, at: int = 0, own: str = "") -> bytes:
+    return msgspec.json.encode(
+        Parcel(
+            worker=who,
+            address=own or address(trial),
+            result=replace(result(trial, at), wall_s=len(who) / 10),
+            files={"console.log": b"what it said"},
+        )
+    )
+
+
+class Twins:
+    """Workers in this process, that do what a test says instead of counting.
+
+    has: inputs that each has.  late: places that they have.
+    """
+
+    def __init__(self, counts: dict[str, Count], places: int = 1) -> None:
+        self.counts, self._number = counts, places
+        self.dead: set[str] = set()
+        self.gone = False
+        self.sent: list[tuple[str, str]] = []
+        self.counted: list[tuple[str, int]] = []
+        self._has: dict[str, set[str]] = {name: set() for name in counts}
+        self._pools = {name: ThreadPoolExecutor(max_workers=places) for name in counts}
+
+    def places(self) -> dict[str, int]:
+        if self.gone:
+            raise PoolError("the scheduler is gone")
+        return {name: self._number for name in self.counts if name not in self.dead}
+
+    def executor(self, name: str) -> Executor:
+        return cast("Executor", _Named(self, name))
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(wait=False)
+
+    def does(self, name: str, function: Any, *given: Any) -> object:
+        if function is worker.lacking:
+            return [one for one in given[0] if one not in self._has[name]]
+        if function is worker.take:
+            self._has[name].add(given[0])
+            self.sent.append((name, given[0]))
+            return None
+        assert function is worker.counted
+        order = parcel.order_of(given[0])
+        assert order.inputs <= self._has[name]
+        self.counted.append((name, order.trial.index))
+        return self.counts[name](order.trial, name)
+
+
+@dataclass
+class _Named:
+    twins: Twins
+    name: str
+
+    def submit(self, function: Any, *given: Any) -> Future[object]:
+        return self.twins._pools[self.name].submit(self.twins.does, self.name, function, *given)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> RunJournal:
+    return RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> ExactTrials:
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"a kernel")
+    return cast("ExactTrials", Own(image))
+
+
+def spread(own: ExactTrials, twins: Twins, journal: RunJournal, **more: Any) -> list[str]:
+    trials = SpreadTrials(own, twins, **{"limit_s": 5.0, "patience_s": 0.3, **more})
+    with journal.executing():
+        Runner(journal, trials, lambda _event: None).run(8)
+    trials.close()
+    found = journal.record().trials
+    return [str(trial.result.outcome) if trial.result else "none" for trial in found]
+
+
+def essences(journal: RunJournal) -> list[bytes]:
+    return [parcel.essence(t.result) for t in journal.record().trials if t.result]
+
+
+ALL_OK = ["ok"] * 8
+
+
+def test_inputs_are_sent_once_and_results_are_the_journals(
+    own: ExactTrials, journal: RunJournal
+) -> None:
+    twins = Twins({"a": answer, "b": answer})
+    told: list[tuple[int, str]] = []
+    assert spread(own, twins, journal, doing=lambda *one: told.append(one)) == ALL_OK
+    assert len(twins.sent) == len(set(twins.sent)), "an input went twice to one worker"
+    assert sorted(index for _, index in twins.counted) == list(range(8))
+    assert {who for _, who in told} == {name for name, _ in twins.counted} | {""}
+    trial = journal.record().trials[3]
+    assert trial.result is not None
+    assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
+    assert trial.result.kernel is not None
+    assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
+    assert essences(journal) == [parcel.essence(result(t)) for t in journal.record().trials]
+
+
+def test_a_worker_that_dies_costs_its_trial_another_worker(
+    own: ExactTrials, journal: RunJournal
+) -> None:
+    def dies(_trial: TrialRecord, who: str) -> bytes:
+        twins.dead.add(who)
+        time.sleep(3)
+        return b""
+
+    twins = Twins({"dying": dies, "sound": answer})
+    assert spread(own, twins, journal) == ALL_OK
+    assert [name for name, _ in twins.counted].count("dying") == 1
+
+
+def test_a_worker_that_hangs_is_asked_no_more(
+    own: ExactTrials, journal: RunJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = threading.Event()
+
+    def hangs(trial: TrialRecord, who: str) -> bytes:
+        released.wait(10)
+        return answer(trial, who)
+
+    twins = Twins({"hanging": hangs, "sound": answer})
+    assert spread(own, twins, journal, limit_s=0.3) == ALL_OK
+    released.set()
+    assert [name for name, _ in twins.counted].count("hanging") == 1
+    assert "hangs: no result after 0 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda trial, who: answer(trial, who, own="f" * 64),
+        lambda _trial, _who: b"\x80\x04pickle",
+        lambda _trial, who: msgspec.json.encode({"format": 1, "worker": who, "evil": 1}),
+        lambda trial, who: answer(trial, who).replace(b'"console.log"', b'"../../x"'),
+        lambda trial, who: answer(trial, who).replace(b"trials/", b"/etc//"),
+        lambda trial, who: answer(trial, who).replace(b'"console.log"', b'"result.json"'),
+    ],
+)
+def test_a_worker_that_lies_is_set_aside(own: ExactTrials, journal: RunJournal, lie: Count) -> None:
+    twins = Twins({"lying": lie, "sound": answer})
+    assert spread(own, twins, journal) == ALL_OK
+    assert [name for name, _ in twins.counted].count("lying") == 1
+    assert not (journal.folder.parent / "x").exists()
+
+
+def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
+    own: ExactTrials, journal: RunJournal
+) -> None:
+    def full(_trial: TrialRecord, who: str) -> bytes:
+        return msgspec.json.encode(Parcel(worker=who, fault="/var: the disk is full"))
+
+    assert spread(own, Twins({"full": full, "sound": answer}), journal) == ALL_OK
+    again = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
+    outcomes = spread(own, Twins({"full": full, "full, too": full}), again)
+    assert set(outcomes) == {"infra-error"}
+    told = again.record().trials[0].result
+    assert told is not None
+    assert "no worker could count it" in told.reason
+    assert "the disk is full" in told.reason
+
+
+def test_trials_counted_twice_are_equal_or_an_alarm(
+    own: ExactTrials, journal: RunJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    twins = Twins({"a": answer, "b": answer})
+    assert spread(own, twins, journal, twice=2) == ALL_OK
+    assert len(twins.counted) == 12
+    by_trial = [{name for name, index in twins.counted if index == at} for at in (0, 2, 4, 6)]
+    assert by_trial == [{"a", "b"}] * 4
+    other = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
+    broken = Twins({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
+    outcomes = spread(own, broken, other, twice=1)
+    assert set(outcomes) == {"invalid"}
+    told = other.record().trials[0].result
+    assert told is not None
+    assert "counted twice, and differently: by " in told.reason
+    assert "one of the two workers is broken" in caplog.text
+
+
+def test_without_workers_the_run_ends_and_goes_on_later(
+    own: ExactTrials, journal: RunJournal
+) -> None:
+    def last(trial: TrialRecord, who: str) -> bytes:
+        if trial.index >= 4:
+            twins.gone = True
+            time.sleep(0.5)
+        return answer(trial, who)
+
+    twins = Twins({"a": last})
+    with pytest.raises(PoolError, match="the scheduler is gone"):
+        spread(own, twins, journal)
+    ended = [trial for trial in journal.record().trials if trial.result]
+    assert all(t.result and t.result.outcome is Outcome.OK for t in ended)
+    assert 0 < len(ended) < 8
+    own.cancelled.clear()  # another process goes on
+    fresh = Twins({"b": answer})
+    assert spread(own, fresh, journal) == ALL_OK
+    assert len(fresh.counted) == 8 - len(ended), "what was done was done again"
+
+
+@pytest.mark.parametrize(
+    ("image", "free", "kernels", "waiting", "chosen"),
+    [
+        ("A", ["1"], {}, {"A": 1}, "1"),
+        ("A", ["1", "2"], {"2": {"A"}}, {"A": 1}, "2"),  # it has booted it
+        ("A", ["1"], {"1": {"B"}}, {"A": 9, "B": 1}, None),  # it is not done with its own
+        ("A", ["1"], {"1": {"B"}}, {"A": 9, "B": 0}, "1"),
+        ("A", ["1"], {"2": {"A"}}, {"A": 9, "B": 1}, None),  # nobody has B
+        ("B", ["1"], {"2": {"A"}}, {"A": 9, "B": 1}, "1"),
+        ("A", ["1"], {"2": {"A"}}, {"A": 3}, None),  # done before it has booted
+        ("A", ["1"], {"2": {"A"}}, {"A": 30}, "1"),
+        ("A", [], {"2": {"A"}}, {"A": 30}, None),
+    ],
+)
+def test_which_worker_takes_a_trial(
+    image: str,
+    free: list[str],
+    kernels: dict[str, set[str]],
+    waiting: dict[str, int],
+    chosen: str | None,
+) -> None:
+    assert choice(image, free, kernels, waiting) == chosen
+    assert choice(image, free, kernels, waiting, anyone=True) in (*free, None)
+
+
+def test_with_no_worker_at_all_it_is_said(own: ExactTrials, journal: RunJournal) -> None:
+    with pytest.raises(PoolError, match="there is no worker left; start workers"):
+        spread(own, Twins({}), journal)
+    assert not [trial for trial in journal.record().trials if trial.result]
+
+
+def test_an_input_is_what_its_digest_says(tmp_path: Path) -> None:
+    import hashlib
+
+    digest = hashlib.sha256(b"an image").hexdigest()
+    assert worker.lacking([digest]) == [digest]
+    with pytest.raises(InfraError, match="another content"):
+        worker.take(digest, b"another")
+    worker.take(digest, b"an image")
+    assert worker.lacking([digest]) == []
+    with pytest.raises(InfraError, match="no SHA-256"):
+        worker.lacking(["../../etc"])
+    assert tmp_path
+
+
+def test_programs_that_were_brought_are_not_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "one.c"
+    source.write_text("int main(void) { return 0; }\n")
+
+    def made() -> Path:
+        return build.compiled("one", [source], compiler="gcc", flags=["-O2"], package="gcc")
+
+    with build.noting() as used:
+        own = made()
+    assert list(used.values()) == [own]
+    brought = tmp_path / "program"
+    brought.write_bytes(b"of another compiler")
+    with build.given(dict.fromkeys(used, brought)):
+        assert made() == brought
+    assert made() == own
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "localhost:8786", "http://127.0.0.1:1", "tcp://h", "tcp://:1", "tls"]
+)
+def test_addresses_of_schedulers(bad: str) -> None:
+    with pytest.raises(SpecError, match="no address of a scheduler"):
+        checked(bad)
+    assert not is_open("tcp://127.0.0.1:8786")
+    assert not is_open("tls://head.example.org:8786")
+    assert is_open("tcp://head.example.org:8786")
+
+
+def test_no_scheduler_is_one_sentence() -> None:
+    with pytest.raises(SpecError):
+        DaskWorkers("file:///etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "missing required field `pool`"),
+        ("[pool]", "has no pool"),
+        ('[pool.a]\nkind = "ssh"', "Invalid value"),
+        ('[pool.a]\nkind = "dask"', "scheduler"),
+        ('[pool.a]\nkind = "local"\njobs = -1', "jobs"),
+        ('[pool."A b"]\nkind = "local"', "no pool can be called"),
+        ('[pool.a]\nkind = "local"\n[pool.b]\nkind = "local"', "two pools are this machine"),
+        ("[pool", "is no list of pools"),
+    ],
+)
+def test_lists_of_pools_that_are_wrong(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=r"lab\.toml") as caught:
+        pools.load(file)
+    assert said in caught.value.sentence()
+
+
+def test_a_list_of_pools(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(
+        '[pool.here]\nkind = "local"\njobs = 2\n[pool.rack]\nkind = "dask"\n'
+        'scheduler = "tls://head.example.org:8786"\n[check]\ntwice = 20\n'
+    )
+    found = pools.load(file)
+    assert found.pool["here"] == pools.LocalPool(jobs=2)
+    assert found.pool["rack"] == pools.DaskPool(scheduler="tls://head.example.org:8786")
+    assert found.check.twice == 20
