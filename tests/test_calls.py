@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 from array import array
 from itertools import pairwise
 from operator import add
@@ -410,6 +411,24 @@ def test_a_call_from_elsewhere_is_one_cause() -> None:
     assert (cause.calls_old, cause.calls_new) == (3, 4)
     text = "drain is called in fault, no longer in zap, with all below"
     assert sentence(cause, Scale(1, 0)) == text
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_causes_of_any_trees_sum_to_the_difference(seed: int) -> None:
+    """Hostile names too: empty, escapes, a thunk's, a mark of our own."""
+    choose = random.Random(seed)  # noqa: S311
+    hostile = ("", "\x1b[2J", "a;b c", "__x86_return_thunk", "[deeper]", ".isra.0", "a.isra.0")
+    names = (*"abcdefgh", *choose.sample(hostile, choose.randint(0, 3)))
+    old, new = (
+        [
+            PathNode(
+                choose.randint(-1, at - 1), choose.choice(names), at % 7, choose.randint(0, 99)
+            )
+            for at in range(40)
+        ]
+        for _ in range(2)
+    )
+    told(old, new)
 
 
 def test_what_changed_far_below_is_not_told_with_a_caller_that_changed_too() -> None:

@@ -435,7 +435,7 @@ def _elsewhere(left: dict[tuple[CauseKind, str], Cause]) -> Iterator[Cause]:
     for (kind, name), cause in left.items():
         gone = left.get((CauseKind.VANISHED, name))
         new = left.get((CauseKind.NEW, name))
-        if new is None or gone is None:
+        if new is None or gone is None or kind not in (CauseKind.NEW, CauseKind.VANISHED):
             yield cause
         elif kind is CauseKind.NEW:
             yield replace(
