@@ -191,3 +191,28 @@ def test_foreign_text_cannot_drive_a_terminal_or_a_spreadsheet(
     assert "\u202e" not in text
     (row,) = csv.DictReader(io.StringIO(kdelta(capsys, "judge", "evil", "--csv")))
     assert row["old_arm"] == "'=cmd()"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ([1000.5, 1003, 998, 1001, 1007], [1.0, 1.002, 0.999, 1.004, 0.997], "are the units"),
+        ([1000.5, 1003, 998, 1001, 1007], [1003, 1007, 1000.5, 998, 1001], "is a copy"),
+        ([12e6] * 9, [12e6] * 9, "how coarse the clock is nobody can tell"),
+        ([10.5, 10.5, 10.8, 10.8, 10.1, 10.1, 10.3, 10.3] * 2, [19.1, 19.5] * 8, "counted twice"),
+    ],
+)
+def test_what_no_session_gives_is_no_verdict(
+    old: list[float], new: list[float], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stored and read again, since that is what is judged."""
+    rows = [
+        f"{arm},{boot},{2 * boot + at},{value:.10g}"
+        for boot, values in enumerate(zip(old, new, strict=True))
+        for at, (arm, value) in enumerate(zip(("6.16", "6.17"), values, strict=True))
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(("kernel,boot,seq,time", *rows)) + "\n")
+    kdelta(capsys, "import", tmp_path / "a.csv")
+    said = " ".join(kdelta(capsys, "judge", "latest").split())
+    assert why in said.partition("warning")[0]
+    assert "holds" not in said

@@ -308,7 +308,12 @@ def test_equal_coarse_readings_are_not_equal_times() -> None:
     assert found.verdict is Verdict.UNDECIDED
     assert found.high == pytest.approx(9 / 8, rel=1e-3)
     assert Trap.TRUNCATED in traps(found)
+    # No clock of steps of 1 reads 8000 eighteen times: its step is another, and nobody knows it.
     fine = compare(arm("old", [8000.0] * 9), arm("new", [8000.0] * 9, first=1), grade=GUEST)
+    assert fine.verdict is Verdict.UNDECIDED
+    assert "how coarse the clock is nobody can tell" in fine.reasons[0]
+    near = [8000.0, 8001.0, 7999.0] * 3
+    fine = compare(arm("old", near), arm("new", [*near[1:], 8002.0], first=1), grade=GUEST)
     assert fine.verdict is Verdict.SAME
 
 

@@ -144,7 +144,7 @@ def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
     # All metrics are one family, also when only one is to be shown.
     stand = [
         tuple(
-            _standing(case, pair, audited, table=foreign.kind is ImportFormat.TABLE)
+            _standing(case, pair, audited, table=foreign.kind == ImportFormat.TABLE)
             for pair in pairs
         )
         for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)

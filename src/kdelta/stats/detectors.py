@@ -344,16 +344,15 @@ def _counted_twice(series: Series) -> list[Caution]:
         found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
     groups = Counter(boot.values for boot in series.valid if len(boot.values) > 1)
     copies = sum(times - 1 for values, times in groups.items() if len(set(values)) > 1)
-    values = [boot.values[0] for boot in series.valid if len(boot.values) == 1]
-    if copies or _all_twice(values):
+    if copies or all_twice(series):
         text = f"{series.arm}: equal values come in pairs, as if each run were counted twice"
         found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
     return found
 
 
-def _all_twice(values: Sequence[float]) -> bool:
-    """Every value an even number of times, with at least 4 different ones."""
-    times = Counter(values)
+def all_twice(series: Series) -> bool:
+    """Every value an even number of times, and at least 4 different ones."""
+    times = Counter(boot.values[0] for boot in series.valid if len(boot.values) == 1)
     return len(times) >= 4 and all(count % 2 == 0 for count in times.values())
 
 

@@ -237,6 +237,9 @@ class _Doubt:
     more: int | None = None
 
 
+_COPIED = 4  # different values that two arms do not have alike by chance
+
+
 def _doubt(arms: Sequence[Series]) -> _Doubt | None:
     counts = [_boots(arm) for arm in arms]
     lacking = MIN_REPLICATES - min(counts)
@@ -257,7 +260,30 @@ def _doubt(arms: Sequence[Series]) -> _Doubt | None:
         return _Doubt(f"{text} interleave them, or repeat the old arm after the new (A/B/A)")
     if apart := detectors.opposite(arms):
         return _Doubt(f"{apart}; measure again once both stand still")
+    if suspect := _suspect(arms):
+        return _Doubt(suspect)
     return None
+
+
+def _suspect(arms: Sequence[Series]) -> str:
+    """What no clock and no two sessions give: values that were copied, or a step that nobody knows.
+
+    Where all values are one of two, the step may be as large as what lies between them.
+    """
+    old, new = (arm.values for arm in arms[:2])
+    listed = f"{arms[0].arm} and {arms[1].arm}"
+    if sorted(old) == sorted(new) and len(set(old)) >= _COPIED:
+        return (
+            f"{listed} have the very same values: one of them is a copy; import what was measured"
+        )
+    twice = [arm.arm for arm in arms if detectors.all_twice(arm)]
+    if twice:
+        text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
+        return f"{text}; import each run once"
+    if len({*old, *new}) <= 2 and unread(arms) < math.log1p(detectors.COARSE):
+        text = f"{listed} have {len({*old, *new})} different values in all: how coarse the clock is"
+        return f"{text} nobody can tell; make the samples longer"
+    return ""
 
 
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
