@@ -208,3 +208,12 @@ def test_fewer_paths_are_told_before_anything_is_cut() -> None:
     assert "cut here" not in said
     assert "silence is not SAME" in said
     assert len(said.splitlines()) <= view.MOST_LINES
+
+
+def test_a_column_without_a_kernel_is_no_same() -> None:
+    wrong = PatchRow(number=1, title="x", wrong="mm/x.c:1: expected ;")
+    broken = Elsewhere(arch="arm64", compiler="x", null="Null.", patches=(wrong,))
+    said = view.text(made(row("fork:base", 6.1), elsewhere=(broken,)))
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert "fork:base (base pages) +6.10 % ?" in lines
+    assert "arm64: no answer: there is no kernel of a patch" in " ".join(lines)

@@ -128,7 +128,11 @@ def _moved(old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, b
     (a, one), (b, other) = mine, theirs
     if old.arch.debian != "arm64":
         return one == other and a == b
-    return words.alike(one, other, a, b, lambda x, y: _is_one(old, new, x, y))
+
+    def same(x: int, y: int) -> bool:
+        return _is_one(old, new, x, y) or old.constant(x) == new.constant(y) != ""
+
+    return words.alike(one, other, a, b, same)
 
 
 def _differing(one: bytes, other: bytes) -> Iterator[int]:

@@ -81,6 +81,11 @@ class Image:
         names = frozenset(self._table.names[i] for i in self._same(at))
         return names, address - self._table.starts[first]
 
+    def constant(self, address: int) -> str:
+        """The string or merged constant at an address, as `function` shows it; "" for neither."""
+        name = self._name(address, frozenset())
+        return name if name.startswith(('"', "[")) else ""
+
     def beside(self, other: Image) -> Iterator[tuple[int, bytes, bytes]]:
         """Where the contents of two images of one layout differ, in pieces of PIECE bytes: address
         and both contents.  Raises ValueError when they are not of one layout.

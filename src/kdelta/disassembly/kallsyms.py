@@ -201,6 +201,8 @@ def _addresses(
         ways = []
         if base + 8 <= len(data):
             (relative,) = struct.unpack_from("<Q", data, base)
+            # A kernel that relocates itself may be left to fill it in: the lowest address, then.
+            relative = relative or segment.start
             if any(part.start <= relative < part.end for part in kernel.segments):
                 ways.append(tuple(relative + (word & 0xFFFFFFFF) for word in words))
                 # Positive: an offset of per-CPU data; negative: from the base, backwards.

@@ -9,7 +9,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from kdelta.check.page import HOME, LEAST_PERCENT, CheckPage, Effect, PatchRow, PathRow, Saying
+from kdelta.check.page import (
+    HOME,
+    LEAST_PERCENT,
+    CheckPage,
+    Effect,
+    Elsewhere,
+    PatchRow,
+    PathRow,
+    Saying,
+)
 from kdelta.printable import printable
 from kdelta.rendering import columns
 from kdelta.rendering.templates import asset, template
@@ -57,7 +66,9 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
 def _elsewhere(page: CheckPage) -> Iterator[str]:
     """A sentence for each other architecture."""
     for each in page.elsewhere:
-        if each.uncounted:
+        if any(row.wrong for row in each.patches) and not each.paths:
+            said = "no answer: there is no kernel of a patch, or it could not be read; see below."
+        elif each.uncounted:
             said = f"{len(each.changed)} functions changed; no path was counted."
         else:
             said = _sentence(each.paths, len(each.identical))
@@ -202,7 +213,7 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
         yield ""
         yield from _columns(page)
     for row in shown:
-        yield from _path(row, page.arches)
+        yield from _path(row, page.arches, page.elsewhere)
     if len(rows) > len(shown):
         yield f"and {len(rows) - len(shown)} more paths (--json)"
     for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
@@ -216,7 +227,9 @@ def _columns(page: CheckPage) -> Iterator[str]:
         yield f"{'':<{WIDTH - len(names)}}{names}"
 
 
-def _path(rows: Sequence[PathRow], arches: Sequence[str]) -> Iterator[str]:
+def _path(
+    rows: Sequence[PathRow], arches: Sequence[str], sides: Sequence[Elsewhere]
+) -> Iterator[str]:
     """A path: on one architecture, or its change on each and figures of those where it changed."""
     first = rows[0]
     if len(arches) == 1:
@@ -225,7 +238,11 @@ def _path(rows: Sequence[PathRow], arches: Sequence[str]) -> Iterator[str]:
         yield from _figures(first, "")
         return
     found = {row.arch: row for row in rows}
-    cells = "".join(f"{_change(found.get(arch)):>{_COLUMN}}" for arch in arches)
+    blind = {side.arch for side in sides if any(row.wrong for row in side.patches)}
+    cells = "".join(
+        f"{'?' if arch in blind and arch not in found else _change(found.get(arch)):>{_COLUMN}}"
+        for arch in arches
+    )
     name, left = f"{first.scenario} ({first.pages} pages)", WIDTH - len(cells)
     lines = _wrapped(name)
     if len(lines[-1]) >= left:
