@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""kill -9 at random moments: of the controller, a worker, the scheduler, the catalogue's database.
+
+    PYTHONPATH=tests .venv/bin/python bench/kills.py [--times 10] [--only WHO]
+
+After each the run is gone on with, or the folders indexed again.  It then must have every trial
+once, with the result that one machine alone counted; the database must answer as SQLite does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import private_postgres
+from boot.test_workers import cache_of, free_port
+from kdelta.catalogue import database, indexing, queries
+from kdelta.errors import KdeltaError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.run.parcel import essence
+
+ROUNDS, WORKERS = 12, 2
+WHO = ("controller", "worker", "scheduler", "database")
+_START = "from kdelta.cli.main import main; main()"
+Found = list[tuple[int, bytes, str]]
+
+
+class Cluster:
+    """A scheduler with workers on loopback, which start again what was killed."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.scheduler: subprocess.Popen[bytes] | None = None
+        self.workers: list[subprocess.Popen[bytes] | None] = [None] * WORKERS
+
+    def complete(self) -> None:
+        """Start what does not run."""
+        if self.scheduler is None or self.scheduler.poll() is not None:
+            port = self.address.rpartition(":")[2]
+            self.scheduler = _dask("dask_scheduler", "--host", "127.0.0.1", "--port", port)
+            for worker in self.workers:
+                if worker:
+                    worker.kill()
+                    worker.wait()
+        for at, worker in enumerate(self.workers):
+            if worker is None or worker.poll() is not None:
+                place = self._scratch / f"cache-{at}"
+                if not place.exists():
+                    cache_of(place)
+                words = (self.address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1")
+                self.workers[at] = _dask("dask_worker", *words, home=place)
+
+    def close(self) -> None:
+        """Kill all."""
+        for child in (self.scheduler, *self.workers):
+            if child:
+                child.kill()
+                child.wait()
+
+
+def _dask(program: str, *words: str, home: Path | None = None) -> subprocess.Popen[bytes]:
+    own = {**os.environ, **({"XDG_CACHE_HOME": str(home)} if home else {})}
+    argv = [sys.executable, "-m", f"distributed.cli.{program}", "--no-dashboard", *words]
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen(argv, env=own, stdout=nowhere, stderr=nowhere)
+
+
+def kdelta(*words: str) -> subprocess.Popen[bytes]:
+    """A command that is not waited for."""
+    argv = [sys.executable, "-c", _START, *words]
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen(argv, stdout=nowhere, stderr=nowhere)
+
+
+def begin(runs: Path, *more: str) -> subprocess.Popen[bytes]:
+    """The run that is disturbed."""
+    what = ("run", "control:getppid", "--kernels", "6.12", "--rounds", str(ROUNDS), "--seed", "1")
+    return kdelta(*what, "--again", "--runs", str(runs), *more)
+
+
+def found(runs: Path) -> Found:
+    """What the run has, by trial; its results lie in files, one each."""
+    record = RunJournal.open(RUNS.find(runs, "latest")).record()
+    return [(t.index, essence(t.result), t.result.address) for t in record.trials if t.result]
+
+
+def disturb(who: str, cluster: Cluster, runs: Path) -> tuple[int, int]:
+    """Kill one of them in a run, and go on until it is done: trials done then, resumptions."""
+    cluster.complete()
+    child = begin(runs, "--scheduler", cluster.address)
+    _until_begun(runs, child)
+    time.sleep(random.uniform(0.0, 4.0))  # noqa: S311 no secret
+    before = len(found(runs))
+    if who == "controller":
+        victim = child
+    elif who == "scheduler" and cluster.scheduler:
+        victim = cluster.scheduler
+    else:
+        victim = next(each for each in cluster.workers if each)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    resumed = 0
+    code = child.wait(timeout=300)
+    while code != 0 and resumed < 5:
+        cluster.complete()
+        resumed += 1
+        again = ("resume", "latest", "--again", "--runs", str(runs), "--scheduler", cluster.address)
+        code = kdelta(*again).wait(timeout=300)
+    return before, resumed
+
+
+def _until_begun(runs: Path, child: subprocess.Popen[bytes]) -> None:
+    ends = time.monotonic() + 120
+    while not list(runs.glob("*/doing.json")) and child.poll() is None:
+        if time.monotonic() > ends:
+            raise TimeoutError("the run does not begin")
+        time.sleep(0.05)
+
+
+def runs_killed(who: str, times: int, expected: Found, scratch: Path) -> None:
+    """So many kills of one kind."""
+    cluster = Cluster(scratch)
+    try:
+        for at in range(times):
+            runs = scratch / f"{who}-{at}"
+            before, resumed = disturb(who, cluster, runs)
+            same = found(runs) == expected
+            print(f"{who} {at + 1}: killed after {before} of {ROUNDS} trials, resumed {resumed}"
+                  f" times: {'the same' if same else 'ANOTHER RESULT'}", flush=True)  # fmt: skip
+            if not same:
+                raise SystemExit(1)
+            shutil.rmtree(runs)
+    finally:
+        cluster.close()
+
+
+def answers(url: str) -> list[object]:
+    """Everything that is asked of a catalogue."""
+    with database.opened(url) as catalogue, catalogue.reading() as connection:
+        return [
+            queries.all_runs(connection),
+            queries.grid(connection),
+            queries.trials_of(connection, case="control:getppid"),
+            queries.function_history(connection, "entry_SYSCALL_64"),
+        ]
+
+
+def databases_killed(times: int, source: Path, scratch: Path) -> None:
+    """Kill PostgreSQL while copies of a run are indexed."""
+    runs = scratch / "indexed"
+    for at in range(40):
+        shutil.copytree(source, runs / f"copy-{at:02d}")
+    own = f"sqlite:///{scratch}/own.sqlite"
+    with database.opened(own, fresh=True) as catalogue:
+        list(indexing.index(catalogue, [], [runs]))
+    expected = answers(own)
+    for at in range(times):
+        with private_postgres.cluster() as server:
+            url = server.url.replace("postgresql://", "postgresql+psycopg://")
+            with database.opened(url, fresh=True):
+                pass
+            environment = {**os.environ, "KDELTA_LAB": server.url}
+            argv = [sys.executable, "-c", _START, "lab", "index", str(runs)]
+            child = subprocess.Popen(
+                argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            time.sleep(random.uniform(1.0, 6.0))  # noqa: S311 no secret
+            os.kill(server.pid, signal.SIGKILL)
+            child.wait(timeout=120)
+            server.start()
+            with database.opened(url, fresh=True) as catalogue:
+                what = [str(one.what) for one in indexing.index(catalogue, [], [runs])]
+            same = answers(url) == expected
+            kept = what.count("unchanged")
+            print(f"database {at + 1}: killed with {kept} of {len(what)} runs indexed:"
+                  f" {'the same' if same else 'OTHER ANSWERS'}", flush=True)  # fmt: skip
+            if not same:
+                raise SystemExit(1)
+
+
+def main() -> None:
+    """Kill, go on, compare; exits with 1 at the first difference."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--only", choices=WHO)
+    chosen = parser.parse_args()
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-kills-")))
+        alone = scratch / "alone"
+        if begin(alone).wait(timeout=600) != 0:
+            raise KdeltaError("the run alone failed")
+        expected = found(alone)
+        if len(expected) != ROUNDS:
+            raise KdeltaError(f"the run alone has {len(expected)} trials")
+        for who in WHO:
+            if chosen.only in (None, who) and who != "database":
+                runs_killed(who, chosen.times, expected, scratch)
+        if chosen.only in (None, "database"):
+            databases_killed(chosen.times, RUNS.find(alone, "latest"), scratch)
+    print("nothing lost, nothing twice, the same results")
+
+
+if __name__ == "__main__":
+    main()
