@@ -286,10 +286,15 @@ def test_what_is_whole_and_not_understood_is_another_kdeltas(packed: Path, tmp_p
     flat = " ".join(done.output.split())
     assert done.exit_code == 1
     assert "run/run.json: the file is damaged" in flat
-    assert f"it was written by kdelta {ladder_records.ladder().kdelta_version}, this is" in flat
+    assert "it was written by another state of kdelta 0.1.0" in flat
     refused = call(reproduce, tmp_path / "x.tar").exception
     assert isinstance(refused, SpecError)
-    assert "it was written by kdelta" in refused.action
+    assert refused.action.startswith("it was written by another state of kdelta")
+    result = contents(packed)["run/trials/0000/result.json"]
+    done = forged(packed, tmp_path / "z.tar", **{"run__trials__0000__result.json": b"{" + result})
+    lost = call(reproduce, tmp_path / "z.tar").exception
+    assert isinstance(lost, SpecError)  # and nothing was measured to be compared with nothing
+    assert lost.cause == "run/trials/0000/result.json: holds no result that can be read here"
     broken = call(verify, written({**contents(packed), "run/run.json": b"{}"}, tmp_path / "y.tar"))
     assert "it was written by" not in broken.output
 

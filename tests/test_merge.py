@@ -169,8 +169,12 @@ def test_other_trials_are_another_plan() -> None:
 
 @functools.cache
 def timed(change: float, machine: float = 1.0, seed: int = 0) -> RunRecord:
-    """Boots of one machine: how much slower the new kernel is, and the whole machine."""
-    record = timed_records.run([20.0, 20.0 * change, 20.0], rounds=5)
+    """Boots of one machine: how much slower the new kernel is, and the whole machine.
+
+    change 0: there is none, the machine is timed against itself.
+    """
+    levels = [20.0, 20.0 * change, 20.0] if change else [20.0, 20.0]
+    record = timed_records.run(levels, rounds=5)
     noise = random.Random(seed)  # noqa: S311  seeded noise
     trials = []
     for trial in record.trials:
@@ -198,6 +202,16 @@ def test_a_slower_kernel_is_one_on_machines_of_any_speed() -> None:
     assert "over 2 machines (99 % interval" in told(found)
     widths = [one.high / one.low for one in pair.each if one and one.high and one.low]
     assert pair.merged.high / pair.merged.low < min(widths)
+
+
+def test_machines_against_themselves_have_a_row() -> None:
+    found = two(0, 0)
+    (pair,) = found.pairs
+    assert (pair.old, pair.new) == ("host:6.0", "host:6.0 again")
+    assert not pair.merged.verdict.is_step
+    assert len(pair.each) == 2
+    assert all(one and one.ratio for one in pair.each)
+    assert "host:6.0 again" in told(found)
 
 
 def test_machines_whose_intervals_share_nothing_disagree() -> None:

@@ -262,7 +262,10 @@ def _timed_pairs(
     methods: Mapping[str, TimeMethod],
     base: str,
 ) -> Iterator[MergedPair]:
-    """The baseline against each other arm, with the control where the study has it."""
+    """The baseline against each other arm, with the control where the study has it.
+
+    Of a machine against itself there is nothing but the control: then that is the other arm.
+    """
     # numpy belongs to the extra `time`: reading a result must work without it.
     from kdelta.stats import blocked
 
@@ -270,12 +273,15 @@ def _timed_pairs(
     if base not in labels:
         return
     bases = {name: own[labels.index(base)] for name, own in arms.items()}
-    controls = {name: next((a for a in own if a.arm.control), None) for name, own in arms.items()}
+    plain = [a for a in next(iter(arms.values())) if not a.arm.control and a.arm.label != base]
+    controls = {
+        name: next((a for a in own if a.arm.control and plain), None) for name, own in arms.items()
+    }
     method = next(iter(methods.values()))
     for at, label in enumerate(labels):
         now = {name: own[at] for name, own in arms.items()}
         one = next(iter(now.values()))
-        if one.arm.control or label == base or all(arm.skipped for arm in now.values()):
+        if (one.arm.control and plain) or label == base or all(arm.skipped for arm in now.values()):
             continue
         total = next((arm.total for arm in now.values() if arm.total), None)
         operation = total.operation if total else ITERATION

@@ -162,7 +162,21 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
                 action=_written_by(folder),
             ) from error
         need(record.instrument)
+        lost = [trial.index for trial in record.trials if trial.result is None]
+        if lost:
+            raise SpecError(
+                f"{_result_of(lost[0])}: holds no result that can be read here",
+                place=str(file),
+                action=_written_by(folder),
+            )
         yield folder, record
+
+
+def _result_of(index: int) -> str:
+    """Where a bundle has a trial's result."""
+    from kdelta.journal.bundle import RUN
+
+    return f"{RUN}/trials/{index:04d}/result.json"
 
 
 def _inside(place: str, folder: Path) -> str:
@@ -179,7 +193,10 @@ def _written_by(folder: Path) -> str:
     with contextlib.suppress(StoreError):
         told = note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
-    return f"it was written by kdelta {version}, this is {execution.own_version()}: use that one"
+    own = execution.own_version()
+    if version == own:
+        return f"it was written by another state of kdelta {own}, that is being changed: use that"
+    return f"it was written by kdelta {version}, this is {own}: use that one"
 
 
 def _verified(folder: Path) -> Iterator[Verified]:
@@ -204,9 +221,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
         return
     need(record.instrument)
     lost = tuple(
-        Difference(
-            file=f"{RUN}/trials/{trial.index:04d}/result.json", what=f"holds no result{hint}"
-        )
+        Difference(file=_result_of(trial.index), what=f"holds no result{hint}")
         for trial in record.trials
         if trial.result is None
     )
