@@ -39,7 +39,7 @@ def test_bytes_by_string_instructions_are_told_beside_the_sum() -> None:
     at = next(at for at, line in enumerate(lines) if line.startswith("sum "))
     assert lines[at + 1].split() == [
         *("bytes", "by", "string", "instructions"),
-        *("4,096.0", "2.0", "-4,094.0", "-", "-", "-"),
+        *("4096.0", "2.0", "-4094.0", "-", "-", "-"),
     ]
     _, rows = explain_view.table(found)
     assert [row[8] for row in rows[-2:]] == ["[sum]", "[bytes by string instructions]"]
