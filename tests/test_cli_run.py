@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import run_records
+from kdelta.cli import execution
 from kdelta.cli.main import main
 from kdelta.journal.run import RunJournal
+from kdelta.study import spec
 
 GOOD = "mincore:no_thp_pte_scan_4m"
 WITHOUT_SCENARIOS = """
@@ -108,6 +110,27 @@ def test_a_run_that_another_process_executes(
         status, error = refused(capsys, "resume", "one")
     assert status == 3
     assert f"run one is being executed by process {os.getpid()}" in error
+
+
+def test_scenarios_that_keep_to_base_pages_are_named_where_mthp_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scenarios = [
+        "mprotect:anon_toggle_4m",
+        "mprotect:anon_toggle_4m.64K",
+        "mincore:mthp_64k_scan_4m",
+    ]
+    study = spec.from_arguments(scenarios, ["6.16", "6.17"])
+    execution.check_scenarios(study)
+    execution.check_scenarios(spec.with_settings(study, mthp="64kB=never"))
+    assert capsys.readouterr().err == ""
+    execution.check_scenarios(spec.with_settings(study, mthp="64kB=always"))
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "note: mprotect:anon_toggle_4m keeps to base pages whatever mthp is;"
+        " in folios it is mprotect:anon_toggle_4m.64K"
+    )
+    assert said.count("note: ") == 1
 
 
 def test_a_finished_run_is_only_answered(runs: Path) -> None:

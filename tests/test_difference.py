@@ -49,6 +49,13 @@ def test_another_callee_at_the_same_place_is_a_rename(tmp_path: Path) -> None:
     assert (found.added, found.removed) == (("other",), ("helper",))
 
 
+def test_the_padding_in_front_of_a_function_is_no_function(tmp_path: Path) -> None:
+    found = difference(
+        kernel(tmp_path / "a", name="__pfx_work"), kernel(tmp_path / "b", name="__cfi_work")
+    )
+    assert (found.added, found.removed) == ((), ())
+
+
 def warned(path: Path, table: bytes) -> image.Image:
     """A kernel with two warnings; table: address, file, line and flags of each."""
     content = kernel_image.kernel(

@@ -35,7 +35,8 @@ NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
     *("C compiler (amd64)", "C compiler (arm64)", "C compiler (riscv64)"),
     *("memory", "cache", "Debian sources", "KVM", "PMU", "hugepages", "tracefs"),
-    *("user namespaces", "kernel builds", "perf", "bpftrace", "llvm-mca", "clang", "ccache"),
+    *("user namespaces", "kernel builds", "perf", "bpftrace", "llvm-mca", "clang", "bubblewrap"),
+    "ccache",
 }
 
 
@@ -88,6 +89,7 @@ def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) ->
         ("C compiler (arm64)", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
         ("perf", "linux-perf"),
         ("ccache", "ccache"),
+        ("bubblewrap", "bubblewrap"),
     ):
         assert rows[name].state is Usability.MISSING
         assert rows[name].remedy.endswith(f"apt-get install {package}")

@@ -88,12 +88,21 @@ def means_options(command: _Command) -> _Command:
 
 
 def check_scenarios(study: Study) -> None:
-    """Raise SpecError for a scenario that does not exist; tell what a user's C file lacks."""
-    from kdelta import guest, workload
+    """Raise SpecError for a scenario that does not exist.
 
+    Tell what a user's C file lacks, and of which scenarios the pages stay small whatever is asked.
+    """
+    from kdelta import guest, workload
+    from kdelta.study.spec import points
+
+    larger = any("=always" in p.machine.mthp or "=madvise" in p.machine.mthp for p in points(study))
     told: set[str] = set()
     for name in study.scenarios:
-        load, _ = workload.parse_reference(name)
+        load, scenario = workload.parse_reference(name)
+        if larger and workload.Fact(name="compound_heads", want="0") in scenario.contract:
+            cells = ", ".join(f"{name}.{folio}" for folio in scenario.folios)
+            instead = f"; in folios it is {cells}" if cells else ""
+            click.echo(f"note: {name} keeps to base pages whatever mthp is{instead}", err=True)
         place = str(load.program)
         if not workload.is_file(name.rpartition(":")[0]) or place in told:
             continue

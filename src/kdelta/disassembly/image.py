@@ -35,6 +35,7 @@ _END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
 # x86 collects the slow half of each static_cpu_has() from the end of init's code on, without a
 # symbol: testb $MASK,FIELD(%rip); jne YES; jmp NO.
 _LAST_CODE = "_einittext"
+_PADDING = ("__pfx_", "__cfi_")
 _FEATURE = re.compile(rb"\xf6\x05(.{4})(.)\x0f\x85(.{4})\xe9(.{4})", re.DOTALL)
 _FEATURE_BYTES = 18
 _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
@@ -236,8 +237,12 @@ class Image:
 
 
 def is_mark(name: str) -> bool:
-    """True for a symbol that says where a section begins or ends, and is no function."""
-    return name in (_LAST_CODE, "_text", "_stext") or _END.fullmatch(name) is not None
+    """True for a symbol that is no function: where a section begins or ends, and the padding in
+    front of a function (CONFIG_CALL_PADDING), which nothing executes.
+    """
+    if name in (_LAST_CODE, "_text", "_stext") or name.startswith(_PADDING):
+        return True
+    return _END.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=_OPEN)

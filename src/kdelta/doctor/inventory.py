@@ -77,6 +77,7 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     yield "bpftrace", "tracing runs", partial(toolchain.tool, "bpftrace", "bpftrace")
     yield "llvm-mca", "predictions of codegen", partial(toolchain.tool, "llvm-mca", "llvm")
     yield "clang", "a second compiler", partial(toolchain.tool, "clang", "clang")
+    yield "bubblewrap", "strangers' builds", partial(toolchain.tool, "bwrap", "bubblewrap")
     yield "ccache", "faster rebuilds", partial(toolchain.tool, "ccache", "ccache")
 
 
