@@ -16,7 +16,9 @@ from kdelta.disassembly.difference import difference, only_lines
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is missing")
 
 
-def kernel(path: Path, *, before: int = 16, name: str = "helper", add: int = 1) -> image.Image:
+def kernel(
+    path: Path, *, before: int = 16, name: str = "helper", helper: bytes = b"\xc3", add: int = 1
+) -> image.Image:
     """`work` calls a helper and adds a number; `before`: bytes of other code before both."""
     at = kernel_image.BASE + before
     call = b"\xe8" + struct.pack("<i", at - (at + 16 + 5))
@@ -24,7 +26,7 @@ def kernel(path: Path, *, before: int = 16, name: str = "helper", add: int = 1) 
     content = kernel_image.kernel(
         [
             ("t", "first", b"\x90" * before),
-            ("t", name, b"\xc3".ljust(16, b"\xcc")),
+            ("t", name, helper.ljust(16, b"\xcc")),
             ("T", "work", work.ljust(16, b"\xcc")),
             ("r", "strings", b"\0hello\0"),
         ]
@@ -47,6 +49,26 @@ def test_another_callee_at_the_same_place_is_a_rename(tmp_path: Path) -> None:
     """The bytes are equal; the name is told, and what calls it has the same code."""
     found = difference(kernel(tmp_path / "a"), kernel(tmp_path / "b", name="other"))
     assert (found.added, found.removed) == (("other",), ("helper",))
+
+
+@pytest.mark.parametrize(
+    "name", ["shmem_write_end", "end_page_writeback", "stop_machine", "__hugetlb_zap_end"]
+)
+def test_a_function_is_compared_whatever_its_name_ends_in(tmp_path: Path, name: str) -> None:
+    one, other = (
+        kernel(tmp_path / f"{name}.{code[0]:x}", name=name, helper=code)
+        for code in (b"\xc3", b"\x90\xc3")
+    )
+    assert difference(one, other).changed == (name,)
+
+
+@pytest.mark.parametrize("name", ["_etext", "_einittext", "__sched_text_end", "__bhi_args_end"])
+def test_the_end_of_a_section_of_code_is_no_function(tmp_path: Path, name: str) -> None:
+    one, other = (
+        kernel(tmp_path / f"{name}.{code[0]:x}", name=name, helper=code)
+        for code in (b"\xc3", b"\x90\xc3")
+    )
+    assert difference(one, other).names == frozenset()
 
 
 def test_the_padding_in_front_of_a_function_is_no_function(tmp_path: Path) -> None:
