@@ -75,17 +75,8 @@ _GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
 
 
 class _CountedTrial(GuestTrial):
-    def __init__(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-    ) -> None:
-        super().__init__(bench, kernel, scenario, program, folder)
-        self._probing: probing.Probing | None = None
-        self._tested = ""
+    _probing: probing.Probing | None = None
+    _tested = ""
 
     def result(self) -> TrialResult:
         """Count, and read what was counted."""

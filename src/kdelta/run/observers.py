@@ -9,6 +9,7 @@ import select
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ _MOST_BYTES = 64 << 20
 _ENVIRONMENT = {"LC_ALL": "C"}
 
 
-class Observer:
+class Observer(ABC):
     """A program that watches a process.  raw: all that it printed, for the trial's folder."""
 
     def __init__(self, scratch: Path) -> None:
@@ -35,13 +36,13 @@ class Observer:
         self._scratch = scratch
         self._child: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def begin(self, pid: int) -> None:
         """Watch a process that has not begun.  Raises Unseen when it cannot."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hits(self) -> tuple[Hits, int]:
         """What the process did, and what was lost of it; once it has ended.  Raises Unseen."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End the program, whatever it does."""
