@@ -396,3 +396,18 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
     assert found.pool["here"] == pools.LocalPool(jobs=2)
     assert found.pool["rack"] == pools.DaskPool(scheduler="tls://head.example.org:8786")
     assert found.check.twice == 20
+
+
+def test_times_are_of_one_pool(tmp_path: Path) -> None:
+    from kdelta.cli import spreading
+    from kdelta.cli.execution import Means
+    from kdelta.study import spec
+
+    file = tmp_path / "lab.toml"
+    file.write_text('[pool.here]\nkind = "local"\n')
+    study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
+    assert spreading.placed(study, Means()) is None
+    with pytest.raises(SpecError, match="of the pools none could measure them"):
+        spreading.placed(study, Means(pools=file))
+    with pytest.raises(SpecError, match="leave out --on and --scheduler"):
+        spreading.check(study, Means(scheduler="tcp://127.0.0.1:1"))

@@ -277,6 +277,8 @@ def _trials(
         reuse = study.plan.reuse
         counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
         return counting, at_once
+    if elsewhere := spreading.placed(study, means):
+        return elsewhere, 1
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))

@@ -1,58 +1,85 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A run on other machines' guests: which workers a command's options mean."""
+"""A run on other machines: what its options mean, and what measures in each kind of pool."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdelta.errors import SpecError
 from kdelta.printable import printable
+from kdelta.study import pools
+from kdelta.study.pools import DaskPool, LabPools, LocalPool
 
 if TYPE_CHECKING:
     from kdelta.cli.execution import Means
     from kdelta.journal.run import RunJournal
+    from kdelta.run.elsewhere import PlacedTrials
     from kdelta.run.spread import Workers
     from kdelta.run.trials import Trials
-    from kdelta.study.pools import LabPools
     from kdelta.study.spec import Study
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
 
 
 def check(study: Study, means: Means) -> None:
-    """Raise SpecError for what cannot be spread."""
+    """Raise SpecError for what no pool can measure."""
     from kdelta.sample import Instrument
 
     if not means.spread:
         return
-    if study.instrument is not Instrument.EXACT:
+    if means.scheduler and means.pools:
+        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
+    timed_there = study.instrument is Instrument.TIME and means.pools
+    if study.instrument is not Instrument.EXACT and not timed_there:
         raise SpecError(
             "only exact counts are the same on every machine, and this study is of something else",
             action="leave out --on and --scheduler",
         )
-    if means.scheduler and means.pools:
-        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
+
+
+def placed(study: Study, means: Means) -> PlacedTrials | None:
+    """What times the study's trials on machines of the pool that was asked for; None: this one.
+
+    Raises SpecError when no pool, or more than one, could.
+    """
+    if not means.pools:
+        return None
+    asked = pools.load(means.pools)
+    fitting = {name: pool for name, pool in asked.pool.items() if type(pool) in TIMING}
+    if len(fitting) != 1:
+        named = ", ".join(fitting) or "none"
+        raise SpecError(
+            f"times are of one pool's machines, and of the pools {named} could measure them",
+            place=str(means.pools),
+            action="leave one pool for times in the file (docs/lab.md)",
+        )
+    [(name, pool)] = fitting.items()
+    return TIMING[type(pool)](name, pool, study)
 
 
 @contextmanager
 def spread(journal: RunJournal, trials: Trials, means: Means) -> Iterator[Trials]:
     """What measures the trials: the pools that were asked for, or the trials themselves."""
+    from kdelta.journal.doing import Doing
+    from kdelta.run.elsewhere import PlacedTrials
     from kdelta.run.exact import ExactTrials
 
+    if isinstance(trials, PlacedTrials):
+        with trials.placed(journal, Doing(journal.folder).tell):
+            yield trials
+        return
     if not means.spread or not isinstance(trials, ExactTrials):
         yield trials
         return
-    from kdelta.journal.doing import Doing
     from kdelta.run.cluster import ManyWorkers
     from kdelta.run.spread import SpreadTrials
-    from kdelta.study import pools
 
     asked = pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
-    workers = ManyWorkers(_pools(asked, journal, means))
+    workers = ManyWorkers(_workers(asked, journal, means))
     doing = Doing(journal.folder)
     try:
         yield SpreadTrials(trials, workers, twice=asked.check.twice, doing=doing.tell)
@@ -60,23 +87,41 @@ def spread(journal: RunJournal, trials: Trials, means: Means) -> Iterator[Trials
         workers.close()
 
 
-def _pools(asked: LabPools, journal: RunJournal, means: Means) -> list[Workers]:
+def _workers(asked: LabPools, journal: RunJournal, means: Means) -> list[Workers]:
+    """The workers of all pools that count; those that time are left alone."""
+    counting = {name: pool for name, pool in asked.pool.items() if type(pool) in COUNTING}
+    if not counting:
+        raise SpecError(
+            "no pool of the file counts",
+            place=str(means.pools),
+            action='add one, such as [pool.here] with kind = "local"',
+        )
+    return [COUNTING[type(pool)](name, pool, journal, means) for name, pool in counting.items()]
+
+
+def _local(_name: str, pool: LocalPool, journal: RunJournal, means: Means) -> Workers:
     from kdelta.host import slots
     from kdelta.run import exact
-    from kdelta.run.cluster import DaskWorkers, LocalWorkers, is_open
-    from kdelta.study.pools import DaskPool
+    from kdelta.run.cluster import LocalWorkers
 
-    found: list[Workers] = []
-    for name, pool in asked.pool.items():
-        if isinstance(pool, DaskPool):
-            if is_open(pool.scheduler):
-                click.echo(
-                    f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
-                    " programs as you on every worker; use tls://",
-                    err=True,
-                )
-            found.append(DaskWorkers(pool.scheduler))
-        else:
-            jobs = pool.jobs or means.jobs or slots.at_once(exact.guests_of(journal.study))
-            found.append(LocalWorkers(jobs))
-    return found
+    return LocalWorkers(pool.jobs or means.jobs or slots.at_once(exact.guests_of(journal.study)))
+
+
+def _dask(name: str, pool: DaskPool, _journal: RunJournal, _means: Means) -> Workers:
+    from kdelta.run.cluster import DaskWorkers, is_open
+
+    if is_open(pool.scheduler):
+        click.echo(
+            f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
+            " programs as you on every worker; use tls://",
+            err=True,
+        )
+    return DaskWorkers(pool.scheduler)
+
+
+# Per kind of pool what measures there: exact trials, which any of them may have, and timed ones.
+COUNTING: Mapping[type, Callable[[str, Any, RunJournal, Means], Workers]] = {
+    LocalPool: _local,
+    DaskPool: _dask,
+}
+TIMING: Mapping[type, Callable[[str, Any, Study], PlacedTrials]] = {}

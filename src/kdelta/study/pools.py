@@ -47,10 +47,15 @@ class Checks(Struct, frozen=True, forbid_unknown_fields=True):
     twice: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
+# A kind of pool is a struct in this union, and an entry of COUNTING (its trials are exact and go
+# anywhere) or of TIMING (they are of its machines) in kdelta.cli.spreading: what measures there.
+Pool = LocalPool | DaskPool
+
+
 class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a lab.toml."""
 
-    pool: dict[str, LocalPool | DaskPool]
+    pool: dict[str, Pool]
     check: Checks = Checks()
 
 
