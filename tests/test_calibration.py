@@ -182,6 +182,12 @@ def test_the_set_that_is_brought_along_is_whole() -> None:
         ("rename stress-ng rename ops_per_sec fs: another title", "loops_names:rename"),
         ("mmap stress-ng mmap ops_per_sec mm/mremap: a title", "unmap:mmap_page"),
         ("sem-sysv stress-ng", "loops_ipc:sysv_sem"),
+        # A bare "fork" is less than what the other words say, hyphens and plurals apart.
+        ("fork() and exec() of a program (osbench)", "process:fork_exec"),
+        ("read faults on a file mapping, fault-around", "fault:file_read"),
+        ("page-cache fault in nested cgroups; depth is the axis", "memcg:fault_depth_4"),
+        ("pthread_create() and join", "process:thread"),
+        ("message queue ping-pong; fork and exit", "process:fork_exit"),
     ],
 )
 def test_the_words_of_a_case_find_its_scenario(words: str, scenario: str) -> None:

@@ -104,7 +104,7 @@ def placed(case: PublishedCase) -> PublishedCase:
     if case.scenario:
         workload.parse_reference(case.scenario)
         return case
-    found = meant(f"{case.workload} {case.title}")
+    found = meant(case.workload) or meant(f"{case.workload} {case.title}")
     named = functions(f"{case.title} {case.workload} {case.reported}")
     return msgspec.structs.replace(
         case, scenario=found.scenario if found else "", functions=case.functions or named

@@ -14,12 +14,17 @@ from kdelta import workload
 from kdelta.study import roster
 from kdelta.workload import Scenario
 
-_WORD = re.compile(r"[a-z0-9][a-z0-9_-]*[a-z0-9]")
+_WORD = re.compile(r"[a-z0-9_]+")
+_HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _FUNCTION = re.compile(r"\b([a-z_][a-z0-9_]{3,63})\(\)")
 _TOKEN = re.compile(r"[a-z0-9_]+")
 _LEAST = 4.0  # of the weight of shared words, below which nothing is meant
 _AHEAD = 1.2  # times what the next scenario has: else it could as well be that one
 _SHORT = 3  # letters of words that say nothing
+_SILENT = frozenset((
+    "each", "from", "into", "same", "some", "than", "that", "then", "they", "this", "until", "used",
+    "where", "which", "with",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +36,13 @@ class Meant:
 
 
 def meant(text: str) -> Meant | None:
-    """The scenario of a text: by what robots and suites call it, else by words in common.
+    """The scenario of a text: by a suite and its test, else by words in common, else by a test's
+    name alone ("fork").
 
     None when nothing is meant with some certainty: a wrong scenario is worse than none.
     """
     lower = text.lower()
-    return _by_name(lower) or _by_words(set(_WORD.findall(lower.replace("()", " "))))
+    return _by_name(lower) or _by_words(_words(lower)) or _by_name(lower, bare=True)
 
 
 def functions(text: str) -> tuple[str, ...]:
@@ -73,9 +79,11 @@ def _has(text: str, word: str) -> bool:
     return f" {' '.join(_TOKEN.findall(word))} " in text
 
 
-def _by_name(text: str) -> Meant | None:
+def _by_name(text: str, *, bare: bool = False) -> Meant | None:
+    """bare: by names that no suite has to be named for."""
     tokens = f" {' '.join(_TOKEN.findall(text))} "
-    found = [(rank, name) for name in _names() if (rank := name.rank(tokens))]
+    names = (name for name in _names() if bare or name.suite or "_" in name.test[0])
+    found = [(rank, name) for name in names if (rank := name.rank(tokens))]
     if not found:
         return None
     best = max(rank for rank, _ in found)
@@ -102,14 +110,32 @@ def _names() -> tuple[_Name, ...]:
     return tuple(every)
 
 
-def _by_words(words: set[str]) -> Meant | None:
-    words = {word for word in words if len(word) > _SHORT and not word.isdecimal()}
-    every = {
-        scenario.reference: set(
-            _WORD.findall(f"{scenario.reference} {scenario.summary}".lower().replace("()", " "))
+def _words(text: str) -> set[str]:
+    """What says something in a text: "look-ups" is "lookup", "fork_exit" its parts too."""
+    text = text.lower().replace("()", " ")
+    found = set()
+    for word in _WORD.findall(f"{text} {_HYPHEN.sub('', text)}"):
+        found |= {word.removesuffix("s"), *word.split("_")}
+    return {
+        word
+        for word in found
+        if len(word) > _SHORT and word not in _SILENT and not word.isdecimal()
+    }
+
+
+@cache
+def _described() -> dict[str, set[str]]:
+    """The words of each scenario."""
+    return {
+        scenario.reference: _words(
+            f"{scenario.reference} {scenario.summary} {' '.join(scenario.robots)}"
         )
         for scenario in _field()
     }
+
+
+def _by_words(words: set[str]) -> Meant | None:
+    every = _described()
     seen = Counter(word for own in every.values() for word in own)
     weight = {word: math.log(len(every) / count) for word, count in seen.items()}
     scores = sorted(
@@ -117,7 +143,7 @@ def _by_words(words: set[str]) -> Meant | None:
         reverse=True,
     )
     (best, name), (second, _) = scores[0], scores[1]
-    shared = sorted(every[name] & words, key=lambda word: -weight[word])
+    shared = sorted(every[name] & words, key=lambda word: (-weight[word], word))
     if best < max(_LEAST, _AHEAD * second) or len(shared) == 1:
         return None
     return Meant(scenario=name, why=", ".join(shared[:3]))
