@@ -60,15 +60,17 @@ class Command:
 
     def guests(self) -> list[int]:
         """Processes of this test, `kdelta` itself apart: those that name its runs, and forks."""
+        runs = os.fsencode(self.runs)
         found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        for path in Path("/proc").glob("[0-9]*"):
             try:
-                words = path.read_bytes()
+                words = (path / "cmdline").read_bytes()
+                # Forks of other tests' commands, that run beside this one, are not ours.
+                forked = os.fsencode(LAUNCH) in words and runs in (path / "environ").read_bytes()
             except OSError:
                 continue
-            ours = os.fsencode(self.runs) in words or os.fsencode(LAUNCH) in words
-            if ours and int(path.parent.name) not in self._started:
-                found.append(int(path.parent.name))
+            if (runs in words or forked) and int(path.name) not in self._started:
+                found.append(int(path.name))
         return found
 
     def no_guests(self) -> None:

@@ -47,14 +47,19 @@ def outcomes(command: Command) -> list[str]:
 
 
 def test_failures_do_not_stop_others(command: Command) -> None:
-    text = command.run(
-        *("run", GOOD, "faulty:panic", "faulty:hang", *KERNELS, "--timeout", "60"), status=1
-    )
-    assert outcomes(command) == ["guest-error"] * 4 + ["ok"] * 2
+    text = command.run("run", GOOD, "faulty:panic", *KERNELS, status=1)
+    assert outcomes(command) == ["guest-error"] * 2 + ["ok"] * 2
     assert "Kernel panic - not syncing: sysrq triggered crash" in text
-    assert "the guest did not do its orders within 60 s" in text
     consoles = list(command.runs.glob("*/trials/*/console.log"))
     assert any("sysrq triggered crash" in path.read_text() for path in consoles)
+    command.no_guests()
+
+
+def test_a_guest_that_hangs_is_given_up(command: Command) -> None:
+    # Three tries, and each takes its whole time.
+    text = command.run("run", "faulty:hang", *KERNELS, "--timeout", "20", status=1)
+    assert outcomes(command) == ["guest-error"] * 2
+    assert " within 20 s" in text
     command.no_guests()
 
 
