@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 import foreign_outputs
+import foreign_reports
 import foreign_shapes as shapes
 from kdelta.errors import SpecError
 from kdelta.foreign import json_programs, json_text, programs, reader
 from kdelta.metric import Better
 
+OUTPUTS = (*foreign_outputs.OUTPUTS, *foreign_reports.OUTPUTS)
+
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("maker", foreign_outputs.OUTPUTS, ids=lambda maker: maker.__name__)
+@pytest.mark.parametrize("maker", OUTPUTS, ids=lambda maker: maker.__name__)
 def test_an_output_is_read_whole(maker: shapes.Maker, seed: int, tmp_path: Path) -> None:
     shape = shapes.drawn(maker, seed)
     how, found = shapes.read(shape, tmp_path)
@@ -93,3 +96,64 @@ def test_a_text_of_no_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("T: 0 is cold\nRequests per second are many\n")
     with pytest.raises(SpecError):
         reader.read([tmp_path / "a.txt"])
+
+
+def test_timeouts_of_wrk_are_failed_requests() -> None:
+    text = (
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
+        "  Socket errors: connect 0, read 0, write 0, timeout {}\nRequests/sec:  52000.10\n"
+    )
+    found = [programs.records_of(text.format(count))[0][1]["status"] for count in (0, 3)]
+    assert found == ["ok", "failed"]
+
+
+def test_tests_of_unixbench_in_different_units_are_different_metrics() -> None:
+    text = "Pipe Throughput   1411233.1 lps   (10.0 s, 7 samples)\n"
+    text += "Whetstone   6011.2 MWIPS (9.9 s, 7 samples)\n"
+    rows = [row for _, row in programs.records_of(text)]
+    assert [(row["metric"], row["unit"]) for row in rows] == [
+        ("Pipe Throughput", "lps"),
+        ("Whetstone", "MWIPS"),
+    ]
+
+
+def test_hits_in_buckets_are_told_and_never_better(tmp_path: Path) -> None:
+    for arm, hits in (("6.16", 1022), ("6.17", 511)):
+        (tmp_path / f"{arm}.txt").write_text(
+            f"Attaching 3 probes...\n\n@usecs[mprotect]: \n[1]                2 |        |\n"
+            f"[2, 4)             {hits} |@@@@@@@@|\n[1K, 2K)           3 |        |\n\n@count: 9\n"
+        )
+    found = reader.read([tmp_path])[1]
+    assert {metric.better for metric in found.metrics} == {Better.NONE}
+    assert {item.value for item in found.readings} == {2.0, 3.0, 1022.0, 511.0}
+
+
+def test_keys_of_a_trigger_have_hits() -> None:
+    text = "# event histogram\n# trigger info: hist:keys=nr_ptes:vals=hitcount [active]\n"
+    text += "{ nr_ptes:         16 } hitcount:          100\n\nTotals:\n    Hits: 100\n"
+    ((_, row),) = programs.records_of(text)
+    assert (row["bucket"], row["value"], row["better"]) == ("nr_ptes: 16", "100", "none")
+
+
+def test_entities_of_xml_are_not_expanded() -> None:
+    text = '<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]>\n<PhoronixTestSuite>'
+    text += "<Result><Title>&b;</Title><Scale>s</Scale></Result></PhoronixTestSuite>"
+    assert programs.records_of(text) == []
+
+
+def test_a_column_called_name_does_not_hide_the_name_of_its_file(tmp_path: Path) -> None:
+    for arm, level in (("base", 1.0), ("patched", 2.0)):
+        rows = [{"name": test, "lat_us": level * at} for at, test in enumerate(("a", "b"), start=1)]
+        text = json.dumps({"version": "4.0.0", "results": rows})
+        (tmp_path / f"0_{arm}.json").write_text(text)
+    found = reader.read([tmp_path])[1]
+    assert {item.arm for item in found.readings} == {"0_base", "0_patched"}
+
+
+def test_names_that_differ_only_in_a_version_are_arms(tmp_path: Path) -> None:
+    for arm in ("6.16.0", "6.17.0"):
+        for run in range(3):
+            path = tmp_path / f"pipe-{arm}-run{run}.log"
+            path.write_text(f"latency_us: {run + 5}.5\nthreads: 4\n")
+    found = reader.read([tmp_path])[1]
+    assert {item.arm for item in found.readings} == {"6.16.0", "6.17.0"}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What known programs write as JSON, as records: a row for each figure, with unit and direction.
 
-fio, cyclictest, iperf3, perf stat -j, Google Benchmark, Criterion.  A program is known by what only
-it writes; what a figure was measured at becomes columns, and a program that names the kernel which
-it ran on is believed.
+fio, cyclictest, iperf3, perf stat -j, Google Benchmark, Criterion, and those of `json_suites`.
+A program is known by what only it writes; what a figure was measured at becomes columns, and a
+program that names the kernel which it ran on is believed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from kdelta.foreign import perf_stat
+from kdelta.foreign import json_suites, perf_stat
 from kdelta.foreign.records import Record
 from kdelta.metric import Better
 
@@ -25,6 +25,7 @@ def records_of(found: Any) -> list[Record]:
     """The records of what a known program wrote; none: it is of no such program."""
     readers: tuple[Callable[[Any], Iterator[Record]], ...] = (
         *(_fio, _cyclictest, _iperf, _perf_stat, _google_benchmark, _criterion),
+        *(json_suites.pytest_benchmark, json_suites.jmh),
     )
     return next((made for read in readers if (made := list(read(found)))), [])
 

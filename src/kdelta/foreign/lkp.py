@@ -37,7 +37,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], known: Mapping[str, Metric])
         arm = _arm(source.name)
         runs = _runs(matrix, source.name)
         for name, values in matrix.items():
-            metric = known.get(name) or _metric(name)
+            metric = known.get(name) or metric_of(name)
             if name in (_SOURCES, _INCOMPLETE) or metric is None:
                 skipped[source.name] = skipped.get(source.name, 0) + 1
                 continue
@@ -60,7 +60,8 @@ def _arm(name: str) -> str:
     return parts[-2] if len(parts) > 1 else parts[0].partition(".")[0]
 
 
-def _metric(name: str) -> Metric | None:
+def metric_of(name: str) -> Metric | None:
+    """What a statistic is by its name; None: nothing says which direction is better."""
     if name.startswith(("perf-", "proc-vmstat", "meminfo", "slabinfo", "sched_debug")):
         return None
     better = (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
 _MAX_DEPTH = 8
+_QUOTED = re.compile(r"(?:>(?:[ >]|\Z))+")
 _TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org")
 _TEXTS = {
     ImportFormat.KERNBENCH: kernbench.looks_like,
@@ -147,7 +149,7 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     data, source = tables.load(path, name)
     mapped = wish.mapping_of(name)
     encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
-    text = tables.decoded(data, name, encoding)
+    text = _unquoted(tables.decoded(data, name, encoding))
     plain = replace(source, text=text)
     suffix = path.suffix.lower()
     kind = wish.kind
@@ -161,11 +163,23 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
         )
         if log or (suffix not in _TABULAR and not mapped):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
+    if kind is None and suffix == ".csv" and programs.records_of_csv(text):
+        return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
     if kind is None and suffix == ".csv" and perf_stat.looks_like(text):
         kind = ImportFormat.PERF_STAT
     if kind in _TEXTS:
         return LoadedFile(number=number, label=label, source=plain, kind=kind, text=text)
     return _table(number, label, source, text, suffix, mapped, encoding)
+
+
+def _unquoted(text: str) -> str:
+    """A text without the marks of quoted mail, where several lines in a row have them."""
+    lines = text.splitlines()
+    quoted = [bool(_QUOTED.match(line)) for line in lines]
+    rows = zip(quoted, quoted[1:], quoted[2:], strict=False)
+    if not any(all(three) for three in rows):
+        return text
+    return "\n".join(_QUOTED.sub("", line) for line in lines) + "\n"
 
 
 def _json(
@@ -343,7 +357,7 @@ def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]
     text = file.source.text
     if suffix in (".json", ".jsonl", ".ndjson"):
         return records.of_json(text, file.source.name, json_programs.records_of)
-    found = programs.records_of(text)
+    found = programs.records_of_csv(text) if suffix == ".csv" else programs.records_of(text)
     if not found and suffix in (".yaml", ".yml"):
         found = records.of_nested(text)
     return found or (records.of_log(text) if records.is_log(text) else [])

@@ -2,18 +2,21 @@
 """What known programs print for people, as records: a row for each figure, with unit and direction.
 
 perf stat without -x, mmtests' compare-kernels.sh, stress-ng --metrics, lmbench's summary, and those
-of `text_programs` and `throughput_programs`.  Only lines of exactly their form are read; a text
-without one is none of theirs.
+of `text_programs`, `throughput_programs`, `server_programs`, `suite_programs`, `kernel_reports`.
+Only lines of exactly their form are read; a text without one is none of theirs.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kdelta.foreign import perf_stat
+from kdelta.foreign import perf_stat, suite_programs
+from kdelta.foreign.kernel_reports import histograms, lkp_mail
 from kdelta.foreign.records import Numbered, Record
+from kdelta.foreign.server_programs import fio_terse, memtier, redis
 from kdelta.foreign.text_programs import ab, cyclictest, netperf, passed, schbench, unixbench, wrk
 from kdelta.foreign.throughput_programs import dbench, dd, kernbench, stream, ycsb
 from kdelta.metric import Better
@@ -41,13 +44,15 @@ _TITLE = re.compile(
     r"|in (?P<rate>MB/s).*bigger is better)",
     re.IGNORECASE,
 )
+_LINE = 4096  # characters of the longest that a program prints
 _PREFIXES = {"nano": "ns", "micro": "us", "milli": "ms"}
 _NO_FIGURES = ("host", "os", "mhz", "description", "tlb pages", "cache line bytes", "mem par")
 
 
 def records_of(text: str) -> list[Numbered]:
     """The records of what a known program printed; none: it is of no such program."""
-    lines = list(enumerate(text.splitlines(), start=1))
+    every = enumerate(text.splitlines(), start=1)
+    lines = [(number, line) for number, line in every if len(line) <= _LINE]
     readers: tuple[Callable[[Sequence[tuple[int, str]]], Iterator[Numbered]], ...] = (
         *(
             _perf,
@@ -61,10 +66,21 @@ def records_of(text: str) -> list[Numbered]:
             netperf,
             unixbench,
             *(stream, dd, dbench, ycsb, kernbench),
-            passed,
+            *(redis, memtier, fio_terse, lkp_mail, histograms),
+            *(suite_programs.phoronix, suite_programs.rust_bench, suite_programs.criterion),
+            *(suite_programs.gnu_time, passed),
         ),
     )
-    return next((found for read in readers if (found := list(read(lines)))), [])
+    found = next((found for read in readers if (found := list(read(lines)))), [])
+    return found or list(suite_programs.phoronix_xml(text))
+
+
+def records_of_csv(text: str) -> list[Numbered]:
+    """The records of a known program's CSV that is more than one table; none: it is plain."""
+    try:
+        return list(suite_programs.phoronix_csv(text)) or list(suite_programs.hyperfine_csv(text))
+    except csv.Error:
+        return []
 
 
 def _perf(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:

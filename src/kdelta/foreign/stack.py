@@ -16,7 +16,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import layout
-from kdelta.foreign.arms import side
+from kdelta.foreign.arms import is_version, side
 from kdelta.foreign.record import Contents, Line, SourceFile
 
 _TURN = re.compile(
@@ -30,7 +30,9 @@ _TURN = re.compile(
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
 # The columns of what the paths say where they differ.
 FOLDER, NAME, ROUND, KERNEL = "folder", "name", "round", "kernel"
-STACKED = (FOLDER, NAME)
+# What they are called where the files have columns of these names.
+_OWN = {FOLDER: "file folder", NAME: "file name"}
+STACKED = (FOLDER, NAME, *_OWN.values())
 _VERSION = re.compile(r"(?<![A-Za-z0-9.])v?[2-9]\.\d{1,2}(?:\.\d+)*(?:-rc\d+)?(?![A-Za-z0-9.])")
 _BOOTS = ("boot", "reboot", "b")
 
@@ -80,6 +82,7 @@ def stacked(parts: Sequence[StackedFile]) -> Stack:
     """The files below each other; a column that one lacks is empty there."""
     told = _told([part.name for part in parts])
     columns = tuple(dict.fromkeys(name for part in parts for name in part.shown.columns))
+    told = {_OWN.get(key, key) if key in columns else key: cells for key, cells in told.items()}
     extra = [name for name in told if name not in columns]
     lines: list[Line] = []
     origins: list[tuple[int, str, int]] = []
@@ -139,6 +142,19 @@ def _grid(stems: Sequence[str]) -> tuple[list[str], list[str]] | None:
     return [arm for arm, _ in pairs], [rest for _, rest in pairs]
 
 
+def _by_version(stems: Sequence[str]) -> list[str]:
+    """The versions of names that differ in nothing else and do not begin with one: redis-6.16."""
+    if all(is_version(stem) for stem in stems):
+        return []
+    cut = [
+        (found[0], stem.replace(found[0], "")) if found else ("", stem)
+        for stem in stems
+        for found in [_VERSION.search(stem)]
+    ]
+    alone = len({rest for _, rest in cut}) == 1 and len({version for version, _ in cut}) > 1
+    return [version for version, _ in cut] if alone and all(version for version, _ in cut) else []
+
+
 def _arm_within(stem: str) -> tuple[str, str] | None:
     """The version, or the word of an old or new arm, in the name of a file, and the rest."""
     found = _VERSION.search(stem)
@@ -176,6 +192,8 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     bare = [name for name, _, _ in cuts]
     if grid := _grid(bare):
         found[_free(KERNEL, found)], found[_free(NAME, found)] = grid
+    elif kernels := _by_version(bare):
+        found[_free(KERNEL, found)] = kernels
     elif len(set(bare)) > 1:
         found[_free(NAME, found)] = bare
     numbers = [number for _, number, _ in cuts]

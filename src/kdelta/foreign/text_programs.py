@@ -36,6 +36,9 @@ _WRK = {
     "rate": re.compile(rf"Requests/sec:\s+(?P<value>{_NUMBER})"),
     "time": re.compile(rf"\s+Latency\s+(?P<value>{_NUMBER})(?P<unit>us|ms|s)\s"),
     "failed": re.compile(r"\s+Non-2xx or 3xx responses:\s+(?P<value>\d+)"),
+    "lost": re.compile(
+        r"\s+Socket errors:\s+(?P<value>connect \d+, read \d+, write \d+, timeout \d+)"
+    ),
     "clients": re.compile(r"\s+\d+ threads? and (?P<value>\d+) connections"),
 }
 _IN_US = {"us": 0, "ms": 3, "s": 6}
@@ -118,8 +121,8 @@ def unixbench(lines: Lines) -> Iterator[Numbered]:
         elif copies := _COPIES.match(line):
             said["copies"] = copies["copies"]
         elif found := _UNIX.match(line):
-            each = said | {"test": found["name"]}
-            yield number, _figure(each, "rate", found["unit"], Better.HIGHER, found["value"])
+            # Each test has a unit of its own: lps, lpm, KBps, MWIPS.
+            yield number, _figure(said, found["name"], found["unit"], Better.HIGHER, found["value"])
 
 
 def passed(lines: Lines) -> Iterator[Numbered]:
@@ -164,7 +167,8 @@ def _server(lines: Lines, wanted: dict[str, re.Pattern[str]], sign: str) -> Iter
 
 
 def _with(rows: Sequence[Numbered], said: dict[str, str]) -> Iterator[Numbered]:
-    failed = said.get("failed", "0") != "0"
+    lost = any(word not in ("", "0") for word in re.split(r"\D+", said.get("lost", "")))
+    failed = lost or said.get("failed", "0") != "0"
     about = {"status": "failed" if failed else "ok"}
     about |= {"clients": said["clients"]} if "clients" in said else {}
     yield from ((number, row | about) for number, row in rows)

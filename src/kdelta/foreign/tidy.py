@@ -393,9 +393,7 @@ def _metric(
     better = known.better or (from_name.better if from_name else _direction(unit))
     if mapping.columns.better:
         cell = row[mapping.columns.better]
-        found = next(
-            (each for each in (Better.LOWER, Better.HIGHER) if each in cell.text.lower()), None
-        )
+        found = next((each for each in Better if each in cell.text.lower()), None)
         if found is None:
             raise cell.wrong('"lower" or "higher"')
         better = found
