@@ -100,11 +100,13 @@ def kernel(
     layout: str = "base",
     more: int = 600,
     astray: int | None = None,
+    code: int | None = None,
 ) -> bytes:
     """An ELF kernel whose segment holds (kind, name, content) one after the other, 16-aligned.
 
     more: functions that are added, since a kernel has some.  astray: with a symbol for the tokens
-    of the table itself, so many bytes from where they are.
+    of the table itself, so many bytes from where they are.  code: so many bytes at the beginning
+    are a section of code, and the file says so.
     """
     body, symbols = bytearray(), [(BASE, "T", "_text")]
     for kind, name, content in parts:
@@ -125,16 +127,30 @@ def kernel(
         start = at + len(_named([*symbols, itself], layout))
         symbols.append((start + astray, *itself[1:]))
     body += table(symbols, BASE + len(body), layout) + bytes(64)
-    return elf(bytes(body))
+    return elf(bytes(body), code)
 
 
-def elf(body: bytes) -> bytes:
-    """An ELF file of one segment at BASE."""
+def elf(body: bytes, code: int | None = None, machine: int = 62) -> bytes:
+    """An ELF file of one segment at BASE; with `code`, also of a section of that size there."""
     offset = 0x1000
+    names = b"\0.text\0.shstrtab\0"
+    at = offset + len(_padded(body))
+    tail = b"" if code is None else _sections(offset, code, at, names)
+    places = (0, 0, 0) if code is None else (64, 3, 2)  # of the headers: size, how many, names'
     head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, BASE, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    head += struct.pack("<HHIQQQ", 2, machine, 1, BASE, 64, at + len(_padded(names)) if tail else 0)
+    head += struct.pack("<IHHHHHH", 0, 64, 56, 1, *places)
     segment = struct.pack("<IIQQQQQQ", 1, 7, offset, BASE, 0, len(body), len(body), 0x1000)
-    return (head + segment).ljust(offset, b"\0") + body
+    whole = (head + segment).ljust(offset, b"\0") + body
+    return _padded(whole) + tail if tail else whole
+
+
+def _sections(offset: int, code: int, at: int, names: bytes) -> bytes:
+    """The names of sections, to lie at `at`, and the headers of nothing, the code and the names."""
+    headers = bytes(64)
+    headers += struct.pack("<IIQQQQIIQQ", 1, 1, 6, BASE, offset, code, 0, 0, 16, 0)
+    headers += struct.pack("<IIQQQQIIQQ", 7, 3, 0, 0, at, len(names), 0, 0, 1, 0)
+    return _padded(names) + headers
 
 
 def bzimage(payload: bytes) -> bytes:

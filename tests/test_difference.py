@@ -78,6 +78,23 @@ def test_the_padding_in_front_of_a_function_is_no_function(tmp_path: Path) -> No
     assert (found.added, found.removed) == ((), ())
 
 
+@pytest.mark.parametrize(("section", "changed"), [(16, set()), (None, {"work"})])
+def test_what_lies_behind_a_section_is_no_code_of_its_last_function(
+    tmp_path: Path, section: int | None, changed: set[str]
+) -> None:
+    """Where the file tells sections, data of another behind `work` is not compared with it."""
+
+    def made(path: Path, behind: bytes) -> image.Image:
+        parts = [("T", "work", b"\x90\xc3".ljust(16, b"\xcc") + behind.ljust(32, b"\0"))]
+        path.write_bytes(kernel_image.kernel(parts, code=section))
+        return image.opened(path, path.name)
+
+    one, other = made(tmp_path / "a", b"\x01\x02"), made(tmp_path / "b", b"\x31\xc0\xc3")
+    assert difference(one, other).names == changed
+    if section:
+        assert one.function("work").normal == ("nop", "ret")
+
+
 def warned(path: Path, table: bytes) -> image.Image:
     """A kernel with two warnings; table: address, file, line and flags of each."""
     content = kernel_image.kernel(

@@ -9,6 +9,7 @@ was built, not as it runs.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -171,10 +172,15 @@ class Image:
         )
 
     def _next(self, start: int) -> int:
-        """Where the next symbol starts."""
-        starts = self._table.starts
+        """Where the next symbol starts, or the section ends before it.
+
+        What lies behind the last function of a section (data of init's, say) is none of its code.
+        """
+        starts, ends = self._table.starts, self._kernel.code_ends
         at = self._table.at(start) + 1
-        return starts[at] if at < len(starts) else start
+        symbol = starts[at] if at < len(starts) else start
+        section = bisect_right(ends, start)
+        return min(symbol, ends[section]) if section < len(ends) else symbol
 
     def _name(self, address: int, prefer: frozenset[str]) -> str:
         """NAME, NAME+0x8, or a string constant in quotes; "" where nothing is known to be."""

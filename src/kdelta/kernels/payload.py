@@ -24,6 +24,7 @@ _LIMIT_BYTES = 512 << 20  # unpacked
 _UNPACK_S = 120.0
 _MOST_SEGMENTS = 64
 _EXECUTABLE = 1  # PF_X
+_OF_CODE = 0x2 | 0x4  # SHF_ALLOC, SHF_EXECINSTR
 # What a flat image's kernel is linked for: arm64's KIMAGE_VADDR with 48 or 52 bits, since
 # Linux 6.1; riscv64's KERNEL_LINK_ADDR.
 _LINKED = {"arm64": 0xFFFF800080000000, "riscv64": 0xFFFFFFFF80000000}
@@ -45,10 +46,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackedKernel:
-    """An unpacked kernel.  arch: Debian's name."""
+    """An unpacked kernel.
+
+    arch: Debian's name; code_ends: the address after each section of code, where sections are told.
+    """
 
     arch: str
     segments: tuple[Segment, ...]
+    code_ends: tuple[int, ...] = ()
 
     def read(self, start: int, size: int) -> bytes:
         """Bytes at an address; fewer, or none, where the image has none."""
@@ -94,6 +99,11 @@ def _of_elf(content: bytes) -> UnpackedKernel:
         if found is None or file.num_segments() > _MOST_SEGMENTS:
             raise BadImage("it is of no known architecture")
         headers = [part.header for part in file.iter_segments("PT_LOAD")]
+        code = [
+            part["sh_addr"] + part["sh_size"]
+            for part in file.iter_sections()
+            if part["sh_flags"] & _OF_CODE == _OF_CODE
+        ]
     view = memoryview(content)
     segments = [
         Segment(
@@ -109,7 +119,9 @@ def _of_elf(content: bytes) -> UnpackedKernel:
     if any(part["p_offset"] + part["p_filesz"] > len(content) for part in headers):
         raise BadImage("it is truncated")
     return UnpackedKernel(
-        arch=found.debian, segments=tuple(sorted(segments, key=lambda part: part.start))
+        arch=found.debian,
+        segments=tuple(sorted(segments, key=lambda part: part.start)),
+        code_ends=tuple(sorted(set(code))),
     )
 
 
