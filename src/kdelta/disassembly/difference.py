@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from kdelta.disassembly import words
+from kdelta.disassembly import halves, words
 from kdelta.disassembly.code import Instruction
 from kdelta.disassembly.identity import fingerprint, judge
 from kdelta.disassembly.image import Image, is_mark
@@ -129,10 +130,7 @@ def _moved(old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, b
     if old.arch.debian != "arm64":
         return one == other and a == b
 
-    def same(x: int, y: int) -> bool:
-        return _is_one(old, new, x, y) or old.constant(x) == new.constant(y) != ""
-
-    return words.alike(one, other, a, b, same)
+    return words.alike(one, other, a, b, partial(_is_one_or_text, old, new))
 
 
 def _differing(one: bytes, other: bytes) -> Iterator[int]:
@@ -172,6 +170,11 @@ def _is_one(old: Image, new: Image, x: int, y: int) -> bool:
     )
 
 
+def _is_one_or_text(old: Image, new: Image, x: int, y: int) -> bool:
+    """True for one place, and for equal strings and merged constants."""
+    return _is_one(old, new, x, y) or old.constant(x) == new.constant(y) != ""
+
+
 def _share(one: Place | None, other: Place | None) -> bool:
     """True for as many bytes behind a symbol that both images have there."""
     return one is not None and other is not None and one[1] == other[1] and bool(one[0] & other[0])
@@ -186,13 +189,29 @@ def _by_instruction(
         return False
     places = zip(mine[name], theirs[name], one, other, strict=True)
     return all(
-        len(x.instructions) == len(y.instructions)
-        and all(
-            i.shown == j.shown or _instruction(old, new, (a, i), (b, j))
-            for i, j in zip(x.instructions, y.instructions, strict=True)
-        )
+        _each_instruction(old, new, (a, x.instructions), (b, y.instructions))
         for (a, _), (b, _), x, y in places
     )
+
+
+def _each_instruction(
+    old: Image,
+    new: Image,
+    mine: tuple[int, Sequence[Instruction]],
+    theirs: tuple[int, Sequence[Instruction]],
+) -> bool:
+    """mine, theirs: where a function starts, and its instructions."""
+    (a, one), (b, other) = mine, theirs
+
+    def alike(index: int) -> bool:
+        i, j = one[index], other[index]
+        return i.shown == j.shown or _instruction(old, new, (a, i), (b, j))
+
+    if len(one) != len(other):
+        return False
+    if old.arch.debian == "arm64":
+        return halves.alike(one, other, partial(_is_one_or_text, old, new), alike)
+    return all(map(alike, range(len(one))))
 
 
 def _instruction(
