@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What does read() of a file cost whose pages are in the page cache, in small and in large pieces?
+ * A file of tmpfs has a path of its own; that of most others is here: filemap_read().
+ */
+#include "kdelta.h"
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+enum { READ };						/* phases */
+enum { IN_ORDER = 1 };					/* scenario flags: read() moves on */
+enum { CACHED = 240 * KD_PAGE, SETTLED = 8 };
+
+/* `bytes` a call; so many `calls` that no window goes beyond the end. */
+static const struct kd_scenario scenarios[] = {
+	{ "read_64", "pread() of 64 bytes a call, of another page each", 64, 0, KD_PAGES(CACHED) },
+	{ "read_4k", "pread() of 4 KiB a call", KD_PAGE, 0, KD_PAGES(CACHED) },
+	{ "read_64k", "pread() of 64 KiB a call", 16 * KD_PAGE, 0, KD_PAGES(CACHED) / 16 },
+	{ "read_in_order", "read() of 1 KiB a call, from the beginning to the end",
+	  1024, IN_ORDER, CACHED / 1024 },
+};
+
+static char folder[64], file[80], buffer[16 * KD_PAGE];
+
+static void leave(void)
+{
+	unlink(file);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+}
+
+/* A file of ramfs: its pages are nowhere else, so nothing writes them back or drops them. */
+static int cached_file(void)
+{
+	int fd;
+
+	snprintf(folder, sizeof(folder), "%s/kdelta-%d", access("/dev/shm", W_OK) ? "" : "/dev/shm",
+		 (int)getpid());
+	snprintf(file, sizeof(file), "%s/file", folder);
+	if (mkdir(folder, 0700))
+		kd_skip("there is no place for files at %s: %s", folder, strerror(errno));
+	kd_at_end(leave);
+	if (mount("none", folder, "ramfs", 0, NULL))
+		kd_skip("ramfs cannot be mounted: %s", strerror(errno));
+	/* The time of access would change with each tick. */
+	fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_NOATIME, 0600);
+	if (fd < 0)
+		kd_die("open");
+	for (size_t at = 0; at < CACHED; at += sizeof(buffer))
+		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
+			kd_die("write");
+	return fd;
+}
+
+static noinline void read_at(int fd, size_t bytes, unsigned int calls)
+{
+	off_t step = bytes < KD_PAGE ? KD_PAGE : bytes;
+
+	for (off_t at = 0; calls; calls--, at += step)
+		if (pread(fd, buffer, bytes, at) != (ssize_t)bytes)
+			kd_die("pread");
+}
+
+static noinline void read_on(int fd, size_t bytes, unsigned int calls)
+{
+	for (; calls; calls--)
+		if (read(fd, buffer, bytes) != (ssize_t)bytes)
+			kd_die("read");
+}
+
+static long file_pages(int fd)
+{
+	struct stat found;
+
+	if (fstat(fd, &found))
+		kd_die("fstat");
+	return found.st_blocks / (KD_PAGE / 512);
+}
+
+/* The pages of the file, seen through a mapping that exists only here. */
+static void audit(enum kd_when when, int fd)
+{
+	char *start = kd_reserve(CACHED, KD_HUGE);
+	const struct kd_want want[] = {
+		{ "present_pages", KD_PAGES(CACHED) },
+		{ "swapped_pages", 0 },
+		{ "anon_pages", 0 },
+		{ "compound_heads", 0 },
+		{ "compound_tails", 0 },
+		{ "vmas", 1 },
+		{ "pswpout", 0 },
+	};
+
+	kd_map_at(start, CACHED, PROT_READ, MAP_SHARED, fd);
+	for (size_t at = 0; at < CACHED; at += KD_PAGE)
+		(void)*(volatile char *)(start + at);
+	kd_state(when, "file_pages", file_pages(fd), KD_PAGES(CACHED));
+	kd_audit_state(when, start, CACHED, want, ARRAY_SIZE(want));
+	if (munmap(start, CACHED))
+		kd_die("munmap");
+}
+
+int main(int argc, char **argv)
+{
+	const struct kd_scenario *s = kd_start(argc, argv, "page_cache", scenarios,
+					       ARRAY_SIZE(scenarios));
+	int fd = cached_file();
+
+	kd_alone(4);
+	kd_phase(READ, "read", "call", s->calls);
+	audit(KD_BEFORE, fd);
+	/* Reclaim notes how often a page was used, up to a bound: that is reached here. */
+	for (int i = 0; i < SETTLED; i++)
+		read_at(fd, KD_PAGE, KD_PAGES(CACHED));
+
+	while (kd_next()) {
+		if (lseek(fd, 0, SEEK_SET))
+			kd_die("lseek");
+		if (s->flags & IN_ORDER)
+			KD_WINDOW(READ, read_on(fd, s->bytes, s->calls));
+		else
+			KD_WINDOW(READ, read_at(fd, s->bytes, s->calls));
+	}
+	audit(KD_AFTER, fd);
+	return kd_finish();
+}
