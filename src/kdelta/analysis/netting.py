@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations
 
+from kdelta.analysis.resemblance import ALIKE, AlikeSets, AlikeWork, NearLengths, only
+
 _MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
-_ALIKE = 0.5  # share of callees in common from which a function is taken for another's new name
 _WRAPPER = 0.1  # own part of a function that does little but call others
 _LEAST_MOVED = 0.25  # part of the smaller of two changes that has to cancel to be a move
 
@@ -74,26 +74,42 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
 
     True when there was one.
     """
+    if not (alone[0] and alone[1]):
+        return False
     sizes = [_sizes(side, names) for side, names in zip((was, now), alone, strict=True)]
     found: dict[str, str] = {}
+    used: set[str] = set()
     callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
     callees = [_callees(side) for side in (was, now)]
+    calling = {name: callees[0][name].keys() - {""} for name in alone[0]}
+    below: dict[str, set[str]] = {}  # what each function calls that is in the old kernel alone
+    for name, above in callers[0].items():
+        for caller in above:
+            below.setdefault(caller, set()).add(name)
+    words = AlikeSets({name: _words(name) for name in alone[0]})
+    called = AlikeSets({name: held for name, held in calling.items() if held})
+    leaves = NearLengths(
+        (name, 0, own)
+        for name, held in calling.items()
+        if not held and (own := callees[0][name][""])
+    )
+    large = NearLengths((name, *size) for name, size in sizes[0].items())
     for name in sorted(alone[1]):
-        beside = [
-            other
-            for other in sorted(alone[0] - set(found.values()))
-            if callers[0][other] & callers[1][name]
-        ]
-        fits: tuple[Callable[[str], bool], ...] = (
-            partial(_akin, name),
-            partial(_alike_in, callees, name),
-            partial(_as_large_in, sizes, name),
-        )
-        for fit in fits:
-            fitting = [other for other in beside if fit(other)]
-            if len(fitting) == 1:
-                found[name] = fitting[0]
-            if fitting:
+        mine = callees[1][name].keys() - {""}
+        beside = set().union(*(below.get(caller, ()) for caller in callers[1][name])) - used
+        if not beside:
+            continue
+        own, (calls, insns) = callees[1][name][""], sizes[1][name]
+        for fits in (
+            words.of(_words(name)),
+            called.of(mine) if mine else leaves.of(0, own) if own else (),
+            large.of(calls, insns) if calls > 0 else (),
+        ):
+            count, other = only(fits, beside.__contains__)
+            if count == 1:
+                found[name] = other
+                used.add(other)
+            if count:
                 break
     _name(was, found, notes)
     return bool(found)
@@ -119,38 +135,29 @@ def _replace(
     often and are as long; where more than one fits, none does.
     """
     gone = {name: before.children[name] for name in before.children.keys() & alone[0]}
+    new = sorted(after.children.keys() & alone[1])
+    if not (gone and new):
+        return
     found: dict[str, str] = {}
-    for name in sorted(after.children.keys() & alone[1]):
+    words = AlikeSets({name: _words(name) for name in gone})
+    work = AlikeWork({name: _own_below(node) for name, node in gone.items()})
+    large = NearLengths((name, node.calls, node.all) for name, node in gone.items())
+    for name in new:
         one = after.children[name]
-        fits: tuple[Callable[[Node], bool], ...] = (
-            partial(_akin_to, one),
-            partial(_alike_below, one),
-            partial(_as_large_as, one),
-        )
-        for fit in fits:
-            fitting = [old for old, node in gone.items() if fit(node)]
-            if len(fitting) == 1:
-                found[name] = fitting[0]
-                del gone[fitting[0]]
-            if fitting:
+        for fits in (
+            words.of(_words(name)),
+            work.of(_own_below(one)),
+            large.of(one.calls, one.all) if one.calls > 0 else (),
+        ):
+            count, other = only(fits, gone.__contains__)
+            if count == 1:
+                found[name] = other
+                del gone[other]
+            if count:
                 break
     _name(was, found, notes)
     alone[0].difference_update(found.values())
     alone[1].difference_update(found)
-
-
-def _akin_to(one: Node, other: Node) -> bool:
-    return _akin(one.function, other.function)
-
-
-def _as_large_as(one: Node, other: Node) -> bool:
-    return _as_large((one.calls, one.all), (other.calls, other.all))
-
-
-def _alike_below(one: Node, other: Node) -> bool:
-    """Most instructions are of the same functions, below both."""
-    mine, theirs = (_own_below(node) for node in (one, other))
-    return (mine & theirs).total() >= _ALIKE * (mine | theirs).total() > 0
 
 
 def _own_below(node: Node) -> Counter[str]:
@@ -171,24 +178,9 @@ def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _alike_in(callees: Sequence[Mapping[str, Counter[str]]], new: str, old: str) -> bool:
-    return _alike(callees[0][old], callees[1][new])
-
-
-def _as_large_in(sizes: Sequence[Mapping[str, tuple[int, int]]], new: str, old: str) -> bool:
-    return _as_large(sizes[0][old], sizes[1][new])
-
-
-def _akin(one: str, other: str) -> bool:
-    """Most words of the names are the same."""
-    mine, theirs = ({*name.split("_")} - {""} for name in (one, other))
-    return len(mine & theirs) >= _ALIKE * len(mine | theirs)
-
-
-def _as_large(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Called as often, and of about one length with all below."""
-    shorter, longer = sorted((one[1], other[1]))
-    return one[0] == other[0] > 0 and shorter >= (1 - _LEAST_MOVED) * longer
+def _words(name: str) -> frozenset[str]:
+    """What a name is made of: two are akin where most words are the same."""
+    return frozenset(name.split("_")) - {""}
 
 
 def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:
@@ -206,15 +198,6 @@ def _callees(side: Node) -> dict[str, Counter[str]]:
         own.update({child.function: child.calls for child in node.children.values()})
         own[""] += node.own
     return found
-
-
-def _alike(one: Counter[str], other: Counter[str]) -> bool:
-    """Mostly the same callees, or neither has any and their own code is of about one length."""
-    mine, theirs = one.keys() - {""}, other.keys() - {""}
-    if mine or theirs:
-        return len(mine & theirs) >= _ALIKE * len(mine | theirs)
-    shorter, longer = sorted((one[""], other[""]))
-    return bool(longer) and shorter >= (1 - _LEAST_MOVED) * longer
 
 
 def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> None:
@@ -235,8 +218,8 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             shared = sum(
                 node.all for name, node in child.children.items() if name in other.children
             )
-            little = child.own <= _WRAPPER * below and shared >= _ALIKE * below
-            if little or _moved_into(child, side, other) >= _ALIKE * child.all:
+            little = child.own <= _WRAPPER * below and shared >= ALIKE * below
+            if little or _moved_into(child, side, other) >= ALIKE * child.all:
                 waiting += child.children.values()
                 _absorb(side, child)
                 told[now.function] = (*told.get(now.function, ()), child.function)
@@ -293,7 +276,7 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
     found = []
     for child in sorted(was.children.values(), key=lambda node: (node.own, node.function)):
         fits = grown >= _LEAST_MOVED * (absorbed + child.own)
-        if child.function in names and child.own and fits and child.own >= _ALIKE * child.all:
+        if child.function in names and child.own and fits and child.own >= ALIKE * child.all:
             found.append(child)
             absorbed += child.own
     return found

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which of many functions resemble one: found by index, so that not every pair is looked at; pure.
+
+Each index answers exactly what comparing the one with all would, in an order of its own; only
+candidates that can fit are compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from math import ceil
+
+ALIKE = 0.5  # share in common from which two are alike
+NEAR = 0.75  # share of the longer that the shorter has at least
+
+
+def near(one: int, other: int) -> bool:
+    """Two lengths are about the same."""
+    shorter, longer = sorted((one, other))
+    return shorter >= NEAR * longer
+
+
+def only(found: Iterable[str], fits: Callable[[str], bool]) -> tuple[int, str]:
+    """How many of those found fit, at most two, and the first of them."""
+    fitting: dict[str, None] = {}
+    for name in found:
+        if name not in fitting and fits(name):
+            fitting[name] = None
+            if len(fitting) > 1:
+                break
+    return len(fitting), next(iter(fitting), "")
+
+
+class AlikeSets:
+    """Of many sets those that are alike to one.
+
+    Of two sets of a and b elements that are alike at least o = (a + b) / 3 are common, so one of
+    any a - o + 1 elements of the first is in the second: the rarest are asked.
+    """
+
+    def __init__(self, sets: Mapping[str, AbstractSet[str]]) -> None:
+        self._sets = sets
+        self._by_size: dict[int, dict[str, list[str]]] = {}
+        self._empty = [name for name, held in sets.items() if not held]
+        self._often: Counter[str] = Counter()
+        for name, held in sets.items():
+            self._often.update(held)
+            places = self._by_size.setdefault(len(held), {})
+            for element in held:
+                places.setdefault(element, []).append(name)
+
+    def of(self, one: AbstractSet[str]) -> Iterator[str]:
+        """The names of all that are alike to one."""
+        if not one:
+            yield from self._empty
+            return
+        ranked = sorted(one, key=lambda element: (self._often[element], element))
+        for size, places in self._by_size.items():
+            common = max(1, ceil(ALIKE * (len(one) + size) / (1 + ALIKE) - 1e-9))
+            if common > min(len(one), size):
+                continue
+            for element in ranked[: len(one) - common + 1]:
+                for name in places.get(element, ()):
+                    if len(one & self._sets[name]) >= common:
+                        yield name
+
+
+class AlikeWork:
+    """Of many trees, as instructions by function, those of which most is in one tree, too."""
+
+    def __init__(self, work: Mapping[str, Counter[str]]) -> None:
+        self._work = work
+        self._places: dict[str, list[str]] = {}
+        for name, held in work.items():
+            for function, insns in held.items():
+                if insns > 0:
+                    self._places.setdefault(function, []).append(name)
+
+    def of(self, one: Counter[str]) -> Iterator[str]:
+        """The names of all that are alike to one; what does nothing is like nothing."""
+        left = total = one.total()
+        ranked = sorted(one, key=lambda function: len(self._places.get(function, ())))
+        looked_at: set[str] = set()
+        for function in ranked:
+            if left < ALIKE * total or not total:
+                return  # what shares nothing so far cannot share enough
+            left -= one[function]
+            for name in self._places.get(function, ()):
+                if name not in looked_at:
+                    looked_at.add(name)
+                    other = self._work[name]
+                    if (one & other).total() >= ALIKE * (one | other).total() > 0:
+                        yield name
+
+
+class NearLengths:
+    """Of many lengths, each under a key, those of one key that are about the same as one."""
+
+    def __init__(self, lengths: Iterable[tuple[str, int, int]]) -> None:
+        """lengths: (name, key, length)."""
+        self._sorted: dict[int, list[tuple[int, str]]] = {}
+        for name, key, length in lengths:
+            self._sorted.setdefault(key, []).append((length, name))
+        for listed in self._sorted.values():
+            listed.sort()
+
+    def of(self, key: int, length: int) -> Iterator[str]:
+        """The names of all with that key that are about as long."""
+        listed = self._sorted.get(key, [])
+        start = bisect_left(listed, (int(NEAR * length) - 1, ""))
+        for other, name in listed[start:]:
+            if other * NEAR > length:
+                return
+            if near(length, other):
+                yield name

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What resembles one of many is found by index as by comparing it with all, and with fewer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdelta.analysis.resemblance import AlikeSets, AlikeWork, NearLengths, only
+
+_WORDS = st.sampled_from(("page", "pte", "lock", "zap", "map", "vm"))
+_SETS = st.frozensets(_WORDS)
+_WORK = st.dictionaries(_WORDS, st.integers(0, 9)).map(Counter)
+_LENGTHS = st.tuples(st.integers(0, 2), st.integers(0, 40))
+
+
+@given(st.lists(_SETS, max_size=12), _SETS)
+def test_sets_of_which_most_is_common(sets: list[frozenset[str]], one: frozenset[str]) -> None:
+    named = {str(at): held for at, held in enumerate(sets)}
+    wanted = {name for name, held in named.items() if 2 * len(one & held) >= len(one | held)}
+    assert set(AlikeSets(named).of(one)) == wanted
+
+
+@given(st.lists(_WORK, max_size=12), _WORK)
+def test_work_of_which_most_is_common(listed: list[Counter[str]], one: Counter[str]) -> None:
+    named = {str(at): held for at, held in enumerate(listed)}
+    wanted = {
+        name for name, held in named.items() if 2 * (one & held).total() >= (one | held).total() > 0
+    }
+    assert set(AlikeWork(named).of(one)) == wanted
+
+
+@given(st.lists(_LENGTHS, max_size=12), _LENGTHS)
+def test_lengths_that_are_near(listed: list[tuple[int, int]], one: tuple[int, int]) -> None:
+    named = {str(at): each for at, each in enumerate(listed)}
+    wanted = {
+        name
+        for name, (key, length) in named.items()
+        if key == one[0] and 4 * min(length, one[1]) >= 3 * max(length, one[1])
+    }
+    found = NearLengths((name, *each) for name, each in named.items())
+    assert set(found.of(*one)) == wanted
+
+
+def test_of_those_that_fit_two_are_enough() -> None:
+    asked: list[str] = []
+
+    def fits(name: str) -> bool:
+        asked.append(name)
+        return name != "a"
+
+    assert only(["a", "b", "b", "c", "d"], fits) == (2, "b")
+    assert asked == ["a", "b", "c"]
+    assert only(["a"], fits) == (0, "")
+
+
+class _Counted(frozenset[str]):
+    """A set that counts how often it is compared."""
+
+    compared = 0
+
+    def __and__(self, other: object) -> frozenset[str]:
+        """What is common, counted."""
+        _Counted.compared += 1
+        return frozenset(self) & other if isinstance(other, frozenset) else frozenset()
+
+
+def test_names_of_rare_words_are_compared_with_few() -> None:
+    names = AlikeSets({str(n): frozenset(("pte", "lock", f"n{n}")) for n in range(2000)})
+    _Counted.compared = 0
+    found = [name for n in range(2000) for name in names.of(_Counted(("zap", "pmd", f"n{n}", "x")))]
+    assert found == []
+    assert _Counted.compared <= 2 * 2000
