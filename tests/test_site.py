@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import ladder_records
 from kdelta.analysis import history, triage
-from kdelta.analysis.history import version_key
+from kdelta.analysis.lines import version_key
 from kdelta.attribution.calls import PathNode
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.work import WorkRow

@@ -7,22 +7,21 @@ kernels those of one run are compared where one has both, else the newest of eac
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, counted
+from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
 from kdelta.analysis.evidence import compare_arms, parts
 from kdelta.analysis.explanation import Explanation, profile
-from kdelta.analysis.findings import Ladder, report
+from kdelta.analysis.findings import Ladder, Report, report
+from kdelta.analysis.lines import line, ordered, reference
+from kdelta.analysis.neighbours import Neighbour, beside, both, is_ladder
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL, Instrument
 from kdelta.stats.verdict import Comparison
-
-_NUMBERS = re.compile(r"\d+|rc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,15 @@ class ScenarioHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabStep:
-    """A step with the run that shows it.  point: of its study's matrix, "" without one."""
+    """A step with the run that shows it.  point: of its study's matrix, "" without one.
+
+    alone: that run has the newer kernel only, and another the older.  kernels: what means the two
+    in a command.
+    """
 
     run_id: str
+    alone: bool
+    kernels: tuple[str, str]
     point: str
     created: str
     name: str
@@ -111,60 +116,96 @@ class Lab:
 def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str] = ()) -> Lab:
     """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only.
 
-    aside: runs, by id, of which only the steps are taken: commits that were bisected are no kernels
-    of the lab.
+    records: with names of kernels that are unique in all of them (`lines.named`).  aside: runs, by
+    id, of which only the steps are taken: commits that were bisected are no kernels of the lab.
     """
     every = sorted(records, key=lambda one: one.created, reverse=True)
     used, machine, left_out = _of_one_machine(every)
-    points: dict[str, dict[str, HistoryPoint]] = {}
-    operations: dict[str, str] = {}
-    steps: dict[tuple[str, str, str], LabStep] = {}
-    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = {}
-    for record in used:
-        found = surveyed(record)
-        for change in found.changes:
-            own = change.explanation
-            key = (_step_name(change), own.old, own.new)
-            steps.setdefault(key, _lab_step(record, change))
-        if record.run_id in aside:
-            continue
-        for ladder in found.report.ladders:
-            name = _name(ladder.workload, ladder.scenario, ladder.point)
-            operations.setdefault(name, ladder.operation or "operation")
-            for kernel, seen in _points(record, ladder):
-                known = points.setdefault(name, {}).get(kernel)
-                if known is None or (known.value is None and seen.value is not None):
-                    points[name][kernel] = seen
-        for point, part, workload, scenario in parts(record):
-            evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
-            arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))
-    kernels = tuple(sorted({k for own in points.values() for k in own}, key=version_key))
+    all_of = _Gathered()
+    for record, found in used:
+        all_of.add(record, found, only_steps=record.run_id in aside)
+    names = {kernel for own in all_of.points.values() for kernel in own}
+    kernels = ordered((record for record, _ in used), names)
+    all_of.climb(kernels)
+    steps, points = all_of.steps.values(), all_of.points
     return Lab(
         machine=machine,
-        newest=used[0].created if used else "",
+        newest=used[0][0].created if used else "",
         kernels=kernels,
         scenarios=tuple(
             ScenarioHistory(
                 name=name,
-                operation=operations[name],
+                operation=all_of.operations[name],
                 points=tuple(own[kernel] for kernel in kernels if kernel in own),
             )
             for name, own in sorted(points.items())
         ),
-        steps=tuple(sorted(steps.values(), key=_size, reverse=True)),
-        pairs=tuple(_pairs(kernels, arms, operations, points, most_pairs)),
-        functions=tuple(_functions(steps.values(), kernels, arms)),
-        runs=tuple((one.run_id, one.created, one.title or one.name) for one in used),
+        steps=tuple(sorted(steps, key=_size, reverse=True)),
+        pairs=tuple(_pairs(kernels, all_of, most_pairs)),
+        functions=tuple(_functions(steps, kernels, all_of.arms)),
+        runs=tuple((one.run_id, one.created, one.title or one.name) for one, _ in used),
         left_out=left_out,
     )
 
 
+@dataclass(slots=True)
+class _Gathered:
+    """What the runs have, the newest first, by scenario and kernel."""
+
+    points: dict[str, dict[str, HistoryPoint]] = field(default_factory=dict)
+    operations: dict[str, str] = field(default_factory=dict)
+    steps: dict[tuple[str, str, str, str], LabStep] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = field(default_factory=dict)
+
+    def add(self, record: RunRecord, found: Report[Measure], *, only_steps: bool) -> None:
+        for arm in record.arms:
+            self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
+        if only_steps or not _in_one_line(record):
+            for change in surveyed(record).changes:
+                self.steps.setdefault(_key(change), _lab_step(record, change, self.references))
+        if only_steps:
+            return
+        for ladder in found.ladders:
+            name = _name(ladder.workload, ladder.scenario, ladder.point)
+            self.operations.setdefault(name, ladder.operation or "operation")
+            own = self.points.setdefault(name, {})
+            for kernel, seen in _points(record, ladder):
+                known = own.get(kernel)
+                if known is None or (known.value is None and seen.value is not None):
+                    own[kernel] = seen
+        for point, part, workload, scenario in parts(record):
+            evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
+            self.arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))
+
+    def climb(self, kernels: Sequence[str]) -> None:
+        """Put each kernel beside its neighbour, with the steps between them."""
+        for name, every in self.arms.items():
+            own = self.points[name]
+            for one in beside([row for row in every if is_ladder(row[0])], kernels):
+                own[one.kernel] = _placed(own[one.kernel], one)
+                for change in one.steps:
+                    step = _lab_step(one.record, change, self.references, alone=one.alone)
+                    self.steps.setdefault(_key(change), step)
+
+
+def _in_one_line(record: RunRecord) -> bool:
+    """True for a run whose steps are those between neighbours of the lab."""
+    return is_ladder(record) and len({line(arm.kernel) for arm in record.arms}) == 1
+
+
+def _placed(point: HistoryPoint, found: Neighbour) -> HistoryPoint:
+    """The point beside its neighbour; what its own run compared it with is not that."""
+    same = point.same_code if point.previous == found.previous else ""
+    return replace(point, previous=found.previous, comparison=found.comparison, same_code=same)
+
+
 def _of_one_machine(
     every: Sequence[RunRecord],
-) -> tuple[list[RunRecord], str, tuple[str, ...]]:
+) -> tuple[list[tuple[RunRecord, Report[Measure]]], str, tuple[str, ...]]:
     """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
-    machines: dict[str, tuple[RunRecord, str]] = {}
+    machines: dict[str, tuple[RunRecord, Report[Measure], str]] = {}
     weight: Counter[str] = Counter()
     for record in every:
         if record.instrument is not Instrument.EXACT:
@@ -177,34 +218,34 @@ def _of_one_machine(
             left_out.append(f"{record.run_id}: {why}")
             continue
         (machine,) = told
-        machines[record.run_id] = record, machine
+        machines[record.run_id] = record, found, machine
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
     chosen = weight.most_common(1)[0][0]
     left_out += [
         f"{name}: counted on another machine ({machine})"
-        for name, (_, machine) in machines.items()
+        for name, (_, _, machine) in machines.items()
         if machine != chosen
     ]
-    return [one for one, machine in machines.values() if machine == chosen], chosen, tuple(left_out)
-
-
-def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
-    """Orders kernels by the numbers in their names; a candidate is before its release."""
-    words = _NUMBERS.findall(kernel)
-    return tuple((0, 0) if word == "rc" else (1, min(int(word), 1 << 62)) for word in words[:12])
+    used = [(one, found) for one, found, machine in machines.values() if machine == chosen]
+    return used, chosen, tuple(left_out)
 
 
 def _name(workload: str, scenario: str, point: str) -> str:
     return f"{workload}:{scenario} {point}".strip()
 
 
+def _key(change: SurveyStep) -> tuple[str, str, str, str]:
+    own = change.explanation
+    return _step_name(change), own.old, own.new, own.phase
+
+
 def _step_name(change: SurveyStep) -> str:
     return f"{change.reference} {change.point}".strip()
 
 
-def _points(record: RunRecord, ladder: Ladder) -> Iterable[tuple[str, HistoryPoint]]:  # type: ignore[type-arg]
+def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, HistoryPoint]]:
     copies = {
         record.arms[trial.arm].label: trial.result.copied.sentence
         for trial in record.trials
@@ -228,9 +269,14 @@ def _points(record: RunRecord, ladder: Ladder) -> Iterable[tuple[str, HistoryPoi
         )
 
 
-def _lab_step(record: RunRecord, change: SurveyStep) -> LabStep:
+def _lab_step(
+    record: RunRecord, change: SurveyStep, known: Mapping[str, str], *, alone: bool = False
+) -> LabStep:
+    own = change.explanation
     return LabStep(
         run_id=record.run_id,
+        alone=alone,
+        kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
         point=change.point,
         created=record.created,
         name=_step_name(change),
@@ -252,36 +298,16 @@ def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
     return [pair for pair in every if pair in near][:most]
 
 
-def _pairs(
-    kernels: Sequence[str],
-    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
-    operations: dict[str, str],
-    points: dict[str, dict[str, HistoryPoint]],
-    most: int,
-) -> Iterable[Pair]:
+def _pairs(kernels: Sequence[str], found: _Gathered, most: int) -> Iterable[Pair]:
     for old, new in _wanted(kernels, most):
         rows = []
-        for name, every in arms.items():
-            if both := _both(every, old, new):
-                copied = bool(points[name][new].same_code and points[name][new].previous == old)
-                rows.append(_row(name, operations[name], *both, same_code=copied))
+        for name, every in found.arms.items():
+            if two := both(every, old, new):
+                point = found.points[name][new]
+                copied = bool(point.same_code and point.previous == old)
+                rows.append(_row(name, found.operations[name], *two[1:], same_code=copied))
         if rows:
             yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
-
-
-def _both(
-    every: Sequence[tuple[RunRecord, dict[str, CountEvidence]]], old: str, new: str
-) -> tuple[RunRecord, CountEvidence, CountEvidence] | None:
-    """Two kernels of the newest run that has both, else each of the newest that has it."""
-    able = [
-        (record, {label: arm for label, arm in own.items() if arm.total}) for record, own in every
-    ]
-    for record, own in able:
-        if old in own and new in own:
-            return record, own[old], own[new]
-    was = next((own[old] for _, own in able if old in own), None)
-    now = next(((record, own[new]) for record, own in able if new in own), None)
-    return (now[0], was, now[1]) if was and now else None
 
 
 def _row(

@@ -12,7 +12,7 @@ from pathlib import Path
 from kdelta.analysis.counts import counted
 from kdelta.analysis.evidence import parts
 from kdelta.analysis.explanation import profile
-from kdelta.analysis.history import version_key
+from kdelta.analysis.lines import version_key
 from kdelta.analysis.survey import surveyed
 from kdelta.errors import KdeltaError
 from kdelta.files import digest_of

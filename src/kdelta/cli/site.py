@@ -59,7 +59,7 @@ def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
 
 def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     """Write the site of all runs, and say what it is.  Raises SpecError."""
-    from kdelta.analysis import history
+    from kdelta.analysis import history, lines
     from kdelta.analysis import triage as said
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
@@ -70,14 +70,18 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
     states = said.read(_words(triage), str(triage)) if triage else said.Triage()
-    every = {record.run_id: (folder, record) for folder, record in _read(runs)}
+    found = list(_read(runs))
+    named = lines.named(record for _, record in found)
+    every = {
+        record.run_id: (folder, record) for (folder, _), record in zip(found, named, strict=True)
+    }
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
     lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
     def details(step: LabStep) -> StepDetail:
-        found = _detail(step, *every[step.run_id])
-        return replace(found, culprit=culprit(step, lab.steps, journals))
+        detail = _detail(step, *every[step.run_id])
+        return replace(detail, culprit=culprit(step, lab.steps, journals))
 
     files = pages.written(lab, states, address=address, details=details)
     files[_MARK] = b'{"format": 1}\n'
@@ -97,11 +101,16 @@ def _words(triage: Path) -> str:
 
 
 def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
-    """What the run of a step kept beside its counts, as far as it can be read."""
+    """What the run of a step kept beside its counts, as far as it can be read.
+
+    Of a step between two runs nothing: each has the half of it.
+    """
     from kdelta.analysis.calls import explained
     from kdelta.cli.show import Recorded
     from kdelta.rendering.step import StepDetail
 
+    if step.alone:
+        return StepDetail()
     work = calls = None
     recorded = Recorded(folder, record, step.explanation, step.point or None)
     with contextlib.suppress(KdeltaError):

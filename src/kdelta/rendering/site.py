@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -320,7 +321,16 @@ class _Site:
         page = self._page(_step(step), "step", title, data)
         verdict = own.comparison.verdict
         return _with(
-            page, text, verdict, step=step, rows=rows, state=state, words_of_state=words, **beside
+            page,
+            text,
+            verdict,
+            step=step,
+            rows=rows,
+            state=state,
+            words_of_state=words,
+            asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
+            measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
+            **beside,
         )
 
     def _all_functions(self) -> _Page:

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernels of several runs: one name for each, none for two, and each beside the one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+import ladder_records
+from kdelta.analysis import history, lines, triage
+from kdelta.analysis.history import Lab
+from kdelta.journal.run import RunRecord
+from kdelta.rendering import site
+from kdelta.sample import KernelIdentity
+
+NAME = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
+
+
+def run(day: int, kernels: Mapping[str, float], **identity: str) -> RunRecord:
+    """A run of that day: label -> instructions per page."""
+    arms = {
+        label: [ladder_records.result(ladder_records.Trial(per_page=value))]
+        for label, value in kernels.items()
+    }
+    record = ladder_records.run(arms)
+    own = tuple(replace(arm, kernel=replace(arm.kernel, **identity)) for arm in record.arms)
+    return replace(record, run_id=f"run-{day}", created=f"2026-11-{day:02d}", arms=own)
+
+
+def of(*records: RunRecord) -> Lab:
+    return history.lab(lines.named(records), most_pairs=130)
+
+
+def labels(record: RunRecord) -> list[str]:
+    return [arm.label for arm in record.arms]
+
+
+def test_two_packages_of_one_version_are_two_kernels() -> None:
+    one = run(1, {"6.12.90": 300.0}, version="6.12.90-1")
+    other = run(2, {"6.12.90": 400.0}, version="6.12.90-2~bpo12+1")
+    found = of(one, other)
+    assert found.kernels == ("6.12.90-1", "6.12.90-2~bpo12+1")
+    assert [point.value for point in found.scenarios[0].points] == [300.0, 400.0]
+
+
+def test_one_kernel_that_two_runs_call_differently_is_one() -> None:
+    plain = run(1, {"7.2.12": 300.0}, version="7.2.12-1~bpo13+1")
+    long = run(2, {"deb:7.2.12-1~bpo13+1": 300.0}, version="7.2.12-1~bpo13+1")
+    assert [labels(record) for record in lines.named([plain, long])] == [["7.2.12"]] * 2
+    assert of(plain, long).kernels == ("7.2.12",)
+
+
+def test_flavours_and_images_tell_kernels_apart() -> None:
+    cloud = run(1, {"7.2.12": 300.0})
+    generic = run(2, {"7.2.12": 300.0}, flavour="generic")
+    assert [labels(record) for record in lines.named([cloud, generic])] == [
+        ["7.2.12-1~bpo13+1 cloud amd64"],
+        ["7.2.12-1~bpo13+1 generic amd64"],
+    ]
+    built = [
+        run(day, {"6.17.0+": 300.0}, version="", reference="file:bzImage", image_sha256=sha * 64)
+        for day, sha in ((1, "a"), (2, "b"))
+    ]
+    assert [labels(record) for record in lines.named(built)] == [
+        ["6.17.0+ cloud amd64 image aaaaaaaa"],
+        ["6.17.0+ cloud amd64 image bbbbbbbb"],
+    ]
+
+
+def test_names_are_unique_in_a_run_and_a_control_keeps_its_word() -> None:
+    record = run(1, {"6.16.12": 300.0, "6.16.12 again": 300.0}, version="6.16.12-1")
+    first, again = record.arms
+    (found,) = lines.named([replace(record, arms=(first, replace(again, control=True)))])
+    assert labels(found) == ["6.16.12", "6.16.12 again"]
+    (found,) = lines.named([record])
+    assert len(set(labels(found))) == 2
+
+
+def test_a_point_release_between_takes_the_step_over() -> None:
+    """A survey of the newest ones says 6.16 to 6.17; a later run knows which release it was."""
+    survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0})
+    finer = run(2, {"6.17.8": 400.0, "6.17.11": 400.0})
+    found = of(survey, finer)
+    assert [(step.explanation.old, step.explanation.new) for step in found.steps] == [
+        ("6.16.12", "6.17.8")
+    ]
+    assert found.steps[0].alone
+    points = {point.kernel: point.previous for point in found.scenarios[0].points}
+    assert points == {"6.16.12": "", "6.17.8": "6.16.12", "6.17.11": "6.17.8", "6.17.13": "6.17.11"}
+    (page,) = [
+        text.decode()
+        for name, text in site.written(found, triage.Triage(), address="").items()
+        if name.startswith("step/") and name.endswith(".html")
+    ]
+    assert f"kdelta run {NAME} --kernels 6.16.12,6.17.8" in page
+    assert "kdelta explain" not in page
+
+
+def test_kernels_far_apart_in_one_run_are_no_step() -> None:
+    survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0, "6.18.15": 500.0})
+    apart = run(2, {"6.16.12": 300.0, "6.18.15": 500.0})
+    found = of(survey, apart)
+    assert {(step.explanation.old, step.explanation.new) for step in found.steps} == {
+        ("6.16.12", "6.17.13"),
+        ("6.17.13", "6.18.15"),
+    }
+
+
+def test_another_plugin_later_leaves_what_was_compared_before() -> None:
+    """What the newest runs cannot compare stays with an older run that has both."""
+    survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0})
+    later = run(2, {"6.17.13": 400.0, "6.18.15": 500.0})
+    other = replace(ladder_records.ENVIRONMENT, plugin_sha256="cd" * 32)
+    later = replace(
+        later,
+        trials=tuple(
+            replace(one, result=replace(one.result, environment=other))
+            for one in later.trials
+            if one.result
+        ),
+    )
+    points = {point.kernel: point for point in of(survey, later).scenarios[0].points}
+    for kernel in ("6.17.13", "6.18.15"):
+        found = points[kernel].comparison
+        assert found
+        assert found.verdict == "REGRESSION"
+
+
+def test_commits_of_a_tree_are_in_the_order_in_which_they_were_counted() -> None:
+    def tip(day: int, commit: str, value: float) -> RunRecord:
+        label = f"6.17.8-g{commit}"
+        reference = f"tree:/src/linux@{commit}+config=min"
+        return run(day, {label: value}, version="", name=label, reference=reference)
+
+    archive = run(1, {"6.17.8": 900.0})
+    found = of(tip(3, "a1b2c3d4e5f6", 400.0), archive, tip(2, "f9e8d7c6b5a4", 300.0))
+    assert found.kernels == ("6.17.8", "6.17.8-gf9e8d7c6b5a4", "6.17.8-ga1b2c3d4e5f6")
+    assert [step.kernels for step in found.steps] == [
+        (
+            "tree:/src/linux@f9e8d7c6b5a4+config=min",
+            "tree:/src/linux@a1b2c3d4e5f6+config=min",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "version", "expected"),
+    [
+        ("6.17", "6.17.8-1", ("archive", "amd64", "cloud")),
+        ("tree:/a@b/linux@12ab", "", ("tree", "/a@b/linux", "", "amd64")),
+        ("tree:/l@12ab+config=min", "", ("tree", "/l", "+config=min", "amd64")),
+        ("file:bzImage", "", ("alone", "file:bzImage", "00")),
+        ("tree:deb:6.17.8+fix", "", ("alone", "tree:deb:6.17.8+fix", "00")),
+    ],
+)
+def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[str, ...]) -> None:
+    kernel = KernelIdentity(
+        reference=reference,
+        release="",
+        version=version,
+        arch="amd64",
+        flavour="cloud",
+        image_sha256="00",
+    )
+    assert lines.line(kernel) == expected
