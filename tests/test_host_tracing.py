@@ -167,3 +167,17 @@ def test_only_what_the_program_does_is_watched(tmp_path: Path) -> None:
     hits, doubts = watching.hits(probes[:1])
     assert hits == {("f", "", None): 5}
     assert doubts == ["f: 3 hits were missed"]
+
+
+def test_a_task_of_the_kernel_is_watched_with_all_others(tmp_path: Path) -> None:
+    tracefs = FakeInstance(root=tmp_path, group="kdelta_1")
+    probes, _ = setting.probes([watch("f")], ["f"], tracefs.group)
+    watching = _Watching(tracefs, probes, every_task=True)
+    watching.begin(77)
+    watching.end()
+    trigger = "hist:keys=common_pid:size=4096"  # as in guests
+    assert probes[0].trigger() == trigger
+    assert tracefs.raw == [
+        f"events/kdelta_1/w0_0/trigger {trigger}",
+        f"events/kdelta_1/w0_0/trigger !{trigger}",
+    ]

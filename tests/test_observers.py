@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import process
+from kdelta import data, process
 from kdelta.errors import GuestError, SpecError
 from kdelta.host import native
 from kdelta.run import observers, traced_host
@@ -212,3 +212,31 @@ def test_only_what_needs_tracefs_misses_it(tmp_path: Path, monkeypatch: pytest.M
     assert traced_host._without_tracefs(both[1:], tmp_path)
     with pytest.raises(SpecError, match="only root"):
         traced_host._without_tracefs(both[:1], tmp_path)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_full_scan_of_khugepaged_has_time_and_progress(tmp_path: Path, fakes: Path) -> None:
+    study = spec.load(data.directory("studies") / "khugepaged-traced-host.toml")
+    names = set(study.trace.programs)
+    asked = {one.name for one in map(tracing.watch, study.trace.watch)} & names
+    assert asked == names == {"statuses", "full_scans"}
+    (fakes / "bpftrace.maps").write_text(
+        '{"type": "map", "data": {"@all_full_scans_ms": 419000}}\n'
+        '{"type": "map", "data": {"@begun": {}}}\n'
+        '{"type": "map", "data": {"@full_scans": 2}}\n'
+        '{"type": "map", "data": {"@passes": 42}}\n'
+        '{"type": "map", "data": {"@progress_pages": 172544}}\n'
+        '{"type": "hist", "data": {"@full_scan_ms": '
+        '[{"min": 131072, "max": 262143, "count": 2}]}}\n'
+    )
+    found = watched(tmp_path, "bpftrace(full_scans)", **study.trace.programs)
+    ((hits, lost),) = found.told.values()
+    assert lost == 0
+    assert hits == {
+        "": 0,
+        "@all_full_scans_ms": 419000,
+        "@full_scans": 2,
+        "@passes": 42,
+        "@progress_pages": 172544,
+        "@full_scan_ms[131072..262143]": 2,
+    }

@@ -32,6 +32,7 @@ from kdelta.tracing.seeing import Key
 from kdelta.tracing.setting import Probe, Refused
 
 _KALLSYMS = Path("/proc/kallsyms")
+_EVERYBODY = "hits of tracefs are of all tasks of this host: a task of the kernel does the work"
 
 
 class HostTracedTrials(Trials):
@@ -91,7 +92,7 @@ class HostTracedTrials(Trials):
         (folder / "command.txt").write_text(process.quote(command) + "\n")
 
         def run(arguments: Sequence[str], of: Sequence[Probe], beside: Sequence[Watch]) -> _Seen:
-            watching = _Watching(tracefs, of) if tracefs else None
+            watching = _Watching(tracefs, of, every_task=load.every_task) if tracefs else None
             with Observing(self._trace.programs, beside, raw) as observing:
                 done = native.run(
                     binary,
@@ -121,6 +122,8 @@ class HostTracedTrials(Trials):
                 self._trace, (load, scenario), [(one, hits) for one, hits, _ in counted], last
             )
             doubts = dict.fromkeys(doubt for *_, lost in counted for doubt in lost)
+            if load.every_task and any(one.watch.kind not in PROGRAMS for one in usable):
+                doubts |= {_EVERYBODY: None}
             return replace(
                 found, skipped=seeing.skips(refused), doubts=tuple(map(told, doubts))
             ), []
@@ -206,10 +209,14 @@ def _guests_only(watched: Sequence[Watch]) -> Iterator[Refused]:
 
 
 class _Watching:
-    """The histograms of one run of a program, of its first thread alone."""
+    """The histograms of one run of a program: of its first thread, or of all tasks."""
 
-    def __init__(self, tracefs: HostTracefs, probes: Sequence[Probe]) -> None:
+    def __init__(
+        self, tracefs: HostTracefs, probes: Sequence[Probe], *, every_task: bool = False
+    ) -> None:
+        """every_task: a task of the kernel does what is watched, so all tasks count."""
         self._tracefs = tracefs
+        self._every_task = every_task
         self._probes = tuple(probes)
         self._set: list[tuple[Probe, str]] = []
         self._texts: dict[str, str | None] = {}
@@ -218,10 +225,10 @@ class _Watching:
         self.refused: list[Refused] = []
 
     def begin(self, pid: int) -> None:
-        """Count what a process does from now on."""
+        """Count from now on what a process does, or all tasks do."""
         self._missed_before = self._all_missed()
         for probe in self._probes:
-            trigger = probe.trigger(pid)
+            trigger = probe.trigger(None if self._every_task else pid)
             if status := self._tracefs.write(f"{probe.folder}/trigger", trigger):
                 reason = setting.why(probe, 0, self._shape(probe), status)
                 self.refused.append(Refused(watch=probe.watch, reason=reason))
