@@ -99,7 +99,8 @@ def disturb(who: str, cluster: Cluster, runs: Path) -> tuple[int, int]:
     cluster.complete()
     child = begin(runs, "--scheduler", cluster.address)
     _until_begun(runs, child)
-    time.sleep(random.uniform(0.0, 4.0))  # noqa: S311 no secret
+    _until_ended(runs, child, random.randrange(ROUNDS))  # noqa: S311 no secret
+    time.sleep(random.uniform(0.0, 1.0))  # noqa: S311 no secret
     before = len(found(runs))
     if who == "controller":
         victim = child
@@ -125,6 +126,15 @@ def _until_begun(runs: Path, child: subprocess.Popen[bytes]) -> None:
         if time.monotonic() > ends:
             raise TimeoutError("the run does not begin")
         time.sleep(0.05)
+
+
+def _until_ended(runs: Path, child: subprocess.Popen[bytes], wanted: int) -> None:
+    """Wait until so many trials have ended, so that kills come everywhere in a run."""
+    ends = time.monotonic() + 120
+    while len(list(runs.glob("*/trials/*/result.json"))) < wanted and child.poll() is None:
+        if time.monotonic() > ends:
+            raise TimeoutError(f"the run does not come to {wanted} trials")
+        time.sleep(0.02)
 
 
 def runs_killed(who: str, times: int, expected: Found, scratch: Path) -> None:
@@ -174,7 +184,7 @@ def databases_killed(times: int, source: Path, scratch: Path) -> None:
             child = subprocess.Popen(
                 argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
-            time.sleep(random.uniform(1.0, 6.0))  # noqa: S311 no secret
+            time.sleep(random.uniform(0.7, 3.5))  # noqa: S311 no secret
             os.kill(server.pid, signal.SIGKILL)
             child.wait(timeout=120)
             server.start()

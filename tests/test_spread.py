@@ -360,6 +360,21 @@ def test_addresses_of_schedulers(bad: str) -> None:
     assert is_open("tcp://head.example.org:8786")
 
 
+def test_tls_without_certificates_is_one_sentence() -> None:
+    with pytest.raises(InfraError, match="dask has no certificates here; name them"):
+        DaskWorkers("tls://127.0.0.1:1")
+
+
+def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
+    from kdelta.cli import spreading
+    from kdelta.cli.execution import Means
+    from kdelta.study import spec
+
+    study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
+    with pytest.raises(SpecError, match="no address of a scheduler"):
+        spreading.check(study, Means(scheduler="foo"))
+
+
 def test_no_scheduler_is_one_sentence() -> None:
     with pytest.raises(SpecError):
         DaskWorkers("file:///etc/passwd")

@@ -62,6 +62,12 @@ class DaskWorkers:
             )
         import distributed
 
+        if address.startswith("tls:") and not _has_tls():
+            raise InfraError(
+                "dask has no certificates here",
+                place=address,
+                action="name them in its settings: distributed.comm.tls in ~/.config/dask/tls.yaml",
+            )
         warnings.filterwarnings("ignore", message="Sending large graph")
         try:
             client: Any = distributed.Client
@@ -133,6 +139,17 @@ class ManyWorkers:
         """See Workers."""
         for pool in self._pools:
             pool.close()
+
+
+def _has_tls() -> bool:
+    """True when Dask's own settings name certificates for its clients."""
+    from distributed.security import Security
+
+    security: Any = Security
+    try:
+        return security().get_connection_args("client").get("ssl_context") is not None
+    except (OSError, ValueError):  # they name what is no certificate
+        return False
 
 
 def checked(address: str) -> str:
