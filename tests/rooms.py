@@ -101,7 +101,8 @@ RUNGS: tuple[dict[str, str], ...] = (
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
             "one trial of each instrument; which arms need none (`twins`); the loop over trials; "
-            "workers elsewhere (`spread`); what a run depended on (`pinned`)"
+            "workers elsewhere (`spread`), jobs of a cluster (`blocks`); what a run depended on "
+            "(`pinned`)"
         ),
     },
     {

@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 import run_records
 from kdelta.cli.status import status as command
+from kdelta.errors import StoreError
 from kdelta.journal import doing
 from kdelta.journal.run import RunJournal
+from kdelta.run import elsewhere
 
 
 @pytest.fixture
@@ -53,3 +55,11 @@ def test_a_damaged_file_costs_only_who(journal: RunJournal) -> None:
         assert "nobody can say yet" in told(journal)
     run_records.execute(journal)
     assert told(journal).strip().endswith("8 of 8 trials have ended, 0 are left.")
+
+
+def test_a_run_on_a_pool_says_how_it_goes_on(journal: RunJournal) -> None:
+    elsewhere.note(journal.folder, "nodes")
+    assert "kdelta resume demo --on LAB.TOML, with the pool nodes" in told(journal)
+    (journal.folder / "placed.json").write_text("[")
+    found = CliRunner().invoke(command, ["--runs", str(journal.folder.parent)])
+    assert isinstance(found.exception, StoreError)

@@ -167,6 +167,22 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     _measure(journal, study, _trials(record, study, kernels, means), means, summary)
 
 
+def measure_all(journal: RunJournal, means: Means) -> None:
+    """Measure the trials of a block of a timed run, one after the other, and answer nothing."""
+    from kdelta.cli.progress import showing
+    from kdelta.run import arms
+    from kdelta.run.runner import Runner
+
+    record = journal.record()
+    kernels = None
+    if not on_host(record.study):
+        kernels = _resolved(record.study, arms.references(record))
+        arms.check_same(record, kernels)
+    trials, _ = _trials(record, record.study, kernels, means)
+    with journal.executing(), showing(record) as report:
+        Runner(journal, trials, report).run_rounds(lambda: None)
+
+
 def qemu_of(record: RunRecord) -> str:
     """The version of QEMU that a run began with: counts of another one could not be compared.
 

@@ -13,6 +13,7 @@ from kdelta.errors import SpecError
 from kdelta.printable import printable
 from kdelta.study import pools
 from kdelta.study.pools import DaskPool, LabPools, LocalPool
+from kdelta.study.slurm import SlurmPool
 
 if TYPE_CHECKING:
     from kdelta.cli.execution import Means
@@ -39,6 +40,15 @@ def check(study: Study, means: Means) -> None:
             "only exact counts are the same on every machine, and this study is of something else",
             action="leave out --on and --scheduler",
         )
+    from kdelta.run.cluster import checked
+
+    for pool in _asked(means).pool.values():
+        if isinstance(pool, DaskPool):
+            checked(pool.scheduler)
+
+
+def _asked(means: Means) -> LabPools:
+    return pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
 
 
 def placed(study: Study, means: Means) -> PlacedTrials | None:
@@ -58,16 +68,20 @@ def placed(study: Study, means: Means) -> PlacedTrials | None:
             action="leave one pool for times in the file (docs/lab.md)",
         )
     [(name, pool)] = fitting.items()
-    return TIMING[type(pool)](name, pool, study)
+    return TIMING[type(pool)](name, pool, study, means)
 
 
 @contextmanager
 def spread(journal: RunJournal, trials: Trials, means: Means) -> Iterator[Trials]:
     """What measures the trials: the pools that were asked for, or the trials themselves."""
     from kdelta.journal.doing import Doing
+    from kdelta.run import elsewhere
     from kdelta.run.elsewhere import PlacedTrials
     from kdelta.run.exact import ExactTrials
+    from kdelta.sample import Instrument
 
+    if journal.study.instrument is Instrument.TIME:
+        elsewhere.note(journal.folder, trials.pool if isinstance(trials, PlacedTrials) else "")
     if isinstance(trials, PlacedTrials):
         with trials.placed(journal, Doing(journal.folder).tell):
             yield trials
@@ -78,7 +92,7 @@ def spread(journal: RunJournal, trials: Trials, means: Means) -> Iterator[Trials
     from kdelta.run.cluster import ManyWorkers
     from kdelta.run.spread import SpreadTrials
 
-    asked = pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
+    asked = _asked(means)
     workers = ManyWorkers(_workers(asked, journal, means))
     doing = Doing(journal.folder)
     try:
@@ -119,9 +133,19 @@ def _dask(name: str, pool: DaskPool, _journal: RunJournal, _means: Means) -> Wor
     return DaskWorkers(pool.scheduler)
 
 
+def _slurm(name: str, pool: SlurmPool, study: Study, means: Means) -> PlacedTrials:
+    from kdelta.cli.execution import identities
+    from kdelta.journal.blocks import BlockOrder
+    from kdelta.run.blocks import SlurmTrials
+    from kdelta.run.slurm import Slurm
+
+    order = BlockOrder(kdelta=tuple(identities()[:2]), wanted_qemu=means.wanted_qemu)
+    return SlurmTrials(Slurm(name, pool), pool, study, order)
+
+
 # Per kind of pool what measures there: exact trials, which any of them may have, and timed ones.
 COUNTING: Mapping[type, Callable[[str, Any, RunJournal, Means], Workers]] = {
     LocalPool: _local,
     DaskPool: _dask,
 }
-TIMING: Mapping[type, Callable[[str, Any, Study], PlacedTrials]] = {}
+TIMING: Mapping[type, Callable[[str, Any, Study, Means], PlacedTrials]] = {SlurmPool: _slurm}

@@ -11,6 +11,7 @@ import click
 
 from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_json, print_table
+from kdelta.printable import printable
 
 if TYPE_CHECKING:
     from kdelta.journal.doing import Status
@@ -29,6 +30,7 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
     from kdelta.journal import doing
     from kdelta.journal.folders import is_held
     from kdelta.journal.run import RUNS, RunJournal
+    from kdelta.run import elsewhere
 
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
@@ -36,7 +38,7 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_fields(record, found))
         return
-    click.echo(_sentence(found))
+    click.echo(_sentence(found, elsewhere.pool_of(folder)))
     if found.busy:
         labels = [arm.label for arm in record.arms]
         rows = [
@@ -46,7 +48,8 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
         print_table(("worker", "kernel", "scenario", "for"), rows, right=("for",), wrap="scenario")
 
 
-def _sentence(found: Status) -> str:
+def _sentence(found: Status, pool: str) -> str:
+    """pool: that the run is timed on, "" for none."""
     left = found.total - found.ended
     said = f"{found.run_id}: {found.ended} of {found.total} trials have ended, {left} are left"
     if found.failed:
@@ -54,7 +57,8 @@ def _sentence(found: Status) -> str:
     if not left:
         return f"{said}."
     if not found.executing:
-        return f"{said}; nobody works on it: kdelta resume {found.run_id}"
+        there = f" --on LAB.TOML, with the pool {printable(pool, 60)}" if pool else ""
+        return f"{said}; nobody works on it: kdelta resume {found.run_id}{there}"
     if found.left_s is None:
         return f"{said}; nobody can say yet when it will be done."
     minutes = max(1, round(found.left_s / 60))

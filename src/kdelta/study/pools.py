@@ -7,6 +7,9 @@ jobs = 2
 [pool.rack]                    # the workers of a Dask scheduler
 kind = "dask"
 scheduler = "tls://head.example.org:8786"
+[pool.nodes]                   # nodes of a Slurm cluster, for times (kdelta.study.slurm)
+kind = "slurm"
+partition = "bench"
 [check]
 twice = 20                     # every 20th trial is counted by two workers
 """
@@ -24,6 +27,7 @@ from msgspec import Meta, Struct
 from kdelta.errors import SpecError
 from kdelta.files import content
 from kdelta.printable import printable
+from kdelta.study.slurm import SlurmPool
 
 _MOST_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
@@ -49,7 +53,7 @@ class Checks(Struct, frozen=True, forbid_unknown_fields=True):
 
 # A kind of pool is a struct in this union, and an entry of COUNTING (its trials are exact and go
 # anywhere) or of TIMING (they are of its machines) in kdelta.cli.spreading: what measures there.
-Pool = LocalPool | DaskPool
+Pool = LocalPool | DaskPool | SlurmPool
 
 
 class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
