@@ -411,30 +411,31 @@ static void start_echo(void)
 	_exit(0);
 }
 
+/* Bound to 127.0.0.1, whose device may have to be taken up before it has that address. */
 static int bound(int type, struct sockaddr_in *address)
 {
+	struct ifreq device = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	int fd = socket(AF_INET, type, 0);
 	socklen_t size = sizeof(*address);
 
 	if (fd < 0)
 		kd_skip("the kernel has no IPv4: %s", strerror(errno));
+	if (ioctl(fd, SIOCSIFFLAGS, &device))
+		kd_note("the loopback device stays as it is: %s", strerror(errno));
 	if (bind(fd, (struct sockaddr *)address, size))
 		kd_skip("127.0.0.1 cannot be used: %s", strerror(errno));
 	kd_must(!getsockname(fd, (struct sockaddr *)address, &size));
 	return fd;
 }
 
-/* Both ends of a connection to 127.0.0.1, whose device may have to be taken up. */
+/* Both ends of a connection to 127.0.0.1. */
 static void connect_loopback(int fds[2], int type)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
-	struct ifreq device = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	int listening;
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	listening = bound(type, &address);
-	if (ioctl(listening, SIOCSIFFLAGS, &device))
-		kd_note("the loopback device stays as it is: %s", strerror(errno));
 	if (type == SOCK_STREAM)
 		kd_must(!listen(listening, 1));
 	fds[1] = socket(AF_INET, type, 0);
