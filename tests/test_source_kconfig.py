@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from kdelta import data
+from kdelta import data, workload
 from kdelta.arch import ARCHES
 from kdelta.errors import SpecError
 from kdelta.source import kconfig
@@ -120,3 +121,62 @@ def test_another_architecture_has_its_own_in_place_of_what_only_x86_has(target: 
 def test_what_only_x86_has_is_refused_elsewhere() -> None:
     with pytest.raises(SpecError, match=r"xenpv is of amd64, not of arm64; choose from min, deb"):
         kconfig.named(["xenpv"], target="arm64")
+
+
+# What a kernel answers with ENOSYS, or has no family, file system or file of, without an option.
+CALLS = {
+    r"(?<!_)socket(?:pair)?\(": "NET",
+    r"AF_UNIX": "UNIX",
+    r"AF_INET": "INET",
+    r"(?:msg|sem|shm)get\(": "SYSVIPC",
+    r"mq_open\(": "POSIX_MQUEUE",
+    r"signalfd\(": "SIGNALFD",
+    r"timerfd_create\(": "TIMERFD",
+    r"eventfd\(": "EVENTFD",
+    r"epoll_create1?\(": "EPOLL",
+    r"inotify_init1?\(": "INOTIFY_USER",
+    r"(?:flock\(|F_(?:OFD_)?SETLKW?)": "FILE_LOCKING",
+    r"f?setxattr\(": "TMPFS_XATTR",
+    r"memfd_create\(|kd_memfd\(": "MEMFD_CREATE",
+    r"madvise\(": "ADVISE_SYSCALLS",
+    r"timer_create\(|setitimer\(": "POSIX_TIMERS",
+    r"process_vm_(?:readv|writev)\(": "CROSS_MEMORY_ATTACH",
+    r"PR_SET_SECCOMP": "SECCOMP_FILTER",
+    r"SYS_add_key": "KEYS",
+    r"SYS_kcmp": "KCMP",
+    r"SYS_membarrier": "MEMBARRIER",
+    r"SYS_io_setup": "AIO",
+    r"SYS_io_uring_setup": "IO_URING",
+    r"SYS_futex": "FUTEX",
+    r"SYS_userfaultfd": "USERFAULTFD",
+    r"SYS_move_pages": "MIGRATION",
+    r"SYS_mbind": "NUMA",
+    r"SYS_capget|getuid\(": "MULTIUSER",
+    r"SYS_ioprio_get": "BLOCK",
+    r'"cgroup2"': "MEMCG",
+    r'"tmpfs"|kd_enter_tmpfs\(': "TMPFS",
+    r"MAP_HUGETLB": "HUGETLBFS",
+}
+
+
+def texts() -> dict[str, str]:
+    """The C files of workloads that are counted, without comments."""
+    every = [workload.load(name) for name in workload.names()]
+    counted = [one for one in every if any("exact" in s.instruments for s in one.scenarios)]
+    return {
+        one.name: re.sub(r"/\*.*?\*/|//[^\n]*", "", one.program.read_text(), flags=re.DOTALL)
+        for one in counted
+    }
+
+
+@pytest.mark.parametrize("name", sorted(texts()))
+def test_a_built_kernel_has_what_each_workload_calls(name: str) -> None:
+    text = texts()[name]
+    wanted = {option for call, option in CALLS.items() if re.search(rf"(?<![\w]){call}", text)}
+    granted = {key for key, value in kconfig.named().options.items() if value == "y"}
+    assert wanted <= granted
+
+
+def test_each_call_that_an_option_is_known_for_is_made_somewhere() -> None:
+    every = "".join(texts().values())
+    assert [call for call in CALLS if not re.search(rf"(?<![\w]){call}", every)] == []
