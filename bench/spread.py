@@ -6,8 +6,8 @@
 The survey's scenarios of three workloads.  Both runs have one seed, since that orders the trials.
 
 Scheduler and workers are real ones on loopback, each worker with a store and inputs of its own.
-All files of all trials are compared byte for byte, of result.json everything but how long it took;
-the answers of the two runs, too.
+All files of all trials and the answers are compared byte for byte, and by what they say: without
+when and how long, and the paths of a worker's cache.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 from boot.test_workers import busy, cache_of, free_port, program
+from kdelta.attribution.insns import CountedWindow
+from kdelta.journal import recount
 from kdelta.journal.run import RUNS, RunJournal
 
 KERNELS = "6.12,6.17,6.18"
@@ -35,7 +38,7 @@ control:futex_wait control:signal mprotect:shared_dirty_full_toggle_16m mprotect
 mprotect:thp_toggle_16m mprotect:pte_mapped_thp mprotect:split_pages mincore:no_thp_pte_scan_4m
 mincore:thp_pmd_shortcut_4m
 """
-_UNLIKE = re.compile(rb"[a-z-]+-\d{8}-\d{6}|\d{4}-\d\d-\d\dT[0-9:+]{14}|[0-9.]+ s\b")
+_WHEN = re.compile(rb"[a-z-]+-\d{8}-\d{6}|\d{4}-\d\d-\d\dT[0-9:+]{14}|[0-9.]+ s\b")
 
 
 def survey(runs: Path, workers: int, words: list[str], scratch: Path) -> tuple[int, str]:
@@ -86,8 +89,8 @@ def _total(runs: Path) -> int:
     return 0
 
 
-def contents(runs: Path) -> dict[str, str]:
-    """Of each file of a run its digest, without when and how long."""
+def contents(runs: Path, caches: Path) -> dict[str, tuple[str, str]]:
+    """Of each file of a run its digest, and that of what it says without when, where, how long."""
     folder = RUNS.find(runs, "latest")
     record = RunJournal.open(folder).record()
     found = {}
@@ -96,16 +99,64 @@ def contents(runs: Path) -> dict[str, str]:
         if trial.result is None:
             raise SystemExit(f"trial {trial.index} has no result")
         for path in sorted(place.iterdir()):
-            data = path.read_bytes()
-            if path.name == "result.json":
-                kept = json.loads(data)
-                kept["run"] = kept["attempts"] = kept["result"]["wall_s"] = 0
-                data = json.dumps(kept, sort_keys=True).encode()
-            found[f"{place.name}/{path.name}"] = hashlib.sha256(data).hexdigest()
+            found[f"{place.name}/{path.name}"] = digest(path.read_bytes()), said(path, caches)
     for path in sorted(folder.iterdir()):
         if path.suffix in (".csv", ".txt") or path.name.startswith("explain-"):
-            found[path.name] = hashlib.sha256(_UNLIKE.sub(b"", path.read_bytes())).hexdigest()
+            text = path.read_bytes()
+            found[f"answers/{path.suffix}/{path.name}"] = digest(text), digest(_WHEN.sub(b"", text))
     return found
+
+
+def said(path: Path, caches: Path) -> str:
+    """What a file of a trial says, as a digest.
+
+    Raw counts: each window with how often each address retired; the plugin numbers blocks of code
+    in the order in which QEMU's threads translate them.
+    """
+    data = path.read_bytes()
+    if path.name == "result.json":
+        kept = json.loads(data)
+        kept["run"] = kept["attempts"] = kept["result"]["wall_s"] = 0
+        data = json.dumps(kept, sort_keys=True).encode()
+    elif path.name == "command.txt":
+        data = re.sub(
+            re.escape(str(caches).encode()) + rb"/by-\d-\d+|/kdelta-worker-\w+|fd[/=]\d+", b"", data
+        )
+    elif path.name == "counts.bin.gz":
+        data = repr([*map(_window, recount.read(path).windows)]).encode()
+    return digest(data)
+
+
+def _window(window: CountedWindow) -> object:
+    retired: Counter[int] = Counter()
+    for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
+        for address in window.code[slot]:
+            retired[address] += count
+    told = (window.vcpu, window.phase, window.user, window.kernel, window.interrupts)
+    return told, window.switched, window.strings, sorted(retired.items())
+
+
+def digest(data: bytes) -> str:
+    """Of a file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def compared(one: dict[str, tuple[str, str]], two: dict[str, tuple[str, str]]) -> int:
+    """Print what is the same; how many files say another thing."""
+    names, none = sorted({*one, *two}), ("", "")
+    same = [name for name in names if one.get(name, none)[0] == two.get(name, none)[0]]
+    other = [name for name in names if one.get(name, none)[1] != two.get(name, none)[1]]
+    for kind, every in sorted(Counter(map(_kind, names)).items()):
+        print(f"{kind}: {sum(_kind(name) == kind for name in same)} of {every} are the same bytes")
+    for name in other:
+        print(f"NOT THE SAME: {name}")
+    print(f"{len(names)} files, {len(other)} of them say another thing")
+    return len(other)
+
+
+def _kind(name: str) -> str:
+    first, _, rest = name.partition("/")
+    return first if first == "answers" else rest
 
 
 def main() -> None:
@@ -124,16 +175,10 @@ def main() -> None:
         for workers in (1, 2):
             runs = scratch / f"by-{workers}"
             seconds, killed = survey(runs, workers, words, scratch)
-            found.append(contents(runs))
+            found.append(contents(runs, scratch))
             print(f"{workers} workers: {_total(runs)} trials, {len(found[-1])} files, {seconds} s;"
                   f" killed: {killed}", flush=True)  # fmt: skip
-        other = {
-            name for name in {*found[0], *found[1]} if found[0].get(name) != found[1].get(name)
-        }
-        for name in sorted(other):
-            print(f"not the same: {name}")
-    print(f"{len(found[0])} files, {len(other)} differ")
-    raise SystemExit(bool(other))
+        raise SystemExit(bool(compared(*found)))
 
 
 if __name__ == "__main__":
