@@ -36,9 +36,12 @@ A text.
 --x
 Content-Type: text/html; charset=utf-8
 
-<p>A <b>text</b>.</p>
+<pre>A <b>text</b>.
+---
+%s</pre>
 --x--
 """
+ONLY = "Content-Type: text/html; charset=utf-8\n"
 
 
 @pytest.fixture
@@ -82,9 +85,31 @@ def content(tree: SourceTree | None) -> str:
 
 
 def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
-    head, _, body = (HTML % (DIFF % ("FIRST", "2"))).partition("\n\n")
+    diff = DIFF % ("FIRST", "2")
+    head, _, body = (HTML % (diff, diff)).partition("\n\n")
     found = series.of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
     assert "return pte + 2" in content(found.steps[0].tree)
+
+
+def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    text = f"<pre>---\n{DIFF % ('FIRST', '2')}</pre>"
+    with pytest.raises(SpecError, match="holds no patch in plain text"):
+        series.of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
+
+
+def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: Path) -> None:
+    nested = "".join(
+        f'Content-Type: multipart/mixed; boundary="b{n}"\n\n--b{n}\n' for n in range(3000)
+    )
+    with pytest.raises(SpecError, match="holds no patch"):
+        series.of_files([box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree)
+
+
+def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="the file is empty"):
+        series.of_files([box(tmp_path)], tree)
 
 
 def test_a_patch_that_does_not_apply_is_a_step_that_says_so(

@@ -115,7 +115,7 @@ def check(
     from kdelta.check.page import read
     from kdelta.source import confined
 
-    scenarios = _scenarios(only, also, pages, field=field)
+    scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
     arches = _arches(arch)
     found = _series(series, base, config)
@@ -124,6 +124,8 @@ def check(
     caged = not (found.own or trust)
     if caged:
         confined.check()
+    for line in uncelled:
+        _told(line)
     request = _Request(found, config, base, arches, caged=caged, tolerance=tolerance)
     made = request.answer(scenarios, runs, means, before, str(against or ""))
     _print(made, as_json=as_json, as_html=as_html)
@@ -351,7 +353,8 @@ def _shortened(found: PatchSeries) -> PatchSeries:
 
 def _scenarios(
     only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
+    """Those that are meant, and why some have no cells of folios."""
     from kdelta import workload
     from kdelta.check import cells
     from kdelta.cli import studies
@@ -362,14 +365,13 @@ def _scenarios(
     meant = roster.surveyed(field=field or bool(only))
     every, why = cells.cells(meant, wanted)
     found = [name for name in every if not only or any(fnmatchcase(name, one) for one in only)]
-    if len(wanted) > 1 or cells.BASE not in wanted:
-        for line in why:
-            _told(line)
+    if len(wanted) == 1 and cells.BASE in wanted:
+        why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
     found = list(dict.fromkeys([*studies.scenarios(own), *found]))
     if not found:
         raise SpecError(f"no scenario fits {', '.join(only)}", action="see: kdelta survey --list")
-    return found
+    return found, why
 
 
 def _print(page: CheckPage, *, as_json: bool, as_html: bool) -> None:

@@ -7,9 +7,13 @@ patches are applied in the order of their numbers; cover letters and answers are
 
 from __future__ import annotations
 
+import email
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.generator import BytesGenerator
+from email.message import Message
+from email.policy import compat32
 from pathlib import Path
 
 from kdelta.errors import SpecError
@@ -17,6 +21,7 @@ from kdelta.source import git
 
 _MOST_BYTES = 64 << 20
 _MOST_MAILS = 500
+_HTML = "text/html"
 _SUBJECT = re.compile(r"\[(?=[^\]]*PATCH)([^\]]*)\]", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
 _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
@@ -153,7 +158,7 @@ def in_order(box: Path, mails: Sequence[PatchMail]) -> tuple[PatchMail, ...]:
     numbers = sorted({mail.number for mail in tagged})
     wrong = ""
     if not tagged:
-        wrong = "no patch"
+        wrong = "no patch in plain text"
     elif len(revisions) > 1:
         wrong = f"several revisions: v{', v'.join(map(str, revisions))}"
     elif total > 1 and numbers != list(range(1, total + 1)):
@@ -187,7 +192,10 @@ def _bad(box: Path, what: str) -> SpecError:
 def mail_of(message: Path) -> PatchMail | None:
     """What one message is; None for an answer and for what is no mail."""
     patch, text = message.with_suffix(".patch"), message.with_suffix(".text")
-    with message.open("rb") as stream:
+    plain = _without_html(message)
+    if plain is None:
+        return None
+    with plain.open("rb") as stream:
         done = git.run(
             "mailinfo", "-k", "-n", "--quoted-cr=strip", str(text), str(patch),
             stdin=stream, check=False,
@@ -211,6 +219,34 @@ def mail_of(message: Path) -> PatchMail | None:
     )
 
 
+def _without_html(message: Path) -> Path | None:
+    """The message, or one beside it without its parts of HTML; None for what cannot be taken apart.
+
+    Such a part repeats the patch, and escapes it: git would take both for one text.
+    """
+    content = message.read_bytes()
+    if b"text/html" not in content.lower():
+        return message
+    try:
+        mail = email.message_from_bytes(content, policy=compat32)
+        if mail.get_content_type() == _HTML:
+            mail.set_payload("")
+        for part in mail.walk():
+            parts = part.get_payload()
+            if part.is_multipart() and isinstance(parts, list):
+                part.set_payload([one for one in parts if _type(one) != _HTML])
+        plain = message.with_suffix(".plain")
+        with plain.open("wb") as stream:
+            BytesGenerator(stream, mangle_from_=False, policy=compat32).flatten(mail, unixfrom=True)
+    except (RecursionError, ValueError, LookupError):
+        return None
+    return plain
+
+
+def _type(part: object) -> str:
+    return part.get_content_type() if isinstance(part, Message) else ""
+
+
 def is_mailbox(path: Path) -> bool:
     """True for a file that starts as mailboxes do (also what git format-patch writes)."""
     with path.open("rb") as stream:
@@ -228,7 +264,8 @@ def check_size(file: Path) -> None:
     if not file.is_file():
         raise SpecError("it is no plain file", place=str(file), action="name a patch")
     if not 0 < size <= _MOST_BYTES:
-        raise SpecError(f"{size} bytes are no patch", place=str(file))
+        what = f"{size} bytes are no patch" if size else "the file is empty"
+        raise SpecError(what, place=str(file), action="name a patch or a mailbox")
 
 
 def _reason(stderr: str) -> str:
