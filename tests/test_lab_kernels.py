@@ -69,6 +69,14 @@ def test_flavours_and_images_tell_kernels_apart() -> None:
     ]
 
 
+def test_what_nothing_tells_apart_is_numbered() -> None:
+    alike = [
+        run(day, {"6.17.0+": 300.0}, version="", reference=f"file:{name}", image_sha256="a" * 64)
+        for day, name in ((1, "one"), (2, "other"))
+    ]
+    assert [labels(record) for record in lines.named(alike)] == [["6.17.0+ (1)"], ["6.17.0+ (2)"]]
+
+
 def test_names_are_unique_in_a_run_and_a_control_keeps_its_word() -> None:
     record = run(1, {"6.16.12": 300.0, "6.16.12 again": 300.0}, version="6.16.12-1")
     first, again = record.arms

@@ -96,10 +96,9 @@ def _apart(shortest: dict[_Key, str], kernels: dict[_Key, KernelIdentity]) -> di
     found: dict[_Key, str] = {}
     for name, keys in same.items():
         forms = [_forms(name, kernels[key]) for key in keys]
-        wide = zip(*forms, strict=True)
-        chosen: Sequence[str] = next((own for own in wide if len(set(own)) == len(keys)), forms[0])
-        if len(set(chosen)) < len(keys):
-            chosen = [f"{name} ({at})" for at in range(1, len(keys) + 1)]
+        wide = [own for own in zip(*forms, strict=True) if len(set(own)) == len(keys)]
+        counted = [f"{name} ({at})" for at in range(1, len(keys) + 1)]
+        chosen: Sequence[str] = wide[0] if wide else counted
         found.update(zip(keys, chosen, strict=True))
     return found
 
