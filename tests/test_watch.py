@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ class Guests:
 
     def start(self, study: Study, runs: Path, *_: object, **__: object) -> None:
         self.studies.append(study)
-        named = {f"deb:{offer.version}": offer for offer in listing()}
+        named = {f"deb:{offer.version}": offer for offer in self._offered(study)}
         identities = tuple(self._identity(name, named.get(name)) for name in study.kernels)
         planned = plan.make_plan(study, 1)
         folder = new_folder(runs, study.name, datetime(2026, 1, len(self.studies), tzinfo=UTC))
@@ -78,6 +78,10 @@ class Guests:
             trials=planned.trials,
         )
         self.execute(RunJournal.create(folder, record))
+
+    def _offered(self, study: Study) -> Sequence[KernelOffer]:
+        """Nothing for what is built from source, which must not need an archive."""
+        return listing() if any(name.startswith("deb:") for name in study.kernels) else ()
 
     def execute(self, journal: RunJournal, *_: object, **__: object) -> None:
         with journal.executing():
@@ -249,6 +253,101 @@ def test_the_tip_of_a_tree_is_counted_beside_the_last_one(guests: Guests, tmp_pa
     assert guests.studies[-1].kernels == tuple(
         f"tree:{repository.folder}@{commit}" for commit in (first, tip)
     )
+
+
+def merged(repository: Repository, name: str) -> str:
+    """A topic of one commit, merged into main; the merge."""
+    repository.git("checkout", "-q", "-b", name)
+    repository.commit(name, {name: "1"})
+    repository.git("checkout", "-q", "main")
+    repository.git("merge", "-q", "--no-ff", "-m", f"merge {name}", name)
+    return repository.git("rev-parse", "HEAD").strip()
+
+
+def test_merges_between_are_counted_as_many_as_are_asked_for(
+    guests: Guests, tmp_path: Path
+) -> None:
+    once(guests)
+    repository = Repository(tmp_path / "linux")
+    first = repository.commit("one", {"a": "1"})
+    tree = f"{repository.folder}@main+config=min"
+    once(guests, "--tree", tree)
+    merges = [merged(repository, name) for name in "bcdef"]
+    done = once(guests, "--tree", tree, "--merges", "3")
+    assert "5 new merges" in done.output
+    assert guests.studies[-1].kernels == tuple(
+        f"tree:{repository.folder}@{commit}+config=min"
+        for commit in (first, merges[0], merges[2], merges[4])
+    )
+    assert "nothing new" in once(guests, "--tree", tree, "--merges", "5").output
+
+
+def test_two_branches_of_a_tree_are_not_counted_in_turns(guests: Guests, tmp_path: Path) -> None:
+    once(guests)
+    repository = Repository(tmp_path / "linux")
+    repository.commit("one", {"a": "1"})
+    repository.git("branch", "other")
+    tip = merged(repository, "topic")
+    repository.git("checkout", "-q", "other")
+    other = repository.commit("on other", {"other": "1"})
+    words = [
+        word for name in ("main", "other") for word in ("--tree", f"{repository.folder}@{name}")
+    ]
+    assert once(guests, *words).exit_code == 0
+    assert [study.kernels[-1].partition("@")[2] for study in guests.studies[1:]] == [tip, other]
+    assert "nothing new" in once(guests, *words).output
+
+
+def test_a_rewritten_tree_stands_beside_what_it_was(guests: Guests, tmp_path: Path) -> None:
+    once(guests)
+    repository = Repository(tmp_path / "linux")
+    repository.commit("one", {"a": "1"})
+    first = merged(repository, "topic")
+    tree = str(repository.folder)
+    once(guests, "--tree", tree)
+    repository.git("reset", "-q", "--hard", "HEAD~1")
+    tip = merged(repository, "next")
+    done = once(guests, "--tree", tree)
+    assert "its history was rewritten" in done.output
+    assert [name.partition("@")[2] for name in guests.studies[-1].kernels] == [first, tip]
+
+
+def test_a_tip_that_does_not_build_is_nobodys_neighbour(guests: Guests, tmp_path: Path) -> None:
+    once(guests)
+    repository = Repository(tmp_path / "linux")
+    first = repository.commit("one", {"a": "1"})
+    tree = str(repository.folder)
+    once(guests, "--tree", tree)
+    merged(repository, "broken")
+    guests.yields = ladder_records.failed(Outcome.BOOT_ERROR, "mm/a.c: error: no")
+    assert once(guests, "--tree", tree).exit_code == 0
+    assert "nothing new" in once(guests, "--tree", tree).output
+    guests.yields = COUNTED
+    tip = merged(repository, "mended")
+    once(guests, "--tree", tree)
+    assert [name.partition("@")[2] for name in guests.studies[-1].kernels] == [first, tip]
+
+
+def test_without_an_archive_trees_are_counted_and_it_is_said(
+    guests: Guests, mirror: Mirror, tmp_path: Path
+) -> None:
+    mirror.stop()
+    repository = Repository(tmp_path / "linux")
+    tip = repository.commit("one", {"a": "1"})
+    done = once(guests, "--tree", str(repository.folder))
+    assert isinstance(done.exception, InfraError)
+    assert [study.kernels for study in guests.studies] == [(f"tree:{repository.folder}@{tip}",)]
+    assert (guests.runs.parent / "site/index.html").is_file()
+
+
+@pytest.mark.parametrize("tree", ["deb:6.17.8", "linux+config=", "linux+nosuch"])
+def test_what_is_no_tree_is_one_sentence_before_anything_is_counted(
+    guests: Guests, tree: str
+) -> None:
+    done = once(guests, "--tree", tree)
+    assert isinstance(done.exception, SpecError)
+    assert done.exception.sentence().isprintable()
+    assert not guests.studies
 
 
 @pytest.mark.parametrize("branch", ["nowhere", "--help", "-n1"])

@@ -37,18 +37,19 @@ def counted(
     return frozenset(key for key, own in done.items() if key and wanted <= own)
 
 
-def before(records: Iterable[RunRecord], place: str) -> str:
-    """The reference of the commit of a tree that the newest watch counted, "" for none.
-
-    place: "tree:PATH@".  records: the newest first.
-    """
+def references(records: Iterable[RunRecord]) -> list[str]:
+    """References of the kernels that have a count, those of the newest record first."""
+    found: dict[str, None] = {}
     for record in records:
-        if record.name != NAME:
-            continue
+        have = {
+            trial.arm
+            for trial in record.trials
+            if trial.result and trial.result.outcome is Outcome.OK
+        }
         for arm in reversed(record.arms):
-            if arm.kernel.reference.startswith(place):
-                return arm.kernel.reference
-    return ""
+            if arm.index in have and not arm.point:
+                found[arm.kernel.reference] = None
+    return list(found)
 
 
 def flavoured(records: Iterable[RunRecord], arch: str, flavour: str) -> list[RunRecord]:

@@ -18,10 +18,12 @@ from kdelta.cli import execution, survey
 from kdelta.cli import site as pages
 from kdelta.cli.options import only_option, runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.rendering.wording import plural
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.debian import KernelOffer
+    from kdelta.source.tips import Watched
     from kdelta.study.spec import Study
 
 EXIT_FAILED = 1  # a trial failed, as of kdelta run
@@ -37,6 +39,8 @@ class _Watch:
     flavour: str
     every: bool
     quiet: bool
+    trees: tuple[Watched, ...]
+    merges: int
 
     def study(self, references: Sequence[str], title: str) -> Study:
         """These kernels in all scenarios."""
@@ -66,8 +70,16 @@ class _Watch:
     "--tree",
     "trees",
     multiple=True,
-    metavar="PATH[@BRANCH]",
-    help="Also the tip of a git tree, when it has new commits; it is built. May be given again.",
+    metavar="PATH[@BRANCH][+...]",
+    help="Also the tip of a git tree, when it has new commits; it is built, with what is added"
+    " (+config=min). May be given again.",
+)
+@click.option(
+    "--merges",
+    type=click.IntRange(1, 32),
+    default=1,
+    show_default=True,
+    help="Of a tree's new merges so many are counted, evenly spread, the tip among them.",
 )
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
 @click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
@@ -81,6 +93,7 @@ def watch(
     address: str,
     only: tuple[str, ...],
     trees: tuple[str, ...],
+    merges: int,
     arch: str,
     flavour: str,
     runs: Path,
@@ -96,17 +109,23 @@ def watch(
     kernel is new when no run has counted it.  Beside each stands the kernel before it.  Exits
     with 1 when a trial failed.
     """
+    from kdelta.source import tips
+
     wanted = _Watch(
         scenarios=tuple(survey.scenarios(only)),
         arch=arch,
         flavour=flavour,
         every=every,
         quiet=quiet,
+        trees=tuple(map(tips.watched, trees)),
+        merges=merges,
     )
     with _alone(runs):
         if list_only:
-            for study in _new(wanted, runs, trees):
-                click.echo(f"{study.title}: {len(study.scenarios)} scenarios")
+            studies, lost = _new(wanted, runs)
+            for study in studies:
+                click.echo(f"{study.title}: {plural(len(study.scenarios), 'scenario')}")
+            _told(lost)
             return
         if quiet:
             logging.getLogger("kdelta").setLevel(logging.ERROR)
@@ -115,15 +134,22 @@ def watch(
         for journal in begun:
             click.echo(f"going on with {journal.folder.name}")
             failed |= _fails(partial(execution.execute, journal, means, summary=True))
-        studies = _new(wanted, runs, trees)
+        studies, lost = _new(wanted, runs)
         for study in studies:
             click.echo(study.title)
             failed |= _fails(partial(execution.start, study, runs, means, summary=True))
         told = pages.write(out, runs, triage, address)
     if begun or studies or not quiet:
         click.echo(told if begun or studies else f"nothing new; {told}")
+    _told(lost)
     if failed:
         click.get_current_context().exit(EXIT_FAILED)
+
+
+def _told(lost: InfraError | None) -> None:
+    """Say at the end that the archive could not be asked: the rest was done."""
+    if lost:
+        raise lost
 
 
 @contextmanager
@@ -172,12 +198,17 @@ def _unfinished(runs: Path) -> list[RunJournal]:
     return [journal for journal in reversed(found) if not journal.is_finished()]
 
 
-def _new(wanted: _Watch, runs: Path, trees: Sequence[str]) -> list[Study]:
-    """The studies of what is new in the archive and in each tree."""
+def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
+    """The studies of what is new in the archive and in each tree; why not of the archive."""
     every = list(pages.records(runs))
-    found = _of_archive(wanted, every)
-    found += [study for tree in trees if (study := _of_tree(wanted, every, tree))]
-    return found
+    found = []
+    lost = None
+    try:
+        found += _of_archive(wanted, every)
+    except InfraError as error:
+        lost = error
+    found += [study for tree in wanted.trees if (study := _of_tree(wanted, every, tree))]
+    return found, lost
 
 
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
@@ -219,34 +250,20 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
     return offered, [one.offer for one in picked]
 
 
-def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: str) -> Study | None:
-    """The tip of a tree beside the one that was counted last."""
+def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
+    """The tip of a tree, and merges before it, beside the nearest that has been counted."""
     from kdelta.analysis import watching
-    from kdelta.rendering.wording import plural
-    from kdelta.source import git, tree_reference
+    from kdelta.source import tips
 
-    path, _, branch = tree.partition("@")
-    folder = Path(path).absolute()
-
-    def asked(*words: str) -> str:
-        done = git.ask(folder, *words)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    tip = asked(
-        "rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch or 'HEAD'}^{{commit}}"
-    )
-    if not tip:
-        raise SpecError(
-            f"it has no commit {branch or 'HEAD'}",
-            place=str(folder),
-            action="name a git tree, and after an @ a branch of it",
-        )
-    place = f"{tree_reference.PREFIX}{folder}@"
-    before = watching.before(records, place)
-    if before == f"{place}{tip}":
+    have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
+    found = tips.news(tree, have, most=wanted.merges)
+    machine = wanted.study([tree.reference(found.tip)], "any").machine
+    known = watching.counted(records, wanted.scenarios, machine)
+    if tree.reference(found.tip) in known:
         return None
-    span = f"{before.removeprefix(place)}..{tip}"
-    merges = asked("rev-list", "--count", "--merges", "--first-parent", span) if before else ""
-    told = plural(int(merges), "new merge") if merges else "its first count"
-    names = [*([before] if before else []), f"{place}{tip}"]
-    return wanted.study(names, f"{folder.name} at {tip[:12]}: {told}")
+    told = plural(found.merges, "new merge") if found.before else "its first count"
+    told = "its history was rewritten" if found.rewritten else told
+    names = dict.fromkeys(
+        tree.reference(commit) for commit in (found.before, *found.commits) if commit
+    )
+    return wanted.study(list(names), f"{tree.folder.name} at {found.tip[:12]}: {told}")
