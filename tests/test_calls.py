@@ -135,7 +135,7 @@ def test_a_function_is_told_with_what_it_calls_where_that_explains_it() -> None:
     assert found.root.delta == 49
     text = " ".join(sentence(found.causes[0], Scale(1, 0)).split())
     assert text == (
-        "hash and what it calls, called 1 times: its own code +18, rcu +16 (new), slot +10"
+        "hash and what it calls, called once: its own code +18, rcu +16 (new), slot +10"
     )
 
 

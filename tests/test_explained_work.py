@@ -119,7 +119,7 @@ def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation
     assert 3 <= len(told) <= 6
     text = " ".join(told)
     assert f"({(new - old) / PAGES:+.1f}, x{new / old:.3f})" in text
-    assert "commit is new in walk, called 1 times" in text
+    assert "commit is new in walk, called once" in text
     assert "It takes 199 more loads and 1 more locked or LSE atomics; fences are as many" in text
     assert "+1.0 of struct page (0 -> 1.0, in commit)" in text
     assert all(re.search(r"\d", sentence) for sentence in told[:-1])
@@ -135,6 +135,34 @@ def test_without_call_paths_or_work_what_is_left_is_told(found: Explanation) -> 
 def test_another_compiler_is_a_doubt(found: Explanation) -> None:
     crossed = replace(found, old_compiler="gcc 12", new_compiler="gcc 14")
     assert "so part may be the compiler's" in sentences(crossed, None, None)[-1]
+
+
+def test_another_configuration_is_a_doubt(found: Explanation) -> None:
+    apart = replace(found.comparison, differences=("+UBSAN_BOUNDS",))
+    told = sentences(replace(found, comparison=apart), None, None)[-1]
+    assert "they were configured differently" in told
+    assert "configured" not in sentences(found, None, None)[-1]
+
+
+def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
+    found: Explanation,
+) -> None:
+    old = found.old_value or 0
+    sizes = {"a": 40, "b": 30, "c": 20, "d": 9, "e": 1}
+    calls = difference(
+        [[PathNode(-1, "walk", 1, old)]],
+        [
+            [
+                PathNode(-1, "walk", 1, old),
+                *(PathNode(0, name, 1, PAGES * size) for name, size in sizes.items()),
+            ]
+        ],
+    )
+    why = sentences(found, calls, None)[1]
+    assert "The largest is +40.0, a is new in walk" in why
+    assert f"Then +20.0, c is new in walk, called once in {PAGES}" in why
+    assert "d is new" not in why
+    assert why.endswith("All else, 2 causes, sums to +10.0.")
 
 
 def stored(place: Path) -> RunRecord:

@@ -99,6 +99,9 @@ def test_call_paths_come_with_their_callers(tmp_path: Path) -> None:
         (2, 1, 9, 4, 5),
     ]
     assert without.contexts == ()
+    unasked = insns.read(path, paths=False).windows
+    assert [window.contexts for window in unasked] == [(), ()]
+    assert [window.total for window in unasked] == [5, 5]
 
 
 @pytest.mark.parametrize(

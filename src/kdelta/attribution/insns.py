@@ -185,8 +185,10 @@ def instruction(first: int, second: int) -> bytes:
     return content[: min(content[-1], _LONGEST)]
 
 
-def read(path: Path) -> Counts:
+def read(path: Path, *, paths: bool = True) -> Counts:
     """Read a stream; a record cut short at its end (QEMU was killed) is left out.
+
+    paths: call paths, too, which are most of one that has them.
 
     Raises InfraError when there is no stream or it is not one.
     """
@@ -197,7 +199,8 @@ def read(path: Path) -> Counts:
         )
     reader = _Reader(str(path))
     for kind, record in _records(words, str(path)):
-        reader.take(kind, record)
+        if paths or kind not in (_CONTEXTS, _CALLS):
+            reader.take(kind, record)
     return Counts(
         api=words[3],
         armed=reader.armed,

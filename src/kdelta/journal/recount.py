@@ -47,8 +47,8 @@ def recounted(
             yield Difference(file=name, what=what)
 
 
-def read(path: Path) -> insns.Counts:
-    """What the plugin wrote, out of the file that a trial kept.
+def read(path: Path, *, paths: bool = True) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.
 
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
@@ -62,7 +62,7 @@ def read(path: Path) -> insns.Counts:
                     raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
                 raw.write(piece)
         raw.flush()
-        return insns.read(Path(raw.name))
+        return insns.read(Path(raw.name), paths=paths)
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -82,13 +82,13 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
 
 
 def standing(folder: Path, index: int, result: TrialResult) -> dict[str, insns.CountedWindow]:
-    """Of each phase of a trial the window that stands for it.
+    """Of each phase of a trial the window that stands for it, without its call paths.
 
     Raises SpecError when the run did not keep it, StoreError when it is damaged.
     """
     path = trial_folder(folder, index) / _COUNTS
     try:
-        counts = read(path)
+        counts = read(path, paths=False)
     except FileNotFoundError:
         raise SpecError(
             "the run kept no raw counts",

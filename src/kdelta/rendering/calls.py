@@ -21,6 +21,7 @@ _NAME_WIDTH = 48
 _PIECES = 2  # functions that code moved into, by name
 _PARTS = 4  # what a function calls, told with it
 _BRANCHES = 14  # lines of the tree in the text
+_SELDOM = 0.1  # calls per operation below which it is told for how many there is one
 _DEEPEST = 24  # levels of the tree that are indented
 
 
@@ -69,6 +70,13 @@ class Scale:
         """How often something was called."""
         return _short(count / self.operations)
 
+    def times(self, count: int) -> str:
+        """The same in words: once for many operations is told as that."""
+        each = count / self.operations
+        if 0 < each < _SELDOM:
+            return f"once in {1 / each:.0f}"
+        return "once" if each == 1 else f"{_short(each)} times"
+
 
 def _short(each: float) -> str:
     return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
@@ -107,18 +115,18 @@ def sentence(cause: Cause, scale: Scale) -> str:
     name = short(cause.function, _NAME_WIDTH)
     pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into[:_PIECES])
     pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
+    verb = "is" if len(cause.into) == 1 else "are"
     where = f" in {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
-    called = f"called {scale.calls(cause.calls_new)} times"
+    called = called_new = f"called {scale.times(cause.calls_new)}"
     if cause.calls_old != cause.calls_new:
         called = f"called {scale.calls(cause.calls_old)} -> {scale.calls(cause.calls_new)} times"
     match cause.kind:
         case CauseKind.NEW:
-            through = f"; {pieces} is called through it" if pieces else ""
-            times = f"called {scale.calls(cause.calls_new)} times"
-            return f"{name} is new{where}, {times}, with all below{through}"
+            through = f"; {pieces} {verb} called through it" if pieces else ""
+            return f"{name} is new{where}, {called_new}, with all below{through}"
         case CauseKind.VANISHED:
             gone = f" from {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
-            direct = f"; {pieces} is called without it" if pieces else ""
+            direct = f"; {pieces} {verb} called without it" if pieces else ""
             return f"{name} is gone{gone}, with all below{direct}"
         case CauseKind.SPLIT:
             return f"{name}: net, part of its code moved into {pieces}"

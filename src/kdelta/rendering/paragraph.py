@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.analysis.calls import Branch, CallDifference
+from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.attribution.kinds import Kind
@@ -15,7 +15,7 @@ from kdelta.rendering.columns import short
 from kdelta.rendering.work import named
 
 _TELLING = 0.1  # share of the difference from which a cause or a function is named
-_NAMED = 2
+_FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large
 _REST = 0.2  # share of the difference that may lie elsewhere than below the one function
 _MANY = 0.05  # share of the difference from which loads and stores are told
 _RARE = 0.01  # executions per operation from which all other kinds are
@@ -54,17 +54,36 @@ def _net(found: Explanation, scale: Scale) -> str:
 
 def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     """The first causes, or without call paths the functions."""
-    whole = found.delta or 1
     if calls:
-        causes = [c for c in calls.causes if abs(c.delta) >= _TELLING * abs(whole)][:_NAMED]
-        parts = [f"{scale.signed(c.delta)}: {cause_told(c, scale)}" for c in causes]
+        told = _causes(calls)
         lead = _lead(calls.root)
-        where = f"At least 80 % of it lies in {lead} and below. " if lead else ""
-        return f"{where}Of that, {'. And '.join(parts)}." if parts else where.strip()
+        where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
+        parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
+        if parts:
+            where.append(f"The largest is {'. Then '.join(parts)}.")
+        others = len(calls.causes) - len(told)
+        rest = calls.root.delta - sum(cause.delta for cause in told)
+        if parts and others and scale.plain(rest).strip("0."):
+            where.append(f"All else, {_counted(others, 'cause')}, sums to {scale.signed(rest)}.")
+        return " ".join(where)
     rows = (*found.rising, *found.falling)
-    ranked = sorted(rows, key=lambda row: -abs(row.delta))[: _NAMED + 1]
+    ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
     parts = [f"{short(row.function, _NAME_WIDTH)} {scale.signed(row.delta)}" for row in ranked]
     return f"By function it is {', '.join(parts)}." if parts else ""
+
+
+def _causes(calls: CallDifference) -> Sequence[Cause]:
+    """The first causes, until these are most of the difference and not more than it."""
+    whole = calls.root.delta
+    large = [cause for cause in calls.causes if abs(cause.delta) >= _TELLING * abs(whole)]
+    for count in range(_FEWEST, _NAMED):
+        if abs(whole - sum(cause.delta for cause in large[:count])) <= _REST * abs(whole):
+            return large[:count]
+    return large[:_NAMED]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _lead(root: Branch) -> str:
@@ -108,8 +127,8 @@ def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     per = found.operation or "operation"
     if not rows:
         return (
-            f"Of no kind of memory it touches {least:.2g} lines of 64 bytes more or fewer, of"
-            f" {scale.each(whole)}."
+            f"It touches {scale.each(whole)} lines of 64 bytes, and of no kind of memory"
+            f" {least:.2g} more or fewer than before."
         )
     parts = [
         f"{scale.signed(row.delta)} of {row.kind} ({scale.plain(row.old)} ->"
@@ -137,7 +156,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _built(found: Explanation) -> str:
-    parts: Iterator[str] = filter(None, (_states(found), _compilers(found)))
+    parts: Iterator[str] = filter(None, (_states(found), _compilers(found), _configured(found)))
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
@@ -153,3 +172,9 @@ def _compilers(found: Explanation) -> str:
     if old == new:
         return f"both kernels were built by {old}"
     return f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
+
+
+def _configured(found: Explanation) -> str:
+    if not found.comparison.differences:
+        return ""
+    return "they were configured differently, as listed above, and part may be that"
