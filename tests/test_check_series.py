@@ -123,7 +123,7 @@ def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
     first, second = series.of_files([path], tree).steps
     assert first.tree is None
     assert "mm/mincore.c:5" in first.wrong
-    assert (second.tree, second.wrong) == (None, "the one before it is not")
+    assert (second.tree, second.wrong) == (None, "the one before it does not")
 
 
 def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: Path) -> None:

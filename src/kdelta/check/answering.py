@@ -24,6 +24,7 @@ from kdelta.source.tree import SourceTree
 
 Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
+_AGAIN = "the patch does not apply: "
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ def _patch(
     """One patch, held against the last that could be."""
     row = PatchRow(number=number, title=step.title)
     if step.tree is None:
-        return _wrong(row, f"does not apply: {step.wrong}")
+        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_AGAIN)}")
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:

@@ -152,7 +152,7 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[_Letter]]:
 
 def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> SeriesStep:
     step = SeriesStep(
-        title=letter.title, text=letter.text, tree=None, wrong="the one before it is not"
+        title=letter.title, text=letter.text, tree=None, wrong="the one before it does not"
     )
     if now is None:
         return step
