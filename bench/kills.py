@@ -28,7 +28,7 @@ from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.parcel import essence
 
-ROUNDS, WORKERS = 12, 2
+ROUNDS, WORKERS = 20, 2
 WHO = ("controller", "worker", "scheduler", "database")
 _START = "from kdelta.cli.main import main; main()"
 Found = list[tuple[int, bytes, str]]

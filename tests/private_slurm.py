@@ -118,14 +118,17 @@ class Cluster:
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 words = place.joinpath("cmdline").read_bytes()
+                given = place.joinpath("environ").read_bytes()
                 parent = place.joinpath("stat").read_text().rpartition(")")[2].split()[1]
             except OSError:
                 continue
             parents[int(place.name)] = int(parent)
-            if f"{self.folder / name}/job".encode() in words:
+            ours = f"SLURM_CONF={self._conf}\0".encode() in given
+            there = f"SLURMD_NODENAME={name}\0".encode() in given
+            if (ours and there) or f"{self.folder / name}/job".encode() in words:
                 scripts.append(int(place.name))
         first = [self._number(f"{name}.pid"), *(parents[number] for number in scripts)]
-        victims = [*first, *scripts]
+        victims = [number for number in (*first, *scripts) if number > 1]
         for number in victims:  # grows: what the job has started dies with it
             victims += [one for one, own in parents.items() if own == number and one not in victims]
         for number in victims:

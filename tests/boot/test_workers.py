@@ -22,7 +22,7 @@ from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.parcel import essence
 
 pytestmark = pytest.mark.boot
-_ROUNDS = 12  # so many that a second worker is worth its boot
+_ROUNDS = 20  # so many that a second worker is worth its boot
 _OWN = ("results", "inputs", "locks")  # of each worker alone
 
 
