@@ -193,7 +193,20 @@ def hyperfine_csv(shape: Shape) -> None:
     shape.files["bench.csv"] = "\n".join(lines) + "\n"
 
 
+def iperf3_text(shape: Shape) -> None:
+    for arm, name in _runs(shape, "txt"):
+        lines = ["Connecting to host 10.0.0.2, port 5201"]
+        lines += ["[ ID] Interval           Transfer     Bitrate         Retr  Cwnd"]
+        lines += ["[  5]   0.00-1.00   sec  4.90 GBytes  42.2 Gbits/sec    0   3.12 MBytes"]
+        for end, retries in (("sender", "0"), ("receiver", "")):
+            rate = shape.rng.randint(400, 440) / 10
+            shape.put(arm, end, round(rate * 1e9))
+            each = f"0.00-10.00  sec  49.0 GBytes  {rate} Gbits/sec  {retries:>3}    {end}"
+            lines += [f"[  5]   {each.replace(str(rate), '1.5')}", f"[SUM]   {each}"]
+        shape.files[name] = "\n".join([*lines, "", "iperf Done."]) + "\n"
+
+
 OUTPUTS: tuple[Maker, ...] = (
     *(redis, redis_in_full, memtier, fio_terse, lkp_mail, phoronix, phoronix_csv, phoronix_xml),
-    *(rust_bench, criterion_text, gnu_time, pytest_benchmark, jmh, hyperfine_csv),
+    *(iperf3_text, rust_bench, criterion_text, gnu_time, pytest_benchmark, jmh, hyperfine_csv),
 )

@@ -80,7 +80,7 @@ def test_an_encoding_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (b"kernel;ns\n6.16;1.234,5\n6.17;1.300,2\n", '"1.234,5" is not a number'),
+        (b"kernel;ns\n6.16;1.2345,6\n6.17;1.300,2\n", '"1.2345,6" is not a number'),
         (b'kernel,ns\n6.16,"1,23,4567"\n6.17,"1,300,200"\n', '"1,23,4567" is not a number'),
         (b"kernel,ns\n6.16,5\n\n\n6.17,six\n", 'line 5, column ns: "six" is not a number'),
         (b"kernel,ns\n6.16,1,5\n", "3 cells where the head has 2"),

@@ -35,6 +35,7 @@ _RANGE = re.compile(  # 0-100, [1], [2, 4), 100..200, >1ms
     re.ASCII,
 )
 _PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
+_SECONDS = re.compile(r"(?:9[5-9]\d|1\d{3}|[23]\d{3})\d{6}(?:\.\d{1,9}|\d{3})?", re.ASCII)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 _OFTEN = 5  # fewer numbers than that may be arms, each in at least one row less
@@ -102,6 +103,8 @@ def _by_content(work: Work, name: str) -> None:
             work.leave(name, "one moment for all rows")
         else:
             work.left[name] = Said(part=Part.POSITION)
+    elif said.part is Part.UNKNOWN and _epoch(cells):
+        work.left[name] = Said(part=Part.POSITION)
     elif said.part is Part.POSITION and _words_of_order(name, cells):
         work.left[name] = Said(part=Part.UNKNOWN)
     elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
@@ -110,6 +113,11 @@ def _by_content(work: Work, name: str) -> None:
         _figure(work, name, said, cells)
     else:
         work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _epoch(cells: Cells) -> bool:
+    """True for several moments of this century, in seconds or milliseconds since 1970."""
+    return len(cells.distinct) > 1 and all(map(_SECONDS.fullmatch, cells.distinct))
 
 
 def _words_of_order(name: str, cells: Cells) -> bool:

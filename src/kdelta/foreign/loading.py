@@ -22,6 +22,7 @@ from kdelta.foreign import (
     lkp,
     perf_stat,
     programs,
+    prose,
     records,
     shapes,
     tables,
@@ -37,7 +38,8 @@ from kdelta.foreign.work import Guess
 MAX_FILES = 1000
 _MAX_DEPTH = 8
 _QUOTED = re.compile(r"(?:>(?:[ >]|\Z))+")
-_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org")
+_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org", ".eml", ".mbox", ".mail")
+_PROSE = (".txt", ".eml", ".mbox", ".mail")
 _TEXTS = {
     ImportFormat.KERNBENCH: kernbench.looks_like,
     ImportFormat.BENCHFMT: benchfmt.looks_like,
@@ -206,6 +208,7 @@ def _table(
     encoding: str,
 ) -> LoadedFile:
     text = shapes.of_gnuplot(layout.framed(text))
+    text = prose.table_in(text) if suffix in _PROSE else text
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)
     if suffix in (".txt", ".md", ".org", ".dat") and not mapped and delimiter == tables.BLANKS:

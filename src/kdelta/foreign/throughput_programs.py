@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What programs print that move data or build: STREAM, dd, dbench, YCSB, kernbench.
+"""What programs print that move data or build: STREAM, dd, dbench, YCSB, iperf3, kernbench.
 
 A record is a figure, with unit and direction.  A text is of a program only by lines that no other
 prints; what a program says of failures is its status.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
@@ -36,6 +37,11 @@ _YCSB_LATENCY = re.compile(
     r"(?:(?P<mean>Average)|(?P<at>\d+(?:\.\d+)?)(?:th)?Percentile)Latency\((?P<unit>[mun]s)\)"
 )
 _YCSB_ASIDE = re.compile(r"OVERALL|CLEANUP|TOTAL_\w+|.*-FAILED")
+_IPERF = re.compile(
+    rf"\[ *(?P<stream>SUM|\d+)\](?:\[\w+-\w\])? +0\.00-\d+\.\d+ +sec .*?"
+    rf"(?P<rate>{_NUMBER}) (?P<prefix>[KMG]?)bits/sec .*?\b(?P<end>sender|receiver)\s*\Z"
+)
+_IN_BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _KERNBENCH = re.compile(
     r"Average (?P<load>\w+) [Ll]oad(?: -j ?(?P<jobs>\d*))? Run \(std deviation\):\s*\Z"
 )
@@ -122,6 +128,18 @@ def _ycsb_figure(found: re.Match[str]) -> Record | None:
     said = {"operation": found["what"].lower()} | ({"percentile": cut["at"]} if cut["at"] else {})
     name = "mean latency" if cut["mean"] else "latency at percentile"
     return _figure(said, name, cut["unit"], Better.LOWER, found["value"])
+
+
+def iperf3(lines: Lines) -> Iterator[Numbered]:
+    """What was sent and received in each whole test, of several streams their sum; no intervals."""
+    found = [(number, cut) for number, line in lines if (cut := _IPERF.match(line.strip()))]
+    summed = any(cut["stream"] == "SUM" for _, cut in found)
+    for number, cut in found:
+        if summed and cut["stream"] != "SUM":
+            continue
+        bits = f"{Decimal(cut['rate']) * _IN_BITS[cut['prefix']]:f}"
+        name = "sent bits" if cut["end"] == "sender" else "received bits"
+        yield number, _figure({}, name, "bit/s", Better.HIGHER, bits)
 
 
 def kernbench(lines: Lines) -> Iterator[Numbered]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How people write one number in a cell: 1,234,567, 1 047 454, 1m23.5s, 12 us, 1.2k.
+"""How people write one number in a cell: 1,234,567, 1.234,5, 1 047 454, 1m23.5s, 12 us, 1.2k.
 
 A column is rewritten where all of its cells are written in one of these ways; what may be another
 is asked about.
@@ -21,6 +21,8 @@ _MARKS = " '\u00a0\u202f\u2019"  # that people put between thousands
 _WITH_UNIT = re.compile(rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
 _SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
+_POINTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?", re.ASCII)
+_SURELY_POINTED = re.compile(r"[-+]?\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)", re.ASCII)
 _SPACED = re.compile(rf"[-+]?\d{{1,3}}(?:[{_MARKS}]\d{{3}})+(?:[.,]\d+)?", re.ASCII)
 _SHORT = re.compile(r"[-+]?\d{1,3}(?:[.,]\d+)?", re.ASCII)
 _MANY_PARTS = 2  # blanks in a number; more are between the values of a list
@@ -58,6 +60,16 @@ def grouped(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     if not all(_GROUPED.fullmatch(cell) for cell in cells if cell):
         return None
     return WrittenColumn(name=name, cells=tuple(cell.replace(",", "") for cell in cells))
+
+
+def pointed(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """1.234,5 is one number; that 1.234 is 1234 is seen where others of the column are."""
+    if not any(_SURELY_POINTED.fullmatch(cell) for cell in cells):
+        return None
+    if not all(_POINTED.fullmatch(cell) for cell in cells if cell):
+        return None
+    made = tuple(cell.replace(".", "").replace(",", ".") for cell in cells)
+    return WrittenColumn(name=name, cells=made)
 
 
 def spaced(name: str, cells: Sequence[str]) -> WrittenColumn | None:
@@ -136,5 +148,5 @@ def _scaled(cut: re.Match[str] | None, unit: str) -> str:
 
 
 WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (
-    *(grouped, spaced, durations, with_units),
+    *(grouped, pointed, spaced, durations, with_units),
 )
