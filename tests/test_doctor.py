@@ -36,7 +36,7 @@ NAMES = {
     *("C compiler (amd64)", "C compiler (arm64)", "C compiler (riscv64)"),
     *("memory", "cache", "Debian sources", "KVM", "PMU", "hugepages", "tracefs"),
     *("user namespaces", "kernel builds", "perf", "bpftrace", "llvm-mca", "clang", "bubblewrap"),
-    "ccache",
+    *("ccache", "ssh"),
 }
 
 
@@ -90,6 +90,7 @@ def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) ->
         ("perf", "linux-perf"),
         ("ccache", "ccache"),
         ("bubblewrap", "bubblewrap"),
+        ("ssh", "openssh-client"),
     ):
         assert rows[name].state is Usability.MISSING
         assert rows[name].remedy.endswith(f"apt-get install {package}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 from rich.text import Text
@@ -56,8 +56,8 @@ def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
     ctx.exit(0 if possible else 3)
 
 
-def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
-    """Write the table, then the commands, then the verdict."""
+def print_rows(rows: Sequence[Capability]) -> None:
+    """Write the table, then the commands."""
     table = (
         (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
         for row in rows
@@ -67,6 +67,11 @@ def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
     if remedies:
         click.secho("\nTo add what is missing:", bold=True)
         print_table(("", ""), remedies)
+
+
+def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
+    """Write the table, the commands, then the verdict."""
+    print_rows(rows)
     verdict = "Exact runs are possible on this machine." if possible else _blockers(rows)
     click.echo(f"\n{verdict}")
 

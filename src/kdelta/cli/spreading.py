@@ -12,7 +12,7 @@ import click
 from kdelta.errors import SpecError
 from kdelta.printable import printable
 from kdelta.study import pools
-from kdelta.study.pools import DaskPool, LabPools, LocalPool
+from kdelta.study.pools import DaskPool, HostPool, LabPools, LocalPool
 from kdelta.study.slurm import SlurmPool
 
 if TYPE_CHECKING:
@@ -143,9 +143,18 @@ def _slurm(name: str, pool: SlurmPool, study: Study, means: Means) -> PlacedTria
     return SlurmTrials(Slurm(name, pool), pool, study, order)
 
 
+def _host(name: str, pool: HostPool, study: Study, _means: Means) -> PlacedTrials:
+    from kdelta.run.hosted import HostedTrials
+
+    return HostedTrials(name, pool, study)
+
+
 # Per kind of pool what measures there: exact trials, which any of them may have, and timed ones.
 COUNTING: Mapping[type, Callable[[str, Any, RunJournal, Means], Workers]] = {
     LocalPool: _local,
     DaskPool: _dask,
 }
-TIMING: Mapping[type, Callable[[str, Any, Study, Means], PlacedTrials]] = {SlurmPool: _slurm}
+TIMING: Mapping[type, Callable[[str, Any, Study, Means], PlacedTrials]] = {
+    HostPool: _host,
+    SlurmPool: _slurm,
+}

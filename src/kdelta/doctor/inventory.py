@@ -79,6 +79,7 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     yield "clang", "a second compiler", partial(toolchain.tool, "clang", "clang")
     yield "bubblewrap", "strangers' builds", partial(toolchain.tool, "bwrap", "bubblewrap")
     yield "ccache", "faster rebuilds", partial(toolchain.tool, "ccache", "ccache")
+    yield "ssh", "other machines that time", partial(toolchain.tool, "ssh", "openssh-client", "-V")
 
 
 def _builds() -> Tried:

@@ -55,11 +55,11 @@ def _try_compiler(name: str) -> tuple[str, Usability]:
     return "", Usability.OK
 
 
-def tool(name: str, package: str) -> Tried:
-    """A program on PATH and its version."""
+def tool(name: str, package: str, flag: str = "--version") -> Tried:
+    """A program on PATH and its version, which it says when given that flag."""
     if process.which(name) is None:
         return Tried(Usability.MISSING, f"no {name}", install(package))
-    version = _version(name, "--version")
+    version = _version(name, flag)
     return Tried(Usability.OK if version else Usability.UNUSABLE, version or "does not start")
 
 

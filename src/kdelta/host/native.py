@@ -76,7 +76,7 @@ def run(
             process.end(child)
             raise
     try:
-        reader = _Reader(child, program.name)
+        reader = Reader(child, program.name)
         reader.read_all(timeout, cancelled)
         status = child.returncode
     finally:
@@ -104,7 +104,7 @@ def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> lis
     return [*_ENVIRONMENT, *told, "taskset", "-c", chosen, str(program.absolute()), *arguments]
 
 
-class _Reader:
+class Reader:
     """Takes what a child prints until it ends, within bounds."""
 
     def __init__(self, child: subprocess.Popen[bytes], name: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kdelta.errors import as_root
@@ -34,12 +34,12 @@ def steal_between(before: HostFacts, after: HostFacts) -> float | None:
     return (stolen_after - stolen_before) / (after_all - before_all)
 
 
-def since(before: HostFacts, leased: Sequence[int]) -> MachineFacts:
-    """Of a timed trial that has just ended: this machine before it, and what was taken since.
+def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
+    """Of a timed trial that has just ended: its machine before it, and what was taken since.
 
-    leased: the CPUs that were the trial's.
+    leased: the CPUs that were the trial's; after: that machine now, by default this one.
     """
-    steal = steal_between(before, facts.read(cpus=leased))
+    steal = steal_between(before, after or facts.read(cpus=leased))
     return MachineFacts(
         host=before,
         steal_share=steal,
@@ -51,6 +51,11 @@ def since(before: HostFacts, leased: Sequence[int]) -> MachineFacts:
 def clock_tick_ns(host: HostFacts) -> int | None:
     """The coarser of what the clock claims and what it was seen to step by, in ns."""
     return max(filter(None, (host.clock_resolution_ns, host.clock_step_ns)), default=None)
+
+
+def emulated(host: HostFacts) -> bool:
+    """True where a program plays the CPU, so that times are that program's."""
+    return host.virtualisation == "qemu" or "TCG" in (host.cpu_model or "")
 
 
 def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...]:
@@ -65,18 +70,24 @@ def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...
     )
 
 
-def settle(timeout: float, cancelled: threading.Event, root: Path = Path("/")) -> bool:
+def settle(
+    timeout: float,
+    cancelled: threading.Event,
+    root: Path = Path("/"),
+    ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
+) -> bool:
     """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does.
 
-    False when the machine was still busy after timeout seconds, or cancelled was set.
+    ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
+    after timeout seconds, or cancelled was set.
     """
     deadline = time.monotonic() + timeout
     quiet = 0
-    before = idle_ticks(root)
+    before = ticks(root)
     while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:
         if cancelled.wait(_QUIET_S):
             return False
-        now = idle_ticks(root)
+        now = ticks(root)
         idle, total = now[0] - before[0], now[1] - before[1]
         quiet = quiet + 1 if total > 0 and idle >= _QUIET_SHARE * total else 0
         before = now

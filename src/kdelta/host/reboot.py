@@ -107,22 +107,40 @@ def next_boot_commands(release: str, root: Path = Path("/")) -> tuple[str, ...]:
     which leaves the hardware as the running kernel set it up.  Raises SpecError for a kernel that
     is not installed.
     """
+    return tuple(
+        f"{as_root(shlex.join(way.choose))} && {as_root(shlex.join(way.go))}"
+        for way in ways(release, root, "--reuse-cmdline")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a kernel is booted once: what chooses it, then what boots; each a command of root's."""
+
+    choose: tuple[str, ...]
+    go: tuple[str, ...]
+
+
+def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
+    """The ways to boot a kernel of the machine whose files lie below root, the surest first.
+
+    cmdline: the option that gives kexec a command line.  Raises SpecError for a kernel that is not
+    installed.
+    """
     image = _image(release, root)
     if image is None:
         listed = ", ".join(installed(root)) or "none"
         raise SpecError(f"no kernel {release} on this machine", action=f"bootable here: {listed}")
-    lines = []
+    found = []
     for config, program in _GRUB:
         entry = _entry(root / config, image.name)
         if entry:
-            lines.append(f"{as_root(shlex.join([program, entry]))} && {as_root('reboot')}")
+            found.append(Way(choose=(program, entry), go=("reboot",)))
     initrd = next(
         (i for i in _initrds(image, release) if (root / i.relative_to("/")).exists()), None
     )
-    load = ["kexec", "-l", str(image), "--reuse-cmdline"]
-    load += [f"--initrd={initrd}"] if initrd else []
-    lines.append(f"{as_root(shlex.join(load))} && {as_root('systemctl kexec')}")
-    return tuple(lines)
+    load = ["kexec", "-l", str(image), cmdline, *([f"--initrd={initrd}"] if initrd else [])]
+    return (*found, Way(choose=tuple(load), go=("systemctl", "kexec")))
 
 
 def boot_once(release: str) -> None:

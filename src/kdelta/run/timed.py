@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -42,7 +43,7 @@ from kdelta.sample import (
 )
 from kdelta.study.spec import Study
 
-_SETTLE_S = 60.0
+SETTLE_S = 60.0
 _LEAST_TICKS = 100
 _FINE_CLOCKS = ("tsc", "kvm-clock")  # of a guest: they tell nanoseconds
 
@@ -126,7 +127,7 @@ class HostTrials(Trials):
         count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cpus.cores()))
         with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
-                preflight.settle(_SETTLE_S, self.cancelled)
+                preflight.settle(SETTLE_S, self.cancelled)
             result = time_here(self._timing, load, scenario, leased, folder, reference)
         # A guest's fault, too, leaves a boot that is no longer fresh.
         self._used.add(result.facts.boot_id if result.facts else "")
@@ -153,13 +154,32 @@ def time_here(
             binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
         )
         (folder / "workload.txt").write_text(done.text)
-        machine = preflight.since(before, leased)
         ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
-        result = judged(ran, load, scenario, _timed(load, preflight.clock_tick_ns(before)))
-        return replace(result, facts=replace(machine, workload_exit=done.status))
+        return timed_on(preflight.since(before, leased), ran, load, scenario)
 
     kernel = host_kernel(reference, before)
     return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
+
+
+def timed_on(
+    machine: MachineFacts, ran: Ran, load: workload.Workload, scenario: workload.Scenario
+) -> TrialResult:
+    """What a program's times on a machine amount to; those of an emulated one are INVALID."""
+    host = machine.host
+    tick = preflight.clock_tick_ns(host) if host else None
+    measured = _timed(load, tick)
+    if host and preflight.emulated(host):
+        measured = _of_emulator(measured)
+    result = judged(ran, load, scenario, measured)
+    return replace(result, facts=replace(machine, workload_exit=ran.status))
+
+
+def _of_emulator(measured: Measured) -> Measured:
+    def told(reading: output.Reading) -> tuple[Any, Sequence[str]]:
+        data, wrong = measured(reading)
+        return data, [*wrong, "the machine is emulated (TCG): these are the emulator's times"]
+
+    return told
 
 
 class KvmTrials(Trials):
@@ -278,12 +298,13 @@ def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
 
 
 def host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
-    """The kernel that runs here, as a reference named it."""
+    """The kernel that a host runs, as a reference named it."""
+    own = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
     return KernelIdentity(
         reference=reference,
         release=host.release or "",
         version="",
-        arch=arch.native().debian,
+        arch=(own or arch.native()).debian,
         flavour="host",
         image_sha256="",
         build_id=host.build_id or "",

@@ -10,6 +10,9 @@ scheduler = "tls://head.example.org:8786"
 [pool.nodes]                   # nodes of a Slurm cluster, for times (kdelta.study.slurm)
 kind = "slurm"
 partition = "bench"
+[pool.epyc]                    # a machine that times, by ssh
+kind = "host"
+address = "ssh://me@epyc.example.org"
 [check]
 twice = 20                     # every 20th trial is counted by two workers
 """
@@ -45,6 +48,19 @@ class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     scheduler: Annotated[str, Meta(min_length=1, max_length=300)]
 
 
+class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="host"):
+    """A machine that times under its own kernels.
+
+    address: ssh://USER@HOST:PORT; ssh_config: a file of ssh_config(5) instead of yours; boot_s:
+    seconds that a boot may take; most_boots: that one process of kdelta asks for.
+    """
+
+    address: Annotated[str, Meta(min_length=1, max_length=400)]
+    ssh_config: Annotated[str, Meta(max_length=400)] = ""
+    boot_s: Annotated[float, Meta(ge=10, le=86400)] = 900.0
+    most_boots: Annotated[int, Meta(ge=1, le=10_000)] = 200
+
+
 class Checks(Struct, frozen=True, forbid_unknown_fields=True):
     """twice: every so manieth trial is counted by two workers, 0: none."""
 
@@ -53,7 +69,7 @@ class Checks(Struct, frozen=True, forbid_unknown_fields=True):
 
 # A kind of pool is a struct in this union, and an entry of COUNTING (its trials are exact and go
 # anywhere) or of TIMING (they are of its machines) in kdelta.cli.spreading: what measures there.
-Pool = LocalPool | DaskPool | SlurmPool
+Pool = LocalPool | DaskPool | HostPool | SlurmPool
 
 
 class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,25 +82,31 @@ class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path) -> LabPools:
     """The pools of a file.  Raises SpecError that names the key."""
     try:
-        text = content(path, _MOST_BYTES).decode()
-        found = msgspec.convert(tomllib.loads(text), LabPools)
+        text = content(path, _MOST_BYTES).decode(errors="replace")
     except OSError as error:
         raise SpecError(
             f"cannot be read: {error.strerror}", place=str(path), action="see docs/lab.md"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    return parse(text, str(path))
+
+
+def parse(text: str, path: str) -> LabPools:
+    """The pools of a file's text.  Raises SpecError that names the key."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), LabPools)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise SpecError(
             f"is no list of pools: {printable(str(error), 200)}",
-            place=str(path),
+            place=path,
             action="see docs/lab.md",
         ) from error
     if sum(isinstance(pool, LocalPool) for pool in found.pool.values()) > 1:
-        raise SpecError("two pools are this machine", place=str(path), action="leave one")
+        raise SpecError("two pools are this machine", place=path, action="leave one")
     strange = [name for name in found.pool if not _NAME.fullmatch(name)]
     if strange or not found.pool:
         raise SpecError(
             f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool",
-            place=str(path),
+            place=path,
             action='give at least one, such as [pool.here] with kind = "local"',
         )
     return found

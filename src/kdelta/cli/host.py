@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta host`: the machines of a lab.toml that time, by ssh."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+import click
+
+from kdelta.cli.options import json_option
+from kdelta.errors import SpecError
+from kdelta.study import pools
+from kdelta.study.pools import HostPool
+
+if TYPE_CHECKING:
+    from kdelta.host.errand import Errand
+
+_file = click.option(
+    "--on",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("lab.toml"),
+    show_default=True,
+    metavar="LAB.TOML",
+    help="The file of pools.",
+)
+_NOT_USABLE = 3
+
+
+@click.group()
+def host() -> None:
+    """Look at the machines that time by ssh.
+
+    They are pools of a lab.toml with kind = "host"; `kdelta run STUDY --on LAB.TOML` times there.
+    """
+
+
+@host.command("add")
+@click.argument("name")
+@click.argument("address", metavar="ssh://[USER@]HOST[:PORT]")
+@_file
+def add(name: str, address: str, file: Path) -> None:
+    """Write a machine into LAB.TOML as pool NAME."""
+    from kdelta.files import write_aside
+    from kdelta.host import remote
+
+    remote.parse(address)
+    if file.exists() and name in pools.load(file).pool:
+        raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
+    old = file.read_text() if file.exists() else ""
+    gap = "\n" if old and not old.endswith("\n\n") else ""
+    new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
+    pools.parse(new, str(file))
+    write_aside(file, new.encode())
+    click.echo(f"{file} has {name}; see what it can do: kdelta host doctor {name} --on {file}")
+
+
+@host.command("list")
+@_file
+@json_option
+def list_hosts(file: Path, *, as_json: bool) -> None:
+    """List the machines of LAB.TOML."""
+    from kdelta.cli.printing import print_json, print_table
+
+    found = {name: pool for name, pool in pools.load(file).pool.items() if _is_host(pool)}
+    if as_json:
+        print_json({name: pool.address for name, pool in found.items()})
+    else:
+        print_table(("HOST", "ADDRESS"), ((name, pool.address) for name, pool in found.items()))
+
+
+@host.command("doctor")
+@click.argument("name")
+@_file
+@json_option
+@click.pass_context
+def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None:
+    """Show what machine NAME can do, and what is missing.  Nothing is changed there.
+
+    Exits with 3 when something is.
+    """
+    import dataclasses
+
+    from kdelta.cli.doctor import print_rows
+    from kdelta.cli.printing import print_json
+    from kdelta.doctor.capabilities import Usability
+    from kdelta.doctor.remote_host import rows
+
+    with _reached(name, file) as errand:
+        found = tuple(rows(errand))
+    if as_json:
+        print_json([dataclasses.asdict(row) for row in found])
+    else:
+        print_rows(found)
+    ctx.exit(0 if all(row.state is Usability.OK for row in found) else _NOT_USABLE)
+
+
+@host.command("release")
+@click.argument("name")
+@_file
+def release(name: str, file: Path) -> None:
+    """Give machine NAME back as it was, for a run that is given up: it may reboot."""
+    with _reached(name, file) as errand:
+        held = errand.holder()
+        if held is None:
+            click.echo(f"nobody holds {name}")
+            return
+        errand.give_back(held)
+        click.echo(f"{name} runs {held.release} again, and {held.run} no longer holds it")
+
+
+@contextmanager
+def _reached(name: str, file: Path) -> Iterator[Errand]:
+    from kdelta.host.errand import Errand
+    from kdelta.host.remote import connection
+
+    found = pools.load(file).pool.get(name)
+    if not _is_host(found):
+        raise SpecError(
+            f"no host is called {name}", place=str(file), action="see: kdelta host list"
+        )
+    with connection(name, found.address, threading.Event(), found.ssh_config) as remote:
+        yield Errand(remote, boot_s=found.boot_s, most_boots=found.most_boots)
+
+
+def _is_host(pool: object) -> TypeGuard[HostPool]:
+    return isinstance(pool, HostPool)

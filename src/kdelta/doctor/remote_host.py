@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a machine that is reached by ssh can do for timed studies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kdelta.doctor.capabilities import Capability, Tried, Usability
+from kdelta.host import preflight
+from kdelta.host.errand import HOME, Errand
+from kdelta.printable import printable
+from kdelta.sample import HostFacts
+
+_LEAST_MIB = 64
+_OK, _MISSING, _UNUSABLE = Usability.OK, Usability.MISSING, Usability.UNUSABLE
+
+
+def rows(errand: Errand) -> Iterator[Capability]:
+    """One row for each thing that a timed study needs of it.  Raises InfraError: not reached."""
+    running = errand.running()
+    facts = errand.facts()
+    for name, purpose, tried in (
+        ("reached", "all", Tried(_OK, f"runs {running.release}")),
+        ("root", "other kernels", _root(errand)),
+        ("kernels", "arms", Tried(_OK, ", ".join(errand.releases())[:400] or "none")),
+        ("next boot", "other kernels", _next_boot(errand)),
+        ("panics", "unattended", _panics(errand)),
+        ("room", "programs", _room(errand)),
+        ("held", "one run at a time", _held(errand)),
+        ("machine", "times", _machine(facts)),
+        ("quiet", "times", _quiet(facts)),
+    ):
+        yield Capability(
+            name=name,
+            state=tried.state,
+            detail=tried.detail,
+            purpose=purpose,
+            remedy=tried.remedy,
+        )
+
+
+def _root(errand: Errand) -> Tried:
+    done = errand.remote.ask("$S id -u")
+    if done.status == 0 and done.text.strip() == "0":
+        return Tried(_OK, "yes")
+    remedy = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
+    return Tried(_MISSING, f"no: {done.last_words}", remedy)
+
+
+def _next_boot(errand: Errand) -> Tried:
+    programs = ("grub-reboot", "grub2-reboot", "kexec")
+    asked = "; ".join(f"$S sh -c 'command -v {each}'" for each in programs)
+    said = errand.remote.ask(f"{asked}; true").text
+    found = [each for each in programs if re.search(rf"/{each}$", said, re.M)]
+    if found:
+        return Tried(_OK, ", ".join(found))
+    return Tried(_MISSING, "neither GRUB nor kexec", "there: apt-get install kexec-tools")
+
+
+def _panics(errand: Errand) -> Tried:
+    seconds = errand.remote.ask("cat /proc/sys/kernel/panic").text.strip()
+    if seconds not in ("", "0"):
+        return Tried(_OK, f"a kernel that panics reboots after {printable(seconds, 10)} s")
+    return Tried(
+        _MISSING,
+        "by GRUB, a kernel that panics stays down until somebody resets the machine",
+        "there: panic=10 into GRUB_CMDLINE_LINUX of /etc/default/grub, then update-grub",
+    )
+
+
+def _room(errand: Errand) -> Tried:
+    parent = HOME.rpartition("/")[0]
+    said = errand.remote.ask(f"df -Pm {parent} | tail -n 1").text.split()
+    free = int(said[3]) if len(said) > 3 and said[3].isdecimal() else 0
+    if free >= _LEAST_MIB:
+        return Tried(_OK, f"{free} MiB in {parent}")
+    return Tried(_UNUSABLE, f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free")
+
+
+def _held(errand: Errand) -> Tried:
+    held = errand.holder()
+    if held is None:
+        return Tried(_OK, "by nobody")
+    who = f"by {printable(held.run, 80)} since {printable(held.since, 40)}"
+    return Tried(_UNUSABLE, who, "if that run is given up: kdelta host release")
+
+
+def _machine(facts: HostFacts) -> Tried:
+    detail = f"{printable(facts.cpu_model or 'CPU unknown', 60)}, {facts.seen.cpus or '?'} CPUs"
+    if preflight.emulated(facts):
+        return Tried(_UNUSABLE, f"{detail}: emulated, every time is INVALID", "use a real machine")
+    return Tried(_OK, detail)
+
+
+def _quiet(facts: HostFacts) -> Tried:
+    said = preflight.objections(facts)
+    if not said:
+        return Tried(_OK, "nothing speaks against its times")
+    return Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A machine that a run has borrowed by ssh: held, sent into kernels, and given back as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kdelta.errors import BootError, Cancelled, InfraError, PoolError
+from kdelta.files import sha256_of
+from kdelta.host import cpus, reboot, snapshot
+from kdelta.host.facts import idle_ticks
+from kdelta.host.remote import RefusedError, Remote
+from kdelta.printable import printable
+from kdelta.procfs import cpu_list
+from kdelta.sample import HostFacts
+
+HOME = "/var/tmp/kdelta-host"  # noqa: S108  its owner is looked at before it is used
+"""Folder on the machine: who holds it, what it was, and the programs; it survives a reboot."""
+
+_HELD = f"{HOME}/held.json"
+_MOST_OUTPUT = 32 << 20
+_POLL_S = 2.0
+_GONE_S = 20.0  # of one question to a machine that may be down
+_PANIC_S = 10  # after which a kernel that panics reboots
+_TERMINATED = 128 + 15  # of a shell whose machine goes down
+# A folder that somebody else made there could hold programs of theirs.
+_OWN = f"[ -O {HOME} ] && [ ! -L {HOME} ]"
+# A program that an earlier connection left behind would take time from this one.
+_RUN = """
+cd {home} || exit 1
+for each in /proc/[0-9]*; do
+    case $(readlink "$each/exe") in {home}/*) kill -9 "${{each#/proc/}}";; esac
+done
+{command} < /dev/null > out 2> errors
+echo "$? $(wc -c < out)"; head -c {most} out
+exit 0
+"""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a machine.  release: the kernel that it ran when it was taken."""
+
+    run: str
+    since: str
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The boot that a machine is in."""
+
+    release: str
+    boot_id: str
+
+
+class Errand:
+    """What a run asks of its machine.  Raises InfraError for whatever is the machine's or the
+    line's fault, PoolError when nothing more can be had of it.
+    """
+
+    def __init__(self, remote: Remote, *, boot_s: float, most_boots: int) -> None:
+        """boot_s: seconds that a boot may take; most_boots: that may be asked for here."""
+        self.remote = remote
+        self._boot_s = boot_s
+        self._boots_left = most_boots
+
+    # ---- holding it ---------------------------------------------------------------------
+
+    def take(self, run: str, since: str) -> Held:
+        """Hold the machine for a run; one that this run holds already is as it was left."""
+        running = self.reached()
+        mine = Held(run=run, since=since, release=running.release)
+        told = shlex.quote(msgspec.json.encode(mine).decode())
+        done = self.remote.ask(
+            f"mkdir -m 700 {HOME} 2> /dev/null && printf %s {told} > {HOME}/new &&"
+            f" mv {HOME}/new {_HELD}; {_OWN} || exit 3; head -c 4096 {_HELD}"
+        )
+        name = self.remote.name
+        if done.status == 3:
+            raise InfraError(
+                f"{HOME} of {name} is not yours, or cannot be made",
+                action="look at it there, and remove it",
+            )
+        held = _held(done.text)
+        if held is None:  # whoever made the folder died before saying who it is
+            self.remote.get(f"printf %s {told} > {_HELD}")
+            return mine
+        if held.run != run:
+            raise InfraError(
+                f"{name} is held by the run {printable(held.run, 80)} since"
+                f" {printable(held.since, 40)}",
+                action="wait for it; if it is given up: kdelta host release",
+            )
+        return held
+
+    def holder(self) -> Held | None:
+        """Who holds the machine."""
+        return _held(self.remote.ask(f"{_OWN} && head -c 4096 {_HELD}").text)
+
+    def give_back(self, held: Held) -> None:
+        """Boot what ran before, by the machine's own default where that is it; leave nothing."""
+        now = self.reached()
+        if now.release != held.release:
+            self._go("$S reboot")
+            if self._returned(now, "its own kernel").release != held.release:
+                self.boot(held.release)
+        self.remote.get(f"{_OWN} && rm -rf {HOME}; [ ! -e {HOME} ]")
+
+    # ---- its kernels --------------------------------------------------------------------
+
+    def reached(self) -> Running:
+        """The boot it is in, waited for as long as a boot may take: it may be on its way."""
+        deadline = time.monotonic() + self._boot_s
+        while True:
+            try:
+                return self.running()
+            except RefusedError:
+                raise
+            except InfraError as error:
+                if time.monotonic() > deadline:
+                    raise PoolError(error.cause, action=error.action) from error
+            self._pause()
+
+    def running(self) -> Running:
+        """The boot it is in now."""
+        asked = "cat /proc/sys/kernel/osrelease /proc/sys/kernel/random/boot_id"
+        lines = self.remote.get(asked, timeout=_GONE_S).split("\n")
+        if len(lines) < 2 or not all(lines[:2]):
+            raise InfraError(f"{self.remote.name} does not say which kernel it runs")
+        return Running(release=printable(lines[0], 128), boot_id=printable(lines[1], 64))
+
+    def boot(self, release: str) -> Running:
+        """Boot a kernel once.  Raises BootError when the machine comes back with another one."""
+        if self._boots_left <= 0:
+            raise PoolError(
+                f"{self.remote.name} was booted as often as its pool allows (most_boots)",
+                action="see that it is well, then: kdelta resume",
+            )
+        self._boots_left -= 1
+        before = self.running()
+        self._go(self._orders(release))
+        after = self._returned(before, release)
+        if after.release != release:
+            raise BootError(
+                f"{self.remote.name} was sent into {release} and came back with {after.release}"
+            )
+        return after
+
+    def releases(self) -> tuple[str, ...]:
+        """The kernels that it can boot."""
+        with self._shown() as root:
+            return reboot.installed(root)
+
+    def _orders(self, release: str) -> str:
+        with self._shown() as root:
+            line = (root / "proc/cmdline").read_text(errors="replace").strip()
+            # One that panics comes back by itself.
+            line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
+            way = reboot.ways(release, root, f"--command-line={line}")[0]
+        return f"$S {shlex.join(way.choose)} && $S {shlex.join(way.go)}"
+
+    def _go(self, script: str) -> None:
+        """Give an order that ends the connection; what fails before that is told."""
+        try:
+            done = self.remote.ask(script)
+        except InfraError:  # it went down before it could say that it does
+            done = None
+        if done and done.status not in (0, _TERMINATED):
+            raise PoolError(
+                f"{self.remote.name} cannot be told to boot: {done.last_words}",
+                action="see: kdelta host doctor",
+            )
+        self.remote.hang_up()
+
+    def _returned(self, before: Running, where: str) -> Running:
+        """The boot after the one it was in; where: it was sent, for a message."""
+        deadline = time.monotonic() + self._boot_s
+        while time.monotonic() < deadline:
+            self._pause()
+            with contextlib.suppress(InfraError):
+                now = self.running()
+                if now.boot_id != before.boot_id:
+                    return now
+        raise PoolError(
+            f"{self.remote.name} did not come back within {self._boot_s:.0f} s, sent into {where}",
+            action="reset it by hand, then: kdelta resume",
+        )
+
+    def _pause(self) -> None:
+        if self.remote.cancelled.wait(_POLL_S):
+            raise Cancelled
+
+    # ---- what it is, and what it runs -----------------------------------------------------
+
+    def facts(self, cpus: Sequence[int] = ()) -> HostFacts:
+        """What the machine is."""
+        with self._shown() as root:
+            return snapshot.read(root, cpus)
+
+    def is_root(self) -> bool:
+        """True when what it runs may read all of the page state."""
+        return self.remote.get("id -u").strip() == "0"
+
+    def cores(self) -> tuple[cpus.Core, ...]:
+        """Its cores, best first."""
+        with self._shown() as root:
+            online = cpu_list((root / "sys/devices/system/cpu/online").read_text().strip())
+            return cpus.cores(root, allowed=online)
+
+    def ticks(self, root: Path) -> tuple[int, int]:
+        """Idle ticks of its CPUs, and all; root: a folder to write in."""
+        (root / "proc").mkdir(exist_ok=True)
+        (root / "proc/stat").write_text(self.remote.get("head -c 65536 /proc/stat"))
+        return idle_ticks(root)
+
+    def send(self, program: Path) -> str:
+        """Where a program lies on the machine; it is sent when it is not there."""
+        digest = sha256_of(program)
+        path = f"{HOME}/{digest[:32]}"
+        check = f"echo {digest} {path} | sha256sum -c --status"
+        if self.remote.ask(f"{check} 2> /dev/null").status:
+            with program.open("rb") as content:
+                put = f"{_OWN} && cat > {path}.new && chmod 700 {path}.new && mv {path}.new {path}"
+                self.remote.get(f"{put} && {check}", stdin=content)
+        return path
+
+    def ran(self, command: Sequence[str], timeout: float) -> tuple[str, int]:
+        """What a command of the machine printed, and its exit status; it is bounded there, too."""
+        bounded = ["timeout", "-k", "5", f"{math.ceil(timeout)}", *command]
+        script = _RUN.format(home=HOME, command=shlex.join(bounded), most=_MOST_OUTPUT)
+        printed = self.remote.get(script, timeout=timeout + 60)
+        head, _, text = printed.partition("\n")
+        status, _, size = head.partition(" ")
+        if not (status.isdecimal() and size.isdecimal()):
+            raise InfraError(f"{self.remote.name} did not say how the program ended")
+        if int(size) != len(text.encode()):
+            raise InfraError(f"{self.remote.name} sent another number of bytes than it said")
+        return text, int(status)
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="kdelta-host-") as folder:
+            snapshot.take(self.remote, Path(folder))
+            yield Path(folder)
+
+
+def _held(text: str) -> Held | None:
+    """What a machine says of who holds it; None for nothing that can be read."""
+    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode(text, type=Held)
+    return None

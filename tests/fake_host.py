@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A machine that `ssh` reaches, played by files in a folder: its scripts really run, on this one.
+
+Stands at the border to OpenSSH: a program `ssh` on PATH that runs what it is given by sh(1), with
+the paths of the machine's own files turned into those below the folder.  A reboot is a line in
+`boots` that says which kernel comes up.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import uuid
+from pathlib import Path
+
+DEFAULT = "6.1.0-1-test"
+OTHER = "6.12.3-test"
+BROKEN = "6.13.0-test"
+
+_SSH = """\
+#!{python}
+import os, subprocess, sys
+machine = {machine!r}
+words = sys.argv[1:]
+if "-O" in words:
+    sys.exit(0)
+down = os.path.join(machine, "down")
+if os.path.exists(down):
+    sys.stderr.write(open(down).read())
+    sys.exit(255)
+script = words[words.index("--") + 2]
+for path, own in (
+    ("cd / ||", f"cd {{machine}}/files ||"),
+    ("/var/tmp/kdelta-host", f"{{machine}}/home"),
+    ("/proc/sys/", f"{{machine}}/files/proc/sys/"),
+):
+    script = script.replace(path, own)
+with open(os.path.join(machine, "asked"), "a") as asked:
+    asked.write(script.replace("\\n", " ") + "\\n")
+environment = dict(os.environ, PATH=f"{{machine}}/bin:" + os.environ["PATH"])
+sys.exit(subprocess.run(["sh", "-c", script], env=environment).returncode)
+"""
+
+_KEXEC = """\
+#!{python}
+import sys
+image = next(word for word in sys.argv if "vmlinuz-" in word)
+open({machine!r} + "/loaded", "w").write(image.rpartition("vmlinuz-")[2])
+"""
+
+_BOOT = """\
+#!{python}
+import os, sys, uuid
+machine = {machine!r}
+loaded = os.path.join(machine, "loaded")
+wanted = {default!r}
+if "kexec" in sys.argv and os.path.exists(loaded):
+    wanted = open(loaded).read()
+if "--failed" in sys.argv:
+    sys.exit(0)
+if wanted == {broken!r}:
+    wanted = {default!r}
+kernel = os.path.join(machine, "files/proc/sys/kernel")
+open(os.path.join(kernel, "osrelease"), "w").write(wanted + "\\n")
+open(os.path.join(kernel, "random/boot_id"), "w").write(str(uuid.uuid4()) + "\\n")
+open(os.path.join(machine, "boots"), "a").write(wanted + "\\n")
+"""
+
+
+class FakeHost:
+    """The machine.  folder/bin has its programs; put `folder/ssh` first on PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        words = {
+            "python": sys.executable,
+            "machine": str(folder),
+            "default": DEFAULT,
+            "broken": BROKEN,
+        }
+        self.program("ssh/ssh", _SSH.format(**words))
+        self.program("bin/kexec", _KEXEC.format(**words))
+        for name in ("reboot", "systemctl"):
+            self.program(f"bin/{name}", _BOOT.format(**words))
+        self.program("bin/sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+        self.program("bin/systemd-detect-virt", "#!/bin/sh\necho none\nexit 1\n")
+        for release in (DEFAULT, OTHER, BROKEN):
+            self.file(f"files/boot/vmlinuz-{release}", "kernel")
+        self.file("files/proc/cmdline", "root=/dev/vda quiet")
+        self.file("files/proc/stat", Path("/proc/stat").read_text())
+        self.file("files/proc/cpuinfo", "model name\t: A Real CPU\nflags\t\t: fpu\n")
+        self.file("files/sys/devices/system/cpu/online", "0-1")
+        self.file("files/proc/sys/kernel/osrelease", f"{DEFAULT}\n")
+        self.file("files/proc/sys/kernel/random/boot_id", f"{uuid.uuid4()}\n")
+        (folder / "files/sys/devices/system/cpu/cpu0").mkdir(parents=True)
+
+    def program(self, name: str, text: str) -> None:
+        """Write a program."""
+        self.file(name, textwrap.dedent(text))
+        (self.folder / name).chmod(0o755)
+
+    def file(self, name: str, text: str) -> None:
+        """Write a file of the machine."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    @property
+    def boots(self) -> list[str]:
+        """The kernels that came up since it was made."""
+        path = self.folder / "boots"
+        return path.read_text().split() if path.exists() else []
+
+    @property
+    def home(self) -> Path:
+        """What a run has there."""
+        return self.folder / "home"

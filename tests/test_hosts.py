@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Machines that time, by ssh: held, sent into kernels, given back; and all that can go wrong."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fake_host import BROKEN, DEFAULT, OTHER, FakeHost
+from kdelta.cli.main import cli
+from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
+from kdelta.host import remote, snapshot
+from kdelta.host.errand import Errand
+from kdelta.host.remote import RefusedError
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    made = FakeHost(tmp_path / "machine")
+    monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
+    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
+    return made
+
+
+@pytest.fixture
+def errand(fake: FakeHost) -> Iterator[Errand]:
+    assert fake
+    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
+        yield Errand(connected, boot_s=5, most_boots=4)
+
+
+def test_it_is_held_by_one_run_and_given_back_as_it_was(fake: FakeHost, errand: Errand) -> None:
+    held = errand.take("run-1", "today")
+    assert held.release == DEFAULT
+    assert errand.take("run-1", "later") == held  # resumed: what it was is remembered
+    with pytest.raises(InfraError, match="held by the run run-1 since today"):
+        errand.take("run-2", "today")
+    assert errand.boot(OTHER).release == OTHER
+    errand.give_back(held)
+    assert fake.boots == [OTHER, DEFAULT]
+    assert not fake.home.exists()
+    assert errand.holder() is None
+
+
+def test_a_kernel_that_panics_is_its_own_fault(fake: FakeHost, errand: Errand) -> None:
+    with pytest.raises(BootError, match=f"sent into {BROKEN} and came back with {DEFAULT}"):
+        errand.boot(BROKEN)
+    assert fake.boots == [DEFAULT]
+
+
+def test_boots_are_bounded(fake: FakeHost, errand: Errand) -> None:
+    for _ in range(4):
+        errand.boot(OTHER)
+    with pytest.raises(PoolError, match="as often as its pool allows"):
+        errand.boot(OTHER)
+    assert len(fake.boots) == 4
+
+
+def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
+    with remote.connection("box", "ssh://box", threading.Event()) as connected:
+        errand = Errand(connected, boot_s=0.2, most_boots=4)
+        fake.program("bin/systemctl", f"#!/bin/sh\necho gone > {fake.folder}/down\n")
+        with pytest.raises(PoolError, match="did not come back within 0 s"):
+            errand.boot(OTHER)
+        with pytest.raises(PoolError, match="box is not reached: gone"):
+            errand.reached()
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "mend"),
+    [
+        ("Host key verification failed.", "host key of box is not known", "compare it"),
+        ("me@box: Permission denied (publickey).", "takes no key of yours", "ssh-add"),
+    ],
+)
+def test_a_machine_that_is_not_accepted_is_not_waited_for(
+    fake: FakeHost, errand: Errand, said: str, cause: str, mend: str
+) -> None:
+    (fake.folder / "down").write_text(said)
+    with pytest.raises(RefusedError) as raised:
+        errand.reached()
+    assert cause in raised.value.cause
+    assert mend in (raised.value.action or "")
+
+
+def test_no_right_to_boot_is_told(fake: FakeHost, errand: Errand) -> None:
+    fake.program("bin/kexec", "#!/bin/sh\necho 'kexec: not permitted' >&2\nexit 1\n")
+    with pytest.raises(PoolError, match="cannot be told to boot: kexec: not permitted"):
+        errand.boot(OTHER)
+
+
+def test_a_kernel_that_is_not_there_is_named_with_those_that_are(errand: Errand) -> None:
+    with pytest.raises(SpecError, match=r"no kernel 5\.4\.0 on this machine") as raised:
+        errand.boot("5.4.0")
+    assert OTHER in (raised.value.action or "")
+
+
+def test_a_program_is_sent_once_and_its_end_is_told(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    errand.take("run", "now")
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho said $1; exit 7\n")
+    there = errand.send(program)
+    assert errand.send(program) == there
+    assert errand.ran([there, "this"], 10) == ("said this\n", 7)
+    assert errand.ran(["sleep", "5"], 0.5)[1] == 124  # 0.5 rounded to 0 would be no bound
+    sent = [line for line in (fake.folder / "asked").read_text().splitlines() if "cat >" in line]
+    assert len(sent) == 1
+
+
+def test_a_full_disk_there_is_the_machines_fault(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    errand.take("run", "now")
+    fake.program(
+        "bin/cat", "#!/bin/sh\necho 'cat: write error: No space left on device' >&2\nexit 1\n"
+    )
+    program = tmp_path / "program"
+    program.write_text("text")
+    with pytest.raises(InfraError, match="No space left on device"):
+        errand.send(program)
+
+
+def test_a_folder_of_somebody_else_is_not_used(fake: FakeHost, errand: Errand) -> None:
+    (fake.folder / "elsewhere").mkdir()
+    fake.home.symlink_to(fake.folder / "elsewhere")
+    with pytest.raises(InfraError, match="is not yours"):
+        errand.take("run", "now")
+
+
+def _packed(name: str, size: int = 3, kind: bytes = tarfile.REGTYPE) -> str:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.type, entry.linkname = size, kind, "/etc/passwd"
+        archive.addfile(entry, io.BytesIO(b"\0" * size))
+    return base64.b64encode(content.getvalue()).decode()
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        _packed("../out"),
+        _packed("/etc/out"),
+        _packed("big", 20 << 20),
+        _packed("link", 0, tarfile.SYMTYPE),
+        "no base64!",
+        base64.b64encode(b"no archive").decode(),
+    ],
+)
+def test_what_a_machine_shows_of_itself_is_a_strangers(
+    fake: FakeHost, errand: Errand, tmp_path: Path, printed: str
+) -> None:
+    (fake.folder / "shown").write_text(printed)
+    fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
+    target = tmp_path / "target"
+    target.mkdir()
+    with pytest.raises(InfraError, match="box does not say what it is"):
+        snapshot.take(errand.remote, target)
+    assert not (tmp_path / "out").exists()
+    assert not any(target.iterdir())
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["box", "ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://box:99999", "ftp://b"],
+)
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(SpecError, match="no address of a host"):
+        remote.parse(address)
+
+
+STUDY = f"""
+name = "hosted"
+title = "a machine by ssh"
+instrument = "time"
+scenarios = ["control:user_loop"]
+kernels = ["host:6.1", "host:6.12", "host:{BROKEN}"]
+[plan]
+rounds = 2
+[time]
+machine = "host"
+replicate = "boot"
+sandwich = false
+iterations = 1
+warmup = 0
+"""
+
+
+def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(cli, [*words])
+    if isinstance(ended.exception, KdeltaError):
+        return ended.exception.exit_code, ended.exception.sentence()
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    assert folder
+    return ended.exit_code, ended.output
+
+
+@pytest.mark.program
+def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
+    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
+    (tmp_path / "study.toml").write_text(STUDY)
+    status, said = _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")
+    assert (status, "lab.toml has box" in said) == (0, True)
+    status, said = _kdelta(tmp_path, "host", "doctor", "box")
+    assert OTHER in said
+    status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    assert status == 1
+    flat = " ".join(said.split())
+    assert f"sent into {BROKEN} and came back with {DEFAULT}" in flat
+    # Each kernel once a round; the broken one twice and not again; given back at the end.
+    assert fake.boots.count(OTHER) == 2
+    assert not fake.home.exists()
+    assert fake.boots[-1] == DEFAULT
