@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """How often do trials of one scenario on one kernel execute the same instructions?
 
-    .venv/bin/python bench/determinism.py [--restores N] [--boots N] [--kernels A,B] SCENARIO ...
+    .venv/bin/python bench/determinism.py [--restores N] [--boots N] [--kernels A,B] [SCENARIO ...]
 
-Prints for each scenario and kernel how many of N restores, and of N fresh boots, gave the most
-frequent sequence of windows: user and kernel instructions of every window of every phase.
+Without a scenario: all of the survey, with --field those that robots and suites have, too.  Each of
+the boots is saved in a cache of its own and restored N times.  Prints for each scenario and kernel
+how many of all these restores gave the most frequent sequence of windows: user and kernel
+instructions of every window of every phase, in their order; and where the others differ from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kdelta import workload
+from kdelta import cache, workload
+from kdelta.cli.survey import scenarios
 from kdelta.guests import qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -27,16 +32,32 @@ from kdelta.run.restoring import Bench
 from kdelta.sample import Outcome
 
 _TIMEOUT_S = 300.0
+_OWN = ("checkpoints", "results", "locks")  # kinds that a boot has for itself
 Windows = tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
 
 
+class NoCountsError(Exception):
+    """A trial that counted nothing, and why."""
+
+
+@contextmanager
+def boots_of_its_own() -> Iterator[Path]:
+    """A cache that has no booted guest yet, and all else of the user's."""
+    with tempfile.TemporaryDirectory(prefix="kdelta-boots-") as folder:
+        home = Path(folder, "kdelta")
+        home.mkdir()
+        for kind in set(cache.KINDS) - set(_OWN):
+            (home / kind).symlink_to(cache.folder(kind))
+        yield home.parent
+
+
 def windows(bench: Bench, kernel: Kernel, name: str) -> Windows:
-    """The sequence of windows of one trial, per phase."""
+    """The sequence of windows of one trial, per phase.  Raises NoCountsError."""
     load, scenario = workload.parse_reference(name)
     with tempfile.TemporaryDirectory(prefix="kdelta-determinism-") as folder:
         result = run_trial(bench, kernel, scenario, load.program, Path(folder, "0000"))
     if result.outcome is not Outcome.OK:
-        raise SystemExit(f"{name} on {kernel.release}: {result.outcome}: {result.reason}")
+        raise NoCountsError(f"{result.outcome}: {result.reason}")
     return tuple((phase.phase, phase.user, phase.kernel) for phase in result.exact.phases)
 
 
@@ -48,55 +69,64 @@ def agreeing(bench: Bench, kernel: Kernel, name: str, count: int, at_once: int) 
 
 
 def _difference(seen: Counter[Windows]) -> str:
-    """The first window in which the two most frequent sequences differ."""
+    """In how many windows the two most frequent sequences differ, and how in the first of them."""
     (first, _), (second, _) = seen.most_common(2)
+    found = []
     for (phase, *one), (_, *other) in zip(first, second, strict=True):
         pairs = (list(zip(*each, strict=True)) for each in (one, other))
         for at, (left, right) in enumerate(zip(*pairs, strict=True)):
             if left != right:
-                return f"{phase} {at}: {left} or {right}"
-    return ""
+                found.append(f"{phase} {at}: {left} or {right}")
+    return f"{len(found)} windows differ; {found[0]}"
 
 
-def _row(bench: Bench, kernel: Kernel, scenario: str, chosen: argparse.Namespace) -> str:
-    restored = agreeing(bench, kernel, scenario, chosen.restores, chosen.jobs)
-    anew = replace(bench, fresh_boot=True)
-    booted = agreeing(anew, kernel, scenario, chosen.boots, chosen.jobs)
-    both = restored + booted
-    cells = [
-        f"{name} {seen.most_common(1)[0][1] if seen else 0}/{seen.total()}"
-        for name, seen in (("restores", restored), ("boots", booted), ("all", both))
-    ]
-    return "  ".join([*cells, _difference(both) if len(both) > 1 else ""])
+def _row(
+    bench: Bench, kernel: Kernel, name: str, homes: list[Path], chosen: argparse.Namespace
+) -> str:
+    by_boot = []
+    for home in homes:
+        os.environ["XDG_CACHE_HOME"] = str(home)
+        try:
+            by_boot.append(agreeing(bench, kernel, name, chosen.restores, chosen.jobs))
+        except NoCountsError as error:
+            return str(error)
+    both = sum(by_boot, Counter())
+    most = both.most_common(1)[0]
+    shares = ", ".join(f"{one[most[0]]}/{one.total()}" for one in by_boot)
+    return f"{most[1]}/{both.total()} ({shares})  {_difference(both) if len(both) > 1 else ''}"
 
 
 def main() -> None:
     """Measure, a line for each scenario and kernel."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--restores", type=int, default=10)
+    parser.add_argument("--restores", type=int, default=10, help="of each boot")
     parser.add_argument("--boots", type=int, default=2)
     parser.add_argument("--kernels", default="6.17")
     parser.add_argument("--arch", default="amd64")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("scenarios", nargs="+")
+    parser.add_argument("--field", action="store_true")
+    parser.add_argument("scenarios", nargs="*")
     chosen = parser.parse_args()
     settings = MachineSettings(arch=chosen.arch)
     emulator = qemu.for_counting(settings.target)
-    print(f"QEMU {emulator.version}, seed {chosen.seed}; those that agree / all")
-    for name in chosen.kernels.split(","):
-        kernel = reference.resolve(name, chosen.arch)
-        for scenario in chosen.scenarios:
-            needs = workload.parse_reference(scenario)[1].needs
-            bench = Bench(
-                emulator=emulator,
-                settings=with_needs(settings, needs),
-                fresh_boot=False,
-                timeout_s=_TIMEOUT_S,
-                cancelled=threading.Event(),
-                seed=chosen.seed,
-            )
-            print(f"{scenario:32} {name:8} {_row(bench, kernel, scenario, chosen)}", flush=True)
+    print(f"QEMU {emulator.version}, seed {chosen.seed}; those that agree / all (of each boot)")
+    names = chosen.scenarios or scenarios((), field=chosen.field)
+    kernels = [(name, reference.resolve(name, chosen.arch)) for name in chosen.kernels.split(",")]
+    for kernel_name, kernel in kernels:
+        with ExitStack() as open_caches:
+            homes = [open_caches.enter_context(boots_of_its_own()) for _ in range(chosen.boots)]
+            for name in names:
+                bench = Bench(
+                    emulator=emulator,
+                    settings=with_needs(settings, workload.parse_reference(name)[1].needs),
+                    fresh_boot=False,
+                    timeout_s=_TIMEOUT_S,
+                    cancelled=threading.Event(),
+                    seed=chosen.seed,
+                )
+                row = _row(bench, kernel, name, homes, chosen)
+                print(f"{name:32} {kernel_name:8} {row}", flush=True)
 
 
 if __name__ == "__main__":
