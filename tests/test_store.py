@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+import kdelta
 import run_records
 from kdelta import cache, data
 from kdelta.kernels.kernel import Kernel
@@ -63,12 +66,81 @@ def test_nothing_is_found_elsewhere(counted: TrialResult, tmp_path: Path) -> Non
     assert not (tmp_path / "0000").exists()
 
 
-def test_another_code_of_ours_has_other_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {str(path) for path in data.code(except_rooms=("cli",))}
-    assert any(name.endswith("run/counting.py") for name in names)
-    assert any(name.endswith("attribution/insns.py") for name in names)
-    assert not any("/cli/" in name for name in names)
-    monkeypatch.setattr(store, "_own_code", lambda: "another")
+def own_modules() -> dict[str, Path]:
+    """kdelta's modules by name."""
+    root = Path(kdelta.__file__).parent
+    paths = {path: path.relative_to(root.parent).with_suffix("").parts for path in data.code()}
+    return {".".join(parts).removesuffix(".__init__"): path for path, parts in paths.items()}
+
+
+def imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """kdelta's modules that a file imports, wherever in it, with the packages they are in."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import is not followed"
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    found |= {name.rpartition(".")[0] for name in found}
+    return (found & modules.keys()) - {"kdelta"}
+
+
+def closure(*roots: str, border: frozenset[Path]) -> set[Path]:
+    """The files that modules import, directly or not; those of the border are not gone into."""
+    modules = own_modules()
+    waiting, seen = list(roots), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += imported(modules[name], modules) if modules[name] not in border else ()
+    return {modules[name] for name in seen}
+
+
+def test_what_can_change_a_count_is_in_its_address() -> None:
+    decisive = frozenset(data.code(store.DECISIVE))
+    border = frozenset(data.code(store.BROUGHT)) - decisive
+    reached = closure("kdelta.run.counting", border=border)
+    assert not reached - decisive - border, "these can change a count: DECISIVE, or BROUGHT?"
+    own = {*data.code(["run/exact.py", "run/store.py"])}  # above counting.py
+    assert decisive - own <= reached, "these cannot change a count"
+
+
+def test_decisive_code_imports_nothing_by_a_name_that_is_made_while_it_runs() -> None:
+    for path in data.code(store.DECISIVE):
+        assert "importlib" not in path.read_text(), path
+        assert "__import__" not in path.read_text(), path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cli/show.py", "rendering/show.py", "host/slots.py", "analysis/counts.py"),
+        *("run/spread.py", "run/worker.py", "run/cluster.py", "catalogue/rows.py"),
+        *("kernels/reference.py", "archive/root.py", "source/build.py", "cache.py"),
+    ],
+)
+def test_what_cannot_change_a_count_is_not_in_its_address(name: str) -> None:
+    (path,) = data.code([name])
+    assert path not in data.code(store.DECISIVE)
+
+
+def test_another_code_of_ours_has_other_addresses(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = store._own_code.__wrapped__
+    before = own()
+    changed = tmp_path / "insns.py"
+    changed.write_text(data.code(["attribution/insns.py"])[0].read_text() + "# another\n")
+    code = data.code
+
+    def with_change(places: Collection[str]) -> tuple[Path, ...]:
+        return tuple(changed if path.name == changed.name else path for path in code(places))
+
+    monkeypatch.setattr(data, "code", with_change)
+    assert own() != before
+    monkeypatch.setattr(store, "_own_code", own)
     assert store.address(["one"]) != KEY
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from kdelta.errors import InfraError
@@ -26,7 +26,17 @@ def directory(name: str) -> Path:
     )
 
 
-def code(*, except_rooms: Collection[str]) -> tuple[Path, ...]:
-    """kdelta's own Python files, in a fixed order, but for these rooms."""
-    paths = (path.relative_to(_PACKAGE) for path in _PACKAGE.rglob("*.py"))
-    return tuple(_PACKAGE / path for path in sorted(paths) if path.parts[0] not in except_rooms)
+def code(places: Collection[str] = ("",)) -> tuple[Path, ...]:
+    """kdelta's own Python files in these modules and packages, in a fixed order; all without."""
+    chosen = {path for place in places for path in _files(_PACKAGE / place)}
+    return tuple(sorted(chosen))
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Raises InfraError for what is not there: a name that is wrong here would leave code out."""
+    if place.is_file():
+        yield place
+    elif place.is_dir():
+        yield from place.rglob("*.py")
+    else:
+        raise InfraError(f"kdelta lacks {place.name}", place=str(place), action="reinstall kdelta")

@@ -105,7 +105,7 @@ def kept_reproducer(workload: Workload, scenario: Scenario) -> str:
 def _own_code() -> str:
     """A digest of all code that may have a say in it."""
     versions = [metadata.version(name) for name in ("tree-sitter", "tree-sitter-c")]
-    return cache.digest(*versions, *(path.read_bytes() for path in data.code(except_rooms=())))
+    return cache.digest(*versions, *(path.read_bytes() for path in data.code()))
 
 
 def reproducer(workload: Workload, scenario: Scenario) -> str:

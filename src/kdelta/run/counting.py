@@ -48,6 +48,7 @@ def depends_on(
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
         kernel.version,
+        kernel.release,  # probes go by it
         str(bench.seed),
         str(bench.fresh_boot),
         *bench.probes,
