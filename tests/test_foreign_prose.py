@@ -58,6 +58,19 @@ def test_a_quoted_table_is_asked_about_and_the_proposal_is_right(tmp_path: Path)
     }  # fmt: skip
 
 
+def test_what_kdelta_wrote_into_the_folder_is_none_of_the_data(tmp_path: Path) -> None:
+    for arm in ("base", "patched"):
+        (tmp_path / arm).mkdir()
+        for run in range(3):
+            (tmp_path / arm / f"{run}.log").write_text(f"kernel: {arm}\nlat_us: {run + 5}.5\n")
+    (tmp_path / "a.mapping.toml").write_text('delimiter = ","\n[columns]\narm = "kernel"\n')
+    (tmp_path / "kdelta-runs" / "a").mkdir(parents=True)
+    (tmp_path / "kdelta-runs" / "a" / "foreign.json").write_text('{"kernel": "x", "lat_us": 9}')
+    sources, found, _ = reader.read([tmp_path])
+    assert len(sources) == 6
+    assert {item.arm for item in found.readings} == {"base", "patched"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -113,10 +113,12 @@ def _name(name: str | None, path: Path) -> str:
 
 def _proposed(error: UndescribedError, paths: tuple[Path, ...]) -> SpecError:
     """Write the proposal here, beside no other, and say what to do with it."""
+    from kdelta.foreign.proposal import ENDING
+
     stem = _name(None, Path(error.place))
     number = 1
     while True:
-        path = Path(f"{stem}.mapping.toml" if number == 1 else f"{stem}-{number}.mapping.toml")
+        path = Path(f"{stem}{ENDING}" if number == 1 else f"{stem}-{number}{ENDING}")
         try:
             with path.open("x", encoding="utf-8") as stream:
                 stream.write(error.proposal)

@@ -22,6 +22,7 @@ from kdelta.foreign import (
     lkp,
     perf_stat,
     programs,
+    proposal,
     prose,
     records,
     shapes,
@@ -37,6 +38,7 @@ from kdelta.foreign.work import Guess
 
 MAX_FILES = 1000
 _MAX_DEPTH = 8
+_RUNS = "kdelta-runs"
 _QUOTED = re.compile(r"(?:>(?:[ >]|\Z))+")
 _TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org", ".eml", ".mbox", ".mail")
 _PROSE = (".txt", ".eml", ".mbox", ".mail")
@@ -128,7 +130,10 @@ def labels_of(names: Sequence[str]) -> list[str]:
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    """Plain files below a folder; links are not followed."""
+    """Plain files below a folder; links are not followed.
+
+    What kdelta wrote there itself, proposals and runs, is none of the data.
+    """
     if depth > _MAX_DEPTH:
         raise SpecError(
             f"more than {_MAX_DEPTH} folders deep", place=str(folder), action="import a part of it"
@@ -141,8 +146,11 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
         ) from error
     for entry in entries[: MAX_FILES + 1]:
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), depth + 1)
-        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
+            if entry.name != _RUNS:
+                yield from _walk(Path(entry.path), depth + 1)
+        elif entry.name.startswith(".") or entry.name.endswith(proposal.ENDING):
+            continue
+        elif entry.is_file(follow_symlinks=False):
             yield Path(entry.path)
 
 

@@ -14,6 +14,7 @@ from kdelta.foreign.words import vocabulary
 from kdelta.foreign.work import Guess
 from kdelta.printable import printable
 
+ENDING = ".mapping.toml"  # of the names of files that hold one
 _PLAIN = vocabulary("delimiter encoding decimal missing replicate planned ok order ignore")
 _HEAD = """\
 # What the columns of this table are.  kdelta is not sure; check the lines marked with "?",
