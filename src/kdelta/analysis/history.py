@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
-from kdelta.analysis.evidence import compare_arms, parts
+from kdelta.analysis.counts import CountEvidence, Measure, counted
+from kdelta.analysis.evidence import parts
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Ladder, Report, report
 from kdelta.analysis.lines import line, ordered, reference
-from kdelta.analysis.neighbours import Neighbour, beside, both, is_ladder
+from kdelta.analysis.neighbours import Neighbour, beside, is_ladder
+from kdelta.analysis.pairs import Pair, compared
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL, Instrument
@@ -66,28 +66,6 @@ class LabStep:
     name: str
     explanation: Explanation
     phases: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRow:
-    """A scenario on two kernels.  same_code: neither was measured anew, their code is one."""
-
-    name: str
-    operation: str
-    old: float
-    new: float
-    comparison: Comparison
-    same_code: bool
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two kernels in every scenario that has both; the largest change first."""
-
-    old: str
-    new: str
-    rows: tuple[PairRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +119,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             for name, own in sorted(points.items())
         ),
         steps=tuple(sorted(steps, key=_size, reverse=True)),
-        pairs=tuple(_pairs(kernels, all_of, most_pairs)),
+        pairs=tuple(compared(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple((one.run_id, one.created, one.title or one.name) for one, _ in used),
         left_out=left_out,
@@ -177,6 +155,11 @@ class _Gathered:
         for point, part, workload, scenario in parts(record):
             evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
             self.arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))
+
+    def copied(self, name: str, old: str, new: str) -> bool:
+        """True when the newer kernel was not measured, since its code is the older one's."""
+        point = self.points[name][new]
+        return bool(point.same_code and point.previous == old)
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
@@ -288,52 +271,6 @@ def _lab_step(
 def _size(step: LabStep) -> float:
     ratio = step.explanation.comparison.ratio or 1.0
     return max(ratio, 1 / ratio) if ratio > 0 else 0.0
-
-
-def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
-    every = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
-    if len(every) <= most:
-        return every
-    near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
-    return [pair for pair in every if pair in near][:most]
-
-
-def _pairs(kernels: Sequence[str], found: _Gathered, most: int) -> Iterable[Pair]:
-    for old, new in _wanted(kernels, most):
-        rows = []
-        for name, every in found.arms.items():
-            if two := both(every, old, new):
-                point = found.points[name][new]
-                copied = bool(point.same_code and point.previous == old)
-                rows.append(_row(name, found.operations[name], *two[1:], same_code=copied))
-        if rows:
-            yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
-
-
-def _row(
-    name: str,
-    operation: str,
-    record: RunRecord,
-    old: CountEvidence,
-    new: CountEvidence,
-    *,
-    same_code: bool,
-) -> PairRow:
-    method = CountMethod(step_percent=record.study.thresholds.step_percent)
-    return PairRow(
-        name=name,
-        operation=operation,
-        old=old.total.per_operation if old.total else 0.0,
-        new=new.total.per_operation if new.total else 0.0,
-        comparison=compare_arms(method, old, new),
-        same_code=same_code,
-        run_id=record.run_id,
-    )
-
-
-def _distance(row: PairRow) -> float:
-    ratio = row.comparison.ratio
-    return max(ratio, 1 / ratio) if ratio else 0.0
 
 
 def _functions(

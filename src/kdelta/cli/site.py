@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
-_PAIRS = 700  # all pairs of 37 kernels
+_PAIRS = 4000  # all pairs of 89 kernels
 _MOST_TRIAGE = 4 << 20
 
 

@@ -7,15 +7,15 @@ them.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kdelta.analysis.history import Pair, PairRow
+from kdelta.analysis.pairs import Pair, PairRow
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.verdict import Verdict
 
 _ABSENT = "-"
 _SAME_CODE = "="
@@ -49,7 +49,7 @@ def table(
     """
     operations = {row.name: row.operation for pair in pairs for row in pair.rows}
     names = sorted(operations)
-    values = {name: _usual(name, kernels, pairs) for name in names}
+    values = _usual(pairs)
     reasons: dict[str, int] = {}
     return {
         "words": _WORDS,
@@ -71,15 +71,17 @@ def changed(pair: Pair) -> int:
     return sum(row.comparison.verdict.is_step for row in pair.rows)
 
 
-def _usual(name: str, kernels: Sequence[str], pairs: Sequence[Pair]) -> dict[str, float]:
-    """The value of each kernel that most of its pairs have."""
-    seen: dict[str, Counter[float]] = {kernel: Counter() for kernel in kernels}
+def _usual(pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
+    """By scenario the value of each kernel that most of its pairs have."""
+    seen: dict[tuple[str, str], Counter[float]] = defaultdict(Counter)
     for pair in pairs:
         for row in pair.rows:
-            if row.name == name:
-                seen[pair.old][row.old] += 1
-                seen[pair.new][row.new] += 1
-    return {kernel: found.most_common(1)[0][0] for kernel, found in seen.items() if found}
+            seen[row.name, pair.old][row.old] += 1
+            seen[row.name, pair.new][row.new] += 1
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for (name, kernel), values in seen.items():
+        found[name][kernel] = values.most_common(1)[0][0]
+    return found
 
 
 def _packed(
@@ -92,7 +94,7 @@ def _packed(
     rows = {row.name: row for row in pair.rows}
     own = [rows.get(name) for name in names]
     why = [
-        reasons.setdefault(_reason(row.comparison), len(reasons))
+        reasons.setdefault(printable("; ".join(row.comparison.reasons)), len(reasons))
         for row in own
         if row and _letter(row) in "UX"
     ]
@@ -111,12 +113,6 @@ def _letter(row: PairRow) -> str:
 
 def _told(value: float | None) -> list[object] | None:
     return None if value is None else [number(value), float(f"{value:.{_DIGITS}g}")]
-
-
-def _reason(found: Comparison) -> str:
-    if found.crossing and found.verdict is Verdict.UNDECIDED:
-        return f"two compilers, {found.crossing}: part of it may be theirs"
-    return printable("; ".join(found.reasons))
 
 
 def cells(kernels: Sequence[str], pairs: Sequence[Pair]) -> Iterator[tuple[str, list[str]]]:
