@@ -18,27 +18,16 @@ OTHER = "6.12.3-test"
 BROKEN = "6.13.0-test"
 
 _SSH = """\
-#!{python}
-import os, subprocess, sys
-machine = {machine!r}
-words = sys.argv[1:]
-if "-O" in words:
-    sys.exit(0)
-down = os.path.join(machine, "down")
-if os.path.exists(down):
-    sys.stderr.write(open(down).read())
-    sys.exit(255)
-script = words[words.index("--") + 2]
-for path, own in (
-    ("cd / ||", f"cd {{machine}}/files ||"),
-    ("/var/tmp/kdelta-host", f"{{machine}}/home"),
-    ("/proc/sys/", f"{{machine}}/files/proc/sys/"),
-):
-    script = script.replace(path, own)
-with open(os.path.join(machine, "asked"), "a") as asked:
-    asked.write(script.replace("\\n", " ") + "\\n")
-environment = dict(os.environ, PATH=f"{{machine}}/bin:" + os.environ["PATH"])
-sys.exit(subprocess.run(["sh", "-c", script], env=environment).returncode)
+#!/bin/sh
+machine='{machine}'
+while [ "$1" != -- ]; do [ "$1" = -O ] && exit 0; shift; done
+[ -e "$machine/down" ] && cat "$machine/down" >&2 && exit 255
+script=$(printf %s "$3" | sed \\
+    -e "s#cd / ||#cd $machine/files ||#" \\
+    -e "s#/var/tmp/kdelta-host#$machine/home#g" \\
+    -e "s#/proc/sys/#$machine/files/proc/sys/#g")
+printf '%s\n' "$(printf %s "$script" | tr '\n' ' ')" >> "$machine/asked"
+PATH=$machine/bin:$PATH exec sh -c "$script"
 """
 
 _KEXEC = """\

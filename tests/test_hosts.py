@@ -116,6 +116,12 @@ def test_a_program_is_sent_once_and_its_end_is_told(
     assert len(sent) == 1
 
 
+def test_a_program_that_does_not_start_is_the_machines_fault(errand: Errand) -> None:
+    errand.take("run", "now")
+    with pytest.raises(InfraError, match=r"box does not start the program: .*no-such-program"):
+        errand.ran(["no-such-program"], 5)
+
+
 def test_a_full_disk_there_is_the_machines_fault(
     fake: FakeHost, errand: Errand, tmp_path: Path
 ) -> None:

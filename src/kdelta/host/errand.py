@@ -31,6 +31,7 @@ _MOST_OUTPUT = 32 << 20
 _POLL_S = 2.0
 _GONE_S = 20.0  # of one question to a machine that may be down
 _PANIC_S = 10  # after which a kernel that panics reboots
+_NOT_STARTED = (125, 126, 127)  # statuses of timeout(1), env(1) and sh(1)
 _TERMINATED = 128 + 15  # of a shell whose machine goes down
 # A folder that somebody else made there could hold programs of theirs.
 _OWN = f"[ -O {HOME} ] && [ ! -L {HOME} ]"
@@ -41,7 +42,7 @@ for each in /proc/[0-9]*; do
     case $(readlink "$each/exe") in {home}/*) kill -9 "${{each#/proc/}}";; esac
 done
 {command} < /dev/null > out 2> errors
-echo "$? $(wc -c < out)"; head -c {most} out
+echo "$? $(wc -c < out)"; head -c {most} out; tail -c 2000 errors >&2
 exit 0
 """
 
@@ -237,11 +238,16 @@ class Errand:
         """What a command of the machine printed, and its exit status; it is bounded there, too."""
         bounded = ["timeout", "-k", "5", f"{math.ceil(timeout)}", *command]
         script = _RUN.format(home=HOME, command=shlex.join(bounded), most=_MOST_OUTPUT)
-        printed = self.remote.get(script, timeout=timeout + 60)
-        head, _, text = printed.partition("\n")
+        done = self.remote.ask(script, timeout=timeout + 60)
+        head, _, text = done.text.partition("\n")
         status, _, size = head.partition(" ")
         if not (status.isdecimal() and size.isdecimal()):
             raise InfraError(f"{self.remote.name} did not say how the program ended")
+        if int(status) in _NOT_STARTED:
+            raise InfraError(
+                f"{self.remote.name} does not start the program: {done.last_words}",
+                action=f"see that {HOME} may hold programs there, and that taskset is installed",
+            )
         if int(size) != len(text.encode()):
             raise InfraError(f"{self.remote.name} sent another number of bytes than it said")
         return text, int(status)
