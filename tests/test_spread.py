@@ -413,6 +413,21 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
     assert found.check.twice == 20
 
 
+def test_counts_leave_pools_for_times_alone(journal: RunJournal, tmp_path: Path) -> None:
+    from kdelta.cli import spreading
+    from kdelta.cli.execution import Means
+
+    file = tmp_path / "lab.toml"
+    file.write_text('[pool.nodes]\nkind = "slurm"\n[pool.here]\nkind = "local"\njobs = 3\n')
+    means = Means(pools=file)
+    [own] = spreading._workers(pools.load(file), journal, means)
+    assert own.places() == {"here": 3}
+    own.close()
+    file.write_text('[pool.nodes]\nkind = "slurm"\n')
+    with pytest.raises(SpecError, match=r"no pool of the file counts; add one"):
+        spreading._workers(pools.load(file), journal, means)
+
+
 def test_times_are_of_one_pool(tmp_path: Path) -> None:
     from kdelta.cli import spreading
     from kdelta.cli.execution import Means
