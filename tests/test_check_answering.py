@@ -24,6 +24,12 @@ SCENARIOS = ("mincore:no_thp_pte_scan_4m", "mprotect:anon_toggle_4m")
 EXECUTED = {SCENARIOS[0]: "mincore_pte_range", SCENARIOS[1]: "change_pte_range"}
 
 
+@pytest.fixture(autouse=True)
+def one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no images whose symbols could be looked up."""
+    monkeypatch.setattr(answering, "_also", lambda _kernel, _names: {})
+
+
 def tree(name: str) -> SourceTree:
     return SourceTree(name=name, tree=name, line="line")
 
@@ -184,6 +190,16 @@ def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1100", changed="never_run")
     assert paths(found) == ()
     assert decision(found) is Ruling.UNDECIDED
+
+
+def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system call has two, and counts have one of them."""
+    both = frozenset(["mincore_pte_range", "__do_sys_it"])
+    monkeypatch.setattr(answering, "_also", lambda _kernel, _names: dict.fromkeys(both, both))
+    found, _ = along(monkeypatch, "1100")
+    assert both <= found.executed
+    assert "change_pte_range" in found.executed
+    assert "never_run" not in found.executed
 
 
 def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,3 +217,26 @@ def test_a_column_without_a_kernel_is_no_same() -> None:
     lines = [" ".join(line.split()) for line in said.splitlines()]
     assert "fork:base (base pages) +6.10 % ?" in lines
     assert "arm64: no answer: there is no kernel of a patch" in " ".join(lines)
+
+
+def test_a_figure_and_its_percent_are_never_on_two_lines() -> None:
+    """Whatever the length of the name, no line begins with the sign."""
+    for length in range(1, 60):
+        lines = view.text(made(row(f"fork:{'x' * length}", 2.0))).splitlines()
+        assert not [line for line in lines if line.strip().startswith("%")]
+        assert max(map(len, lines)) <= view.WIDTH
+
+
+def test_a_small_difference_of_a_large_figure_is_seen() -> None:
+    part = (FunctionPart(function="mincore_pte_range", delta=0.0039),)
+    small = msgspec.structs.replace(
+        row("mincore:pmd", 0.18), before=2.1660, after=2.1699, functions=part
+    )
+    shown = view.text(made(small))
+    assert "2.1660 -> 2.1699 a page (+0.18 %)" in shown
+    assert "mincore_pte_range +0.0039" in shown
+
+
+def test_a_claim_that_each_patch_repeats_is_one() -> None:
+    said = promises("mincore() improves by 12 %.\n\n" * 3, [row("mincore:scan", 28.9)])
+    assert [each.saying for each in said] == [Saying.CONTRADICTED]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,21 @@ def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
     assert "return pte + 2" in content(found.steps[0].tree)
 
 
+def test_a_tree_has_a_name_that_does_not_grow_with_the_series(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    numbers = ["FIRST", *map(str, range(2, 13))]
+    mails = [
+        mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
+        for at, (old, new) in enumerate(pairwise(numbers), start=1)
+    ]
+    found = series.of_files([box(tmp_path, *mails)], tree)
+    titles = [step.tree.title for step in found.steps if step.tree]
+    assert titles[0].endswith("+patch-1")
+    assert titles[-1].endswith("+patches-1-to-11")
+    assert titles[-1].count("+") == 1
+
+
 def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
     tree: SourceTree, tmp_path: Path
 ) -> None:
@@ -123,7 +139,7 @@ def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
     first, second = series.of_files([path], tree).steps
     assert first.tree is None
     assert "mm/mincore.c:5" in first.wrong
-    assert (second.tree, second.wrong) == (None, "the one before it is not")
+    assert (second.tree, second.wrong) == (None, "the one before it does not")
 
 
 def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: Path) -> None:

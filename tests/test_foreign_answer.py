@@ -176,3 +176,16 @@ def test_what_a_newcomer_lacks_is_said(
     path.write_text("\n".join([head, *rows]) + "\n")
     said = judged(path).answer.needs
     assert all(any(one.startswith(need) for one in said) for need in needs), said
+
+
+def test_sets_named_as_target_and_gate_are_these_whatever_the_folder_is_called(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "gates"
+    measured(place / "target.csv", {"base": 50, "fix": 40})
+    measured(place / "reverse.csv", {"base": 50, "fix": 60})
+    found = judged(place)
+    (decision,) = found.answer.decisions
+    assert decision.decision == "REJECT"
+    assert "better in" in decision.sentence
+    assert not found.answer.unlike  # other things are measured there

@@ -16,7 +16,7 @@ import pytest
 import fake_qemu
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError
-from kdelta.guests import orders
+from kdelta.guests import orders, session
 from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest, RestoreError
@@ -124,6 +124,14 @@ def test_a_panic_is_quoted_and_the_console_kept(tmp_path: Path) -> None:
     assert "exit status 0: Kernel panic - not syncing: no init" in caught.value.cause
     assert caught.value.console == ("[1.0] Kernel panic - not syncing: no init\n[1.1] ---\n")
     assert guest.console_text == caught.value.console
+
+
+def test_what_a_panic_comes_of_is_quoted_before_it() -> None:
+    console = (
+        "[1.0] kernel BUG at mm/mincore.c:38!\n[1.0] Oops: invalid opcode: 0000 [#1]\n"
+        "[1.1] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\n"
+    )
+    assert session._reason(console) == "kernel BUG at mm/mincore.c:38!"
 
 
 def test_without_a_reason_the_last_line_is_quoted(tmp_path: Path) -> None:

@@ -233,6 +233,17 @@ def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> N
     assert "open" in steps
 
 
+def test_a_function_tells_kernels_at_which_it_changed(ladder: dict[str, bytes]) -> None:
+    (name,) = [n for n in ladder if n.startswith("function/vm-normal-page") and n.endswith("html")]
+    page = ladder[name].decode()
+    heads = re.findall(r'<th scope="col">([^<]*)</th>', page)
+    assert heads == ["scenario", "6.1.176", "6.17.13"]
+    assert re.findall(r"<td>([^<\n]*)", page) == ["", "66.00"]
+    assert "a figure stands for the kernels up to the next column" in page
+    data = json.loads(ladder[name.removesuffix("html") + "json"])
+    assert [value is None for value in data["page"]["rows"][0][1]] == [True] * 3 + [False] * 6
+
+
 def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
     page = Page(ladder["compare.html"])
     table = json.loads(page.block)

@@ -13,9 +13,9 @@ enum { CACHED = 240 * KD_PAGE, SETTLED = 8 };
 
 /* `bytes` a call; so many `calls` that no window goes beyond the end. */
 static const struct kd_scenario scenarios[] = {
-	{ "read_64", "pread() of 64 bytes a call, of another page each", 64, 0, KD_PAGES(CACHED) },
-	{ "read_4k", "pread() of 4 KiB a call", KD_PAGE, 0, KD_PAGES(CACHED) },
-	{ "read_64k", "pread() of 64 KiB a call", 16 * KD_PAGE, 0, KD_PAGES(CACHED) / 16 },
+	{ "read_64_bytes", "pread() of 64 bytes a call, of another page each", 64, 0, KD_PAGES(CACHED) },
+	{ "read_page", "pread() of 4 KiB a call", KD_PAGE, 0, KD_PAGES(CACHED) },
+	{ "read_16_pages", "pread() of 64 KiB a call", 16 * KD_PAGE, 0, KD_PAGES(CACHED) / 16 },
 	{ "read_in_order", "read() of 1 KiB a call, from the beginning to the end",
 	  1024, IN_ORDER, CACHED / 1024 },
 };

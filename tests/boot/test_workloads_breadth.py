@@ -46,7 +46,7 @@ class Work:
         Work(scenario="lock:mlock", function="__x64_sys_mlock", calls=1),
         Work(scenario="userfault:missing", function="handle_userfault", calls=62),
         Work(scenario="tmpfs:read", function="__x64_sys_pread64", calls=BATCHES),
-        Work(scenario="page_cache:read_64k", function="filemap_read", calls=15),
+        Work(scenario="page_cache:read_16_pages", function="filemap_read", calls=15),
         Work(scenario="control:pipe_switch", function="anon_pipe_write", calls=64),
         Work(scenario="mprotect:pte_mapped_thp", function="__x64_sys_mprotect", calls=1),
         Work(scenario="fault_fork:fork_untouched", function="__x64_sys_exit_group", calls=1),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from posixpath import commonpath
 from typing import TYPE_CHECKING
 
 from kdelta.foreign.record import Pairs
@@ -170,9 +171,13 @@ def _alone(findings: Sequence[Finding]) -> Iterator[str]:
 def _levels(findings: Sequence[Finding], tolerance: float) -> Iterator[Levels]:
     found: dict[tuple[str, str, Pairs], list[tuple[str, float]]] = {}
     units: dict[str, str] = {}
+    common = _common(findings)
     for finding in findings:
         where = dict(finding.group)
         home = where.pop(SET, "")
+        own = _plain(home[common:])
+        if _GATE.search(own) or _TARGET.search(own):
+            continue  # it is another thing that is measured there
         units[finding.metric.name] = finding.metric.unit
         for arm, level in _of_arms(finding):
             key = (arm, finding.metric.name, tuple(sorted(where.items())))
@@ -269,11 +274,12 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
 def _decisions(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[GateDecision]:
     """For each change of arms whose data names gates: whether it passes them."""
     changes: dict[tuple[str, str], list[tuple[str, Verdict, bool]]] = {}
-    named = any(_is(_GATE, finding) for finding, _ in pairs)
-    aimed = any(_is(_TARGET, finding) for finding, _ in pairs)
+    common = _common([finding for finding, _ in pairs])
+    named = any(_is(_GATE, finding, common) for finding, _ in pairs)
+    aimed = any(_is(_TARGET, finding, common) for finding, _ in pairs)
     for finding, pair in pairs if named else ():
-        gate = _is(_GATE, finding)
-        if gate or not aimed or _is(_TARGET, finding):
+        gate = _is(_GATE, finding, common)
+        if gate or not aimed or _is(_TARGET, finding, common):
             entry = (place(finding), pair.comparison.verdict, gate)
             changes.setdefault((pair.old, pair.new), []).append(entry)
     for (old, new), entries in changes.items():
@@ -283,9 +289,23 @@ def _decisions(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[GateDeci
             yield _decided(old, new, targets, gates)
 
 
-def _is(pattern: re.Pattern[str], finding: Finding) -> bool:
-    texts = (finding.metric.name, *(part for pair in finding.group for part in pair))
-    return any(pattern.search(text.lower().replace("-", "_")) for text in texts)
+def _is(pattern: re.Pattern[str], finding: Finding, common: int) -> bool:
+    parts = [
+        part
+        for name, text in finding.group
+        for part in ((text[common:],) if name == SET else (name, text))
+    ]
+    return any(pattern.search(_plain(text)) for text in (finding.metric.name, *parts))
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("-", "_")
+
+
+def _common(findings: Sequence[Finding]) -> int:
+    """How many characters the paths of all sets have in common: these tell none of them apart."""
+    homes = {dict(finding.group).get(SET, "") for finding in findings}
+    return len(commonpath(homes)) if homes and all(homes) else 0
 
 
 def _decided(

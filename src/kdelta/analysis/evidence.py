@@ -205,16 +205,13 @@ def gather(
     record: RunRecord, workload: str, scenario: str, method: Method[M]
 ) -> tuple[ArmEvidence[M], ...]:
     """The evidence of every arm that the run planned for a scenario, in the study's order."""
-    found = []
-    for arm in record.arms:
-        trials = [
-            trial
-            for trial in record.trials
-            if (trial.arm, trial.workload, trial.scenario) == (arm.index, workload, scenario)
-        ]
-        if trials:
-            found.append(arm_evidence(arm, trials, method))
-    return tuple(found)
+    own: dict[int, list[TrialRecord]] = {}
+    for trial in record.trials:
+        if trial.scenario == scenario and trial.workload == workload:
+            own.setdefault(trial.arm, []).append(trial)
+    return tuple(
+        arm_evidence(arm, own[arm.index], method) for arm in record.arms if arm.index in own
+    )
 
 
 def points(record: RunRecord) -> tuple[tuple[str, RunRecord], ...]:

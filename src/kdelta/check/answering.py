@@ -24,6 +24,7 @@ from kdelta.source.tree import SourceTree
 
 Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
+_AGAIN = "the patch does not apply: "
 
 
 @dataclass(slots=True)
@@ -49,7 +50,11 @@ class Traced:
 
 @dataclass(slots=True)
 class Walk:
-    """What was found along a series.  unmeasured: scenarios without a count of the base."""
+    """What was found along a series.
+
+    unmeasured: scenarios without a count of the base; also: all names of a changed function, of
+    which counts have one.
+    """
 
     base: Kernel
     last: Kernel
@@ -57,6 +62,7 @@ class Walk:
     traced: list[Traced] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    also: dict[str, frozenset[str]] = field(default_factory=dict)
     data_only: bool = False
 
     @property
@@ -73,7 +79,8 @@ class Walk:
     def executed(self) -> frozenset[str]:
         """All functions that a scenario executed, on the base or later."""
         every = [one.functions for each in self.traced for _, one in each.counted]
-        return frozenset(functions_of({name for names in every for name in names}))
+        executed = functions_of({name for names in every for name in names})
+        return frozenset(executed.union(*(self.also.get(name, ()) for name in executed)))
 
 
 def checked(
@@ -122,12 +129,13 @@ def _patch(
     """One patch, held against the last that could be."""
     row = PatchRow(number=number, title=step.title)
     if step.tree is None:
-        return _wrong(row, f"does not apply: {step.wrong}")
+        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_AGAIN)}")
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return PatchRow(number=number, title=step.title, same_image=True)
         names, lines = _changed(found.last, kernel)
+        found.also |= _also(kernel, names)
     except SpecError as error:
         return _wrong(row, error.cause)
     if lines:
@@ -179,6 +187,15 @@ def _changed(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     other = image.opened(new.image, new.name or "the patched")
     names = difference(one, other).names
     return names, not names and only_lines(one, other)
+
+
+def _also(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Each of these functions with all names that the kernel has for it: a system call has two."""
+    extents = image.opened(kernel.image, kernel.name or "the patched").extents()
+    by_place: dict[object, set[str]] = {}
+    for name in names & extents.keys():
+        by_place.setdefault(extents[name], set()).add(name)
+    return {name: frozenset(own) for own in by_place.values() for name in own if len(own) > 1}
 
 
 def _counted(counter: Counter, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:

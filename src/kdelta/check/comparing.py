@@ -11,6 +11,7 @@ from kdelta.analysis.gate import gate
 from kdelta.check.counter import Counted
 from kdelta.check.moved import netted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
+from kdelta.check.pairs import Paired, paired
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine import folios
@@ -30,7 +31,10 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     load, scenario = workload.parse_reference(before.scenario)
     record = _record(before, after)
     case = gate(record, step_percent=0.0).cases[0]
-    change, reason = _change(case.comparison.verdict, case.old, case.new, case.comparison.spread)
+    pair = paired(before.result.exact.phases, after.result.exact.phases)
+    change, reason = _change(
+        case.comparison.verdict, case.old, case.new, case.comparison.spread, pair
+    )
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
     told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
@@ -101,13 +105,18 @@ def pages_of(scenario: workload.Scenario) -> str:
 
 
 def _change(
-    verdict: Verdict, old: float | None, new: float | None, spread: float | None
+    verdict: Verdict,
+    old: float | None,
+    new: float | None,
+    spread: float | None,
+    pair: Paired | None = None,
 ) -> tuple[Effect, str]:
     if verdict is Verdict.INVALID or old is None or new is None:
         return Effect.OPEN, ""
     if old == new:
         return Effect.EQUAL, ""
-    if spread and abs(new - old) < _SPREADS * spread:
+    told = pair is not None and pair.clear and (pair.difference > 0) == (new > old)
+    if spread and abs(new - old) < _SPREADS * spread and not told:
         return Effect.SPREAD, f"{new - old:+.4g}, and its windows differ by {spread:.4g}"
     if 100 * abs(new - old) < LEAST_PERCENT * old:
         return Effect.SLIGHT, f"{new - old:+.4g}"

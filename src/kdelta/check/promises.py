@@ -42,7 +42,7 @@ def promises(
         for sentence, better in _sentences(text)
         for claim in _claims(sentence)
     ]
-    return tuple(found[:_MOST])
+    return tuple(dict.fromkeys(found))[:_MOST]
 
 
 def _claims(sentence: str) -> list[str]:

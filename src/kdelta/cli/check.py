@@ -348,7 +348,8 @@ def _shortened(found: PatchSeries) -> PatchSeries:
     last = wrong[0] if wrong else found.steps[-1]
     count = len(found.steps)
     _told(f"{count} patches: only base and whole are built; --each builds every one")
-    return replace(found, steps=(replace(last, title=f"all {count} patches"),))
+    title = f"{found.title}, {count} patches as one"
+    return replace(found, title=title, steps=(replace(last, title=f"all {count} patches"),))
 
 
 def _scenarios(

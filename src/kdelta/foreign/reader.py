@@ -19,6 +19,7 @@ from kdelta.foreign import (
     lkp,
     perf_stat,
     proposal,
+    repeats,
     sets,
     tidy,
 )
@@ -84,7 +85,7 @@ def read(
         known = {item.arm for item in contents.readings} | {one.arm for one in contents.published}
         if known == set(given) and not all(map(is_version, given)):
             contents = replace(contents, order=given)
-    return sources, contents, chosen
+    return sources, merged((contents, Contents(notes=repeats.files(sources)))), chosen
 
 
 def _kind(paths: Sequence[Path], files: Sequence[LoadedFile]) -> ImportFormat:
@@ -176,7 +177,8 @@ def _tables(files: Sequence[LoadedFile]) -> Contents:
         home: _one_set(members, [names[file.number] for file in members if file.number in names])
         for home, members in by_set.items()
     }
-    return merged((*sets.labelled(found), Contents(notes=notes)))
+    whole = merged((*sets.labelled(found), Contents(notes=notes)))
+    return merged((whole, Contents(notes=repeats.notes(whole, readable))))
 
 
 def _readable(files: Sequence[LoadedFile]) -> tuple[list[LoadedFile], tuple[str, ...]]:

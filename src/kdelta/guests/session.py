@@ -33,7 +33,9 @@ _CONNECT_S = 60.0  # reserving huge pages comes first
 _MAX_REASON = 300
 # What a console line holds that says why a guest ended; of the last ones the whole line counts.
 _OWN_REASON = "kdelta-init: "
-_REASONS = (_OWN_REASON, "Kernel panic - not syncing: ", "BUG: ", "Oops: ")
+# What a panic comes of stands before it, and says more.
+_CAUSES = ("kernel BUG at ", "BUG: ", "Oops: ")
+_REASONS = (_OWN_REASON, *_CAUSES, "Kernel panic - not syncing: ")
 _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")

@@ -28,6 +28,8 @@ MOST_LINES = 60
 _PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
+_TOGETHER = "\N{NO-BREAK SPACE}"  # between a figure and its %, which are of one line
+_SMALL = 0.01
 _NAMES = 240  # characters of a list of functions
 
 
@@ -267,8 +269,11 @@ def _change(row: PathRow | None) -> str:
 def _figures(row: PathRow, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
         percent = "" if name else f" ({row.percent:+.2f} %)"
+        before, after = _number(row.before), _number(row.after)
+        if before == after and row.before != row.after:
+            before, after = f"{row.before:.4f}", f"{row.after:.4f}"
         yield from _wrapped(
-            f"{_number(row.before)} -> {_number(row.after)} a {row.operation}{percent}",
+            f"{before} -> {after} a {row.operation}{percent}",
             f"    {name}",
             "    ",
         )
@@ -312,6 +317,8 @@ def _shown(arch: str) -> str:
 
 
 def _delta(value: float) -> str:
+    if abs(value) < _SMALL:
+        return f"{value:+.2g}"
     return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
 
 
@@ -334,6 +341,6 @@ def _plural(word: str, count: int) -> str:
 
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:
     indent = " " * len(first) if rest is None else rest
-    safe = first + printable(said, 1000)
+    safe = (first + printable(said, 1000)).replace(" %", f"{_TOGETHER}%")
     found = textwrap.wrap(safe, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-    return found or [""]
+    return [line.replace(_TOGETHER, " ") for line in found] or [""]

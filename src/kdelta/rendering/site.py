@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from kdelta.analysis.history import Lab, LabStep, ScenarioHistory
+from kdelta.analysis.history import FunctionHistory, Lab, LabStep, ScenarioHistory
 from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number
 from kdelta.printable import printable
@@ -145,13 +145,7 @@ class _Site:
         for step in self._lab.steps:
             yield self._step(step)
         for function in self._lab.functions:
-            links = [
-                (name, f"../{_scenario(name)}", [_figure(cell) for cell in cells])
-                for name, cells in function.rows
-            ]
-            kernels = f"{plural(len(function.rows), 'scenario')} execute it."
-            page = self._page(_function(function.name), "function", function.name, function)
-            yield _with(page, kernels, rows=links)
+            yield self._function_page(function)
 
     def _page(self, path: str, kind: str, title: str, data: object) -> _Page:
         count, left_out = len(self._lab.runs), plural(len(self._lab.left_out), "other")
@@ -339,6 +333,27 @@ class _Site:
             "functions.html", "functions", "Functions that steps name", [n for n, _ in links]
         )
         return _with(page, f"{plural(len(links), 'function')}.", links=links)
+
+    def _function_page(self, function: FunctionHistory) -> _Page:
+        """Its figures, of kernels among which none changed the first only."""
+        kernels = self._lab.kernels
+        table = [[_figure(cell) for cell in cells] for _, cells in function.rows]
+        told = [
+            at
+            for at in range(len(kernels))
+            if at == 0 or any(cells[at] != cells[at - 1] for cells in table)
+        ]
+        page = self._page(_function(function.name), "function", function.name, function)
+        return _with(
+            page,
+            f"{plural(len(function.rows), 'scenario')} execute it.",
+            columns=[kernels[at] for at in told],
+            fewer=len(told) < len(kernels),
+            rows=[
+                (name, f"../{_scenario(name)}", [cells[at] for at in told])
+                for (name, _), cells in zip(function.rows, table, strict=True)
+            ],
+        )
 
     def feed(self, address: str) -> str:
         """Atom (RFC 4287): the steps, newest run first."""

@@ -76,7 +76,8 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
         steps: list[SeriesStep] = []
         now: SourceTree | None = base
         for at, letter in enumerate(letters, start=1):
-            step = _step(letter, now, Path(name) / f"{at}.applied", f"patch {at}")
+            own = _step(letter, now, Path(name) / f"{at}.applied", f"patch {at}")
+            step = replace(own, tree=own.tree and _called(own.tree, base, at))
             steps.append(step)
             now = step.tree
     title = cover.partition("\n")[0] if cover else letters[0].title
@@ -152,7 +153,7 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[_Letter]]:
 
 def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> SeriesStep:
     step = SeriesStep(
-        title=letter.title, text=letter.text, tree=None, wrong="the one before it is not"
+        title=letter.title, text=letter.text, tree=None, wrong="the one before it does not"
     )
     if now is None:
         return step
@@ -161,8 +162,13 @@ def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> Ser
         changed = patches.applied(now.tree, [file], borrowed=now.objects, name=name)
     except SpecError as error:
         return replace(step, wrong=error.cause)
-    made = replace(now, tree=changed, commit="", variants=(*now.variants, name.replace(" ", "-")))
-    return replace(step, tree=made, wrong="")
+    return replace(step, tree=replace(now, tree=changed), wrong="")
+
+
+def _called(changed: SourceTree, base: SourceTree, at: int) -> SourceTree:
+    """The tree with a name that does not grow with the series."""
+    name = f"patches-1-to-{at}" if at > 1 else "patch-1"
+    return replace(changed, commit="", variants=(*base.variants, name))
 
 
 def _as_mailbox(content: bytes) -> bytes:
