@@ -9,10 +9,14 @@ import sys
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
+from kdelta.analysis.findings import report
 from kdelta.cli.printing import print_json, print_lines, print_table
 from kdelta.printable import quoted
-from kdelta.rendering.columns import Span, paragraph
+from kdelta.rendering import show
+from kdelta.rendering.columns import Span, paragraph, plain
+from ladder_records import result, run, trial_of
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
 
@@ -91,3 +95,10 @@ def test_a_page_is_as_wide_as_the_terminal_and_no_wider_than_a_file(
         monkeypatch.setattr(sys.stdout, "isatty", lambda known=at_a_terminal: known)
         print_lines([*paragraph(words)])
         assert wanted - 8 < max(map(len, capsys.readouterr().out.splitlines())) <= wanted
+
+
+def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:
+    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
+    more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
+    both = replace(record, trials=(*record.trials, *more))
+    assert plain(show.show(report(both))).count("warning: one trial per kernel") == 1

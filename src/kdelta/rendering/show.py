@@ -185,7 +185,7 @@ def _ladder(
     yield ()
     yield from _tables(ladder, view)
     yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
-    yield from _problems(ladder, view)
+    yield from _problems(ladder, view, told)
     yield from view.conclusion(report, ladder)
     if view.KERNELS and len(report.ladders) == 1:
         yield from ((), *_kernels(ladder.rungs))
@@ -245,7 +245,19 @@ def _verdict(rung: Rung[Any]) -> Span:
     return Span(rung.comparison.verdict, VERDICT_TONES[rung.comparison.verdict])
 
 
-def _problems(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
+def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator[Line]:
+    """told: what was said of a ladder before, and holds for this one, too."""
+    notes = [
+        *(
+            builds_apart(rung.previous, rung.arm, rung.comparison)
+            for rung in ladder.rungs
+            if rung.previous and rung.comparison and rung.comparison.differences
+        ),
+        *(f"warning: {warning}" for warning in ladder.warnings),
+        *(f"this machine: {doubt}" for doubt in ladder.doubts),
+    ]
+    new = [note for note in dict.fromkeys(notes) if note not in told]
+    told.update(new)
     blocks = [
         *(
             paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
@@ -260,13 +272,7 @@ def _problems(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
             if rung.comparison and rung.comparison.verdict in view.TOLD
             for reason in rung.comparison.reasons
         ),
-        *(
-            paragraph(builds_apart(rung.previous, rung.arm, rung.comparison), Tone.WARN)
-            for rung in ladder.rungs
-            if rung.previous and rung.comparison and rung.comparison.differences
-        ),
-        *(paragraph(f"warning: {warning}", Tone.WARN) for warning in ladder.warnings),
-        *(paragraph(f"this machine: {doubt}", Tone.WARN) for doubt in ladder.doubts),
+        *(paragraph(note, Tone.WARN) for note in new),
     ]
     if blocks:
         yield ()
