@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Twenty clean-ups and twenty planted changes through `kdelta check`: alarms, and what was found.
 
-    .venv/bin/python bench/changes.py [--results FILE] [--at-once N] [--kind KIND] [-- OPTIONS]
+    .venv/bin/python bench/changes.py [--results FILE] [--at-once N] [--kind KIND] [--title GLOB]
+        [-- OPTIONS]
 
 The changes are those of bench/changes.toml, edits of one source of the archive.  N of a kind are
 the patches of one series: each is built and held against the one before, so a row of the page tells
@@ -23,6 +24,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +53,13 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("kdelta-runs/changes.jsonl"))
     parser.add_argument("--at-once", type=int, default=5)
     parser.add_argument("--kind", choices=_KINDS, action="append")
+    parser.add_argument("--title", action="append", help="only changes of such a title")
     parser.add_argument("options", nargs="*", help="of kdelta check, after --")
     chosen = parser.parse_args()
     changes = tomllib.loads((_HERE / "changes.toml").read_text())["change"]
     changes = [one for one in changes if not chosen.kind or one["kind"] in chosen.kind]
+    titles = chosen.title or ["*"]
+    changes = [one for one in changes if any(fnmatchcase(one["title"], glob) for glob in titles)]
     known = _known(chosen.results)
     base = tree_reference.source(tree_reference.parse(f"tree:{_BASE}"))
     for kind in _KINDS:
