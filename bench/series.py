@@ -126,7 +126,9 @@ def _written(case: Case, text: str, folder: Path) -> Iterator[Path]:
     for number, place in enumerate(case.places, start=1):
         if text.count(place) != 1:
             sys.exit(f"{case.file} has not exactly one {place.strip()!r}")
-        after = text.replace(place, f'{place}	asm volatile("nop # {now + number}");\n')
+        after = text.replace(
+            place, f'{place}	asm volatile(".if {now + number}; nop; .endif");\n'
+        )
         lines = unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True),
                              f"a/{case.file}", f"b/{case.file}")  # fmt: skip
         path = folder / f"{now}-{number}.patch"
