@@ -37,6 +37,7 @@ _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
+_DIGITS = 7  # of a figure in a function's JSON: its table tells four
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
@@ -343,7 +344,12 @@ class _Site:
             for at in range(len(kernels))
             if at == 0 or any(cells[at] != cells[at - 1] for cells in table)
         ]
-        page = self._page(_function(function.name), "function", function.name, function)
+        rows = [
+            (name, [None if cell is None else float(f"{cell:.{_DIGITS}g}") for cell in cells])
+            for name, cells in function.rows
+        ]
+        data = {"name": function.name, "rows": rows}
+        page = self._page(_function(function.name), "function", function.name, data)
         return _with(
             page,
             f"{plural(len(function.rows), 'scenario')} execute it.",
