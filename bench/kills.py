@@ -21,6 +21,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from msgspec import to_builtins
+
 import private_postgres
 from boot.test_workers import cache_of, free_port
 from kdelta.catalogue import database, indexing, queries
@@ -94,6 +96,36 @@ def found(runs: Path) -> Found:
     return [(t.index, essence(t.result), t.result.address) for t in record.trials if t.result]
 
 
+def told(runs: Path, alone: Path) -> list[str]:
+    """Where the results of two runs differ: trial, then field by field."""
+    expected, got = (
+        {t.index: t.result for t in RunJournal.open(RUNS.find(place, "latest")).record().trials}
+        for place in (alone, runs)
+    )
+    lines = []
+    for index, one in expected.items():
+        other = got.get(index)
+        if one is None or other is None:
+            lines.append(f"trial {index}: has no result")
+        elif essence(one) != essence(other) or one.address != other.address:
+            found_there = _differing(to_builtins(one), to_builtins(other))
+            lines += [f"trial {index}{line}" for line in found_there]
+    return lines
+
+
+def _differing(one: object, other: object, place: str = "") -> list[str]:
+    """Paths of fields that are not equal, with both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        pairs = [(f".{key}", one.get(key), other.get(key)) for key in {**one, **other}]
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        longest = max(len(one), len(other))
+        both = ([*each, *[None] * (longest - len(each))] for each in (one, other))
+        pairs = [(f"[{at}]", a, b) for at, (a, b) in enumerate(zip(*both, strict=True))]
+    else:
+        return [] if one == other else [f"{place}: {str(one)[:60]} | {str(other)[:60]}"]
+    return [line for key, a, b in pairs for line in _differing(a, b, place + key)]
+
+
 def disturb(who: str, cluster: Cluster, runs: Path) -> tuple[int, int]:
     """Kill one of them in a run, and go on until it is done: trials done then, resumptions."""
     cluster.complete()
@@ -148,7 +180,9 @@ def runs_killed(who: str, times: int, expected: Found, scratch: Path) -> None:
             print(f"{who} {at + 1}: killed after {before} of {ROUNDS} trials, resumed {resumed}"
                   f" times: {'the same' if same else 'ANOTHER RESULT'}", flush=True)  # fmt: skip
             if not same:
-                raise SystemExit(1)
+                print("\n".join(told(runs, scratch / "alone")[:40]), flush=True)
+                kept = shutil.copytree(scratch, Path(f"kept-{who}-{os.getpid()}"))
+                raise SystemExit(f"all of it is kept in {kept}")
             shutil.rmtree(runs)
     finally:
         cluster.close()

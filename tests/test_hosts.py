@@ -19,6 +19,8 @@ from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecErr
 from kdelta.host import remote, snapshot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import RefusedError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.sample import TrialResult
 
 
 @pytest.fixture
@@ -229,3 +231,47 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     assert fake.boots.count(OTHER) == 2
     assert not fake.home.exists()
     assert fake.boots[-1] == DEFAULT
+
+
+def _results(folder: Path) -> list[TrialResult]:
+    record = RunJournal.open(RUNS.find(folder / "runs", "latest")).record()
+    return [trial.result for trial in record.trials if trial.result]
+
+
+@pytest.mark.program
+def test_a_program_that_hangs_has_another_boot_for_each_try(
+    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
+    study = STUDY.replace(f', "host:{BROKEN}"', "").replace('"host:6.1"', '"host:6.12"', 1)
+    study = study.replace('"host:6.12", "host:6.12"', '"host:6.12", "host:6.12.3"')
+    (tmp_path / "study.toml").write_text(study.replace("rounds = 2", "rounds = 1"))
+    assert _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")[0] == 0
+    fake.program("bin/timeout", "#!/bin/sh\nexit 124\n")
+    status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    assert status == 1, said
+    assert "did not end within" in said
+    # Two tries of each of two trials, and the machine's own kernel at the end.
+    assert fake.boots == [OTHER] * 4 + [DEFAULT]
+    (result, _) = _results(tmp_path)
+    assert result.facts
+    assert result.facts.boot_id
+
+
+@pytest.mark.program
+def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
+    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
+    (tmp_path / "study.toml").write_text(STUDY)
+    assert _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")[0] == 0
+    _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    failed = [at for at, each in enumerate(_results(tmp_path)) if each.outcome == "boot-error"]
+    assert len(failed) == 2
+    (folder,) = tmp_path.glob(f"runs/*/trials/{failed[1]:04d}")
+    (folder / "result.json").unlink()  # as if killed before it
+    before = len(fake.boots)
+    status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
+    assert (status, len(fake.boots)) == (1, before), said

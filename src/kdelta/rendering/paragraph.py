@@ -177,4 +177,4 @@ def _compilers(found: Explanation) -> str:
 def _configured(found: Explanation) -> str:
     if not found.comparison.differences:
         return ""
-    return "they were configured differently, as listed above, and part may be that"
+    return "they were configured differently, and part may be that"

@@ -24,7 +24,7 @@ from kdelta.run.elsewhere import PlacedTrials
 from kdelta.run.timed import SETTLE_S, Timing, host_kernel, timed_on, timing_of
 from kdelta.run.trial import Ran, framed, not_for
 from kdelta.run.trials import AS_PLANNED, How
-from kdelta.sample import HostFacts, Instrument, TrialRecord, TrialResult
+from kdelta.sample import HostFacts, Instrument, MachineFacts, Outcome, TrialRecord, TrialResult
 from kdelta.study.pools import HostPool
 from kdelta.study.spec import Replicate, Study, TimeMachine
 
@@ -55,8 +55,11 @@ class HostedTrials(PlacedTrials):
         record = journal.record()
         self._doing = doing
         self._references = [arm.kernel.reference for arm in record.arms]
-        results = [trial.result for trial in record.trials]
-        self._used = {each.facts.boot_id for each in results if each and each.facts}
+        ended = [(trial.arm, trial.result) for trial in record.trials if trial.result]
+        self._used = {result.facts.boot_id for _, result in ended if result.facts}
+        for arm, result in ended:
+            if result.outcome is Outcome.BOOT_ERROR:
+                self._failed[self._references[arm]] = _MOST_FAILED
         pool = self._settings
         with ExitStack() as stack:
             remote = stack.enter_context(
@@ -69,33 +72,45 @@ class HostedTrials(PlacedTrials):
             yield
             self._errand.give_back(held)
 
-    def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
+    def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot the arm's kernel where another one runs, and time the program under it."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self._references[trial.arm]
         if skip := not_for(Instrument.TIME, scenario):
             return skip
+        fresh = self._per_boot or how.fresh_boot
         self._doing(trial.index, self.pool)
+        self._before = HostFacts()
         try:
-            return framed(
+            result = framed(
                 folder,
-                lambda: self._timed(load, scenario, folder, reference),
+                lambda: self._timed(load, scenario, folder, reference, fresh=fresh),
                 kernel=host_kernel(reference, HostFacts()),
-                fresh_boot=self._per_boot,
+                fresh_boot=fresh,
+            )
+            # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
+            return (
+                result if result.facts else replace(result, facts=MachineFacts(host=self._before))
             )
         finally:
             self._doing(trial.index, "")
 
     def _timed(
-        self, load: workload.Workload, scenario: workload.Scenario, folder: Path, reference: str
+        self,
+        load: workload.Workload,
+        scenario: workload.Scenario,
+        folder: Path,
+        reference: str,
+        *,
+        fresh: bool,
     ) -> TrialResult:
-        self._arrive(reference)
+        self._arrive(reference, fresh=fresh)
         errand, timing = self._errand, self._timing
         cores = errand.cores()
         count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cores))
         leased = [core.cpu for core in cpus.eligible(cores, count)[:count]]
-        before = errand.facts(leased)
+        before = self._before = errand.facts(leased)
         binary = guest.program(load.program, _target(before), theirs=scenario.outside)
         there = errand.send(binary)
         if self._per_boot:
@@ -103,34 +118,34 @@ class HostedTrials(PlacedTrials):
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
+        self._used.add(before.boot_id or "")
         text, status = errand.ran(command, timing.timeout_s)
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
             raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
-        self._used.add(before.boot_id or "")
         ran = Ran(printed=text, status=status, permitted=errand.is_root())
         machine = preflight.since(before, leased, errand.facts(leased))
         return replace(
             timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)
         )
 
-    def _arrive(self, reference: str) -> None:
-        """Have the machine in the arm's kernel, in a boot that is fresh where that is wanted."""
+    def _arrive(self, reference: str, *, fresh: bool) -> None:
+        """Have the machine in the arm's kernel; fresh: in a boot that had no trial."""
         errand = self._errand
         running = errand.reached()
         fits = reboot.match(reference, running.release)
-        if fits and not (self._per_boot and running.boot_id in self._used):
+        if fits and not (fresh and running.boot_id in self._used):
             return
         known = (running.release, *errand.releases())
         release = running.release if fits else reboot.resolve(reference, known)
-        if self._failed[release] >= _MOST_FAILED:
+        if self._failed[reference] >= _MOST_FAILED:
             raise BootError(
                 f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
             )
         try:
             errand.boot(release)
         except BootError:
-            self._failed[release] += 1
+            self._failed[reference] += 1
             raise
 
 
