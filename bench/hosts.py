@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -29,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kdelta.guests import qemu
+from kdelta.journal.run import RUNS, RunJournal
 from kdelta.machine.axes import MachineSettings
 
 _START = "from kdelta.cli.main import main; main()"
@@ -214,12 +214,17 @@ def main() -> None:
         left = on_it(
             folder, "uname -r; ls -d /var/tmp/kdelta-host 2>&1; journalctl --list-boots -q | wc -l"
         )
-    results = [json.loads(path.read_text()) for path in folder.glob("runs/*/trials/*/result.json")]
-    outcomes = Counter((each["kernel"]["reference"], each["outcome"]) for each in results)
-    boots = {each["facts"]["host"]["boot_id"] for each in results if each.get("facts")}
+    record = RunJournal.open(RUNS.find(folder / "runs", "latest")).record()
+    results = [trial.result for trial in record.trials if trial.result]
+    outcomes = Counter(
+        (record.arms[trial.arm].label, str(trial.result.outcome))
+        for trial in record.trials
+        if trial.result
+    )
+    timed = [each.facts.boot_id for each in results if each.facts and each.facts.boot_id]
     for (kernel, outcome), count in sorted(outcomes.items()):
         print(f"{kernel}: {outcome} {count}")
-    print(f"trials {len(results)}, each of a boot of its own: {len(boots)} boots that were timed")
+    print(f"{len(results)} of {len(record.trials)} trials; {len(timed)} of {len(set(timed))} boots")
     print(f"kdelta was started {started} times")
     panics = len(
         re.findall("Kernel panic - not syncing", (folder / "console").read_text(errors="replace"))
