@@ -142,7 +142,7 @@ def prepared(qemu_wanted: str) -> Setting:
     arch, flavour = study.machine.arch, study.machine.flavour
     print("fetching kernels", file=sys.stderr, flush=True)
     return Setting(
-        emulator=qemu.choose(settings.target, qemu_wanted),
+        emulator=qemu.for_counting(settings.target, qemu_wanted),
         qemu_wanted=qemu_wanted,
         settings=settings,
         study=path,
@@ -290,7 +290,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=cache.root().parent) as scratch:
         rival = None
         try:
-            rival = virtme.prepared(Path(scratch), setting.generic)
+            rival = virtme.prepared(Path(scratch), setting.generic, setting.emulator)
         except BenchError as error:
             results.missing["virtme_s"] = str(error)
         for number in range(1 if chosen.quick else chosen.repetitions):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -22,6 +23,7 @@ from commands import BenchError
 from kdelta.archive import deb
 from kdelta.archive.root import Archive
 from kdelta.errors import KdeltaError
+from kdelta.guests.emulator import Qemu
 from kdelta.kernels.kernel import Kernel
 
 _TIMEOUT_S = 300.0
@@ -43,11 +45,15 @@ class Virtme:
     image: Path
 
 
-def prepared(scratch: Path, kernel: Kernel) -> Virtme:
-    """virtme-ng and the unpacked kernel package below scratch.  Raises BenchError: why not."""
+def prepared(scratch: Path, kernel: Kernel, emulator: Qemu) -> Virtme:
+    """virtme-ng, for which PATH has that QEMU, and the unpacked kernel package below scratch.
+
+    Raises BenchError: why not.
+    """
     try:
         image = _unpacked(scratch / "kernel", kernel)
         tools = _tools(scratch / "tools", kernel.arch)
+        _started_by_name(emulator, tools)
     except KdeltaError as error:
         raise BenchError(error.sentence()) from error
     program = _installed(scratch / "venv")
@@ -111,6 +117,15 @@ def _tools(folder: Path, architecture: str) -> Path:
         if not shutil.which(tool, path=places):
             (folder / tool).symlink_to(_taken(folder, architecture, package, file))
     return folder
+
+
+def _started_by_name(emulator: Qemu, folder: Path) -> None:
+    """Have a fetched QEMU start by its name alone, with the libraries and files that it needs."""
+    needs = [f"{name}={value}" for name, value in emulator.environment.items()]
+    words = shlex.join(["env", *needs, str(emulator.program), *emulator.arguments])
+    program = folder / emulator.program.name
+    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    program.chmod(0o755)
 
 
 def _taken(folder: Path, architecture: str, name: str, file: str) -> Path:
