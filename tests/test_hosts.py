@@ -144,13 +144,21 @@ def test_a_folder_of_somebody_else_is_not_used(fake: FakeHost, errand: Errand) -
         errand.take("run", "now")
 
 
-def _packed(name: str, size: int = 3, kind: bytes = tarfile.REGTYPE) -> str:
+def _packed(*names: str, size: int = 3, kind: bytes = tarfile.REGTYPE) -> str:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.type, entry.linkname = size, kind, "/etc/passwd"
-        archive.addfile(entry, io.BytesIO(b"\0" * size))
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.type, entry.linkname = size, kind, "/etc/passwd"
+            archive.addfile(entry, io.BytesIO(b"\0" * size))
     return base64.b64encode(content.getvalue()).decode()
+
+
+def _broken(packed: str) -> str:
+    """With another byte in the middle of what is compressed."""
+    content = bytearray(base64.b64decode(packed))
+    content[len(content) // 2] ^= 0xFF
+    return base64.b64encode(bytes(content)).decode()
 
 
 @pytest.mark.parametrize(
@@ -158,8 +166,9 @@ def _packed(name: str, size: int = 3, kind: bytes = tarfile.REGTYPE) -> str:
     [
         _packed("../out"),
         _packed("/etc/out"),
-        _packed("big", 20 << 20),
-        _packed("link", 0, tarfile.SYMTYPE),
+        _packed("big", size=20 << 20),
+        _packed("link", size=0, kind=tarfile.SYMTYPE),
+        _broken(_packed("name")),
         "no base64!",
         base64.b64encode(b"no archive").decode(),
     ],
@@ -212,15 +221,20 @@ def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
+def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
+    """A folder with a study, and a lab.toml that has the machine."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
+    (folder / "study.toml").write_text(study)
+    status, said = _kdelta(folder, "host", "add", "box", "ssh://me@box")
+    assert (status, "lab.toml has box" in said) == (0, True)
+
+
 @pytest.mark.program
 def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
-    (tmp_path / "study.toml").write_text(STUDY)
-    status, said = _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")
-    assert (status, "lab.toml has box" in said) == (0, True)
+    _begin(tmp_path, monkeypatch, STUDY)
     status, said = _kdelta(tmp_path, "host", "doctor", "box")
     assert OTHER in said
     status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
@@ -233,6 +247,16 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     assert fake.boots[-1] == DEFAULT
 
 
+def test_a_file_that_is_a_folder_too_is_refused(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    (fake.folder / "shown").write_text(_packed("name", "name/below"))
+    fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
+    (tmp_path / "target").mkdir()
+    with pytest.raises(InfraError, match="box does not say what it is"):
+        snapshot.take(errand.remote, tmp_path / "target")
+
+
 def _results(folder: Path) -> list[TrialResult]:
     record = RunJournal.open(RUNS.find(folder / "runs", "latest")).record()
     return [trial.result for trial in record.trials if trial.result]
@@ -242,12 +266,9 @@ def _results(folder: Path) -> list[TrialResult]:
 def test_a_program_that_hangs_has_another_boot_for_each_try(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
     study = STUDY.replace(f', "host:{BROKEN}"', "").replace('"host:6.1"', '"host:6.12"', 1)
     study = study.replace('"host:6.12", "host:6.12"', '"host:6.12", "host:6.12.3"')
-    (tmp_path / "study.toml").write_text(study.replace("rounds = 2", "rounds = 1"))
-    assert _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")[0] == 0
+    _begin(tmp_path, monkeypatch, study.replace("rounds = 2", "rounds = 1"))
     fake.program("bin/timeout", "#!/bin/sh\nexit 124\n")
     status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
     assert status == 1, said
@@ -263,10 +284,7 @@ def test_a_program_that_hangs_has_another_boot_for_each_try(
 def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
-    (tmp_path / "study.toml").write_text(STUDY)
-    assert _kdelta(tmp_path, "host", "add", "box", "ssh://me@box")[0] == 0
+    _begin(tmp_path, monkeypatch, STUDY)
     _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
     failed = [at for at, each in enumerate(_results(tmp_path)) if each.outcome == "boot-error"]
     assert len(failed) == 2

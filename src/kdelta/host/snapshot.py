@@ -10,6 +10,7 @@ import binascii
 import io
 import re
 import tarfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
@@ -67,7 +68,7 @@ def take(remote: Remote, root: Path) -> None:
     try:
         packed = base64.b64decode(printed, validate=True)
         _unpack(packed, root)
-    except (binascii.Error, tarfile.TarError, EOFError, ValueError) as error:
+    except (binascii.Error, tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise InfraError(
             f"{remote.name} does not say what it is: {printable(str(error), 100)}",
             action="see: kdelta host doctor",
