@@ -73,6 +73,24 @@ def test_a_ladder_as_a_mail() -> None:
     assert wrong(text, found) == {}
 
 
+def test_a_mail_on_one_scenario_tells_the_limits_of_no_other() -> None:
+    record = ladder_records.ladder()
+    why = "the kernel has no mseal()"
+    lacking = tuple(
+        replace(
+            trial,
+            index=trial.index + len(record.trials),
+            scenario="sealed",
+            result=ladder_records.failed(Outcome.SKIP, why),
+        )
+        for trial in record.trials
+    )
+    both = replace(record, trials=(*record.trials, *lacking))
+    assert why in " ".join(written(claim(both), LETTER).split())
+    one = written(claim(both, scenario=f"mprotect:{ladder_records.SCENARIO}"), LETTER)
+    assert why not in " ".join(one.split())
+
+
 def test_every_line_fits_whatever_the_names() -> None:
     found = ladder_records.ladder()
     arms = tuple(replace(arm, label=arm.label + "-" + "long" * 30) for arm in found.arms)

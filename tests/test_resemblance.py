@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.analysis.resemblance import AlikeSets, AlikeWork, NearLengths, only
+from kdelta.analysis.resemblance import AlikeSets, AlikeWork, NearLengths, namesakes, only
 
 _WORDS = st.sampled_from(("page", "pte", "lock", "zap", "map", "vm"))
 _SETS = st.frozensets(_WORDS)
@@ -73,3 +73,22 @@ def test_names_of_rare_words_are_compared_with_few() -> None:
     found = [name for n in range(2000) for name in names.of(_Counted(("zap", "pmd", f"n{n}", "x")))]
     assert found == []
     assert _Counted.compared <= 2 * 2000
+
+
+def test_functions_are_namesakes_by_words_and_calls_where_only_one_fits() -> None:
+    old = {
+        "__pte_offset_map": 69,
+        "free_commit": 27,
+        "zap_a_page": 5,
+        "mod_state": 8,
+        "__mod_state": 8,
+    }
+    new = {"___pte_offset_map": 70, "free_frozen_commit": 15, "zap_one_page": 5, "mod_states": 8}
+    assert namesakes(old, new) == {
+        "___pte_offset_map": "__pte_offset_map",  # the very words
+        "zap_one_page": "zap_a_page",
+    }  # the second is called half as often, and of mod_state there are two
+    assert namesakes({"mod_state": 8, "mod_x_state": 8}, {"__mod_state": 8}) == {
+        "__mod_state": "mod_state"  # the very words come first
+    }
+    assert namesakes({"mod_state": 0}, {"__mod_state": 0}) == {}

@@ -14,6 +14,8 @@ from msgspec import structs
 from kdelta.analysis.audit import ScenarioAudit, audited
 from kdelta.analysis.explanation import Explanation, explain
 from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung, report
+from kdelta.analysis.limits import limits
+from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Instrument
@@ -104,7 +106,7 @@ def claim(
             )
         if record.instrument is Instrument.EXACT:
             record, beside = beside, record
-    found = _narrowed(report(record, step_percent=step_percent), scenario)
+    found = _narrowed(record, report(record, step_percent=step_percent), scenario)
     headline = _headline(found)
     exact = beside or (record if found.explains else None)
     support, missing = _support(headline, beside)
@@ -121,7 +123,8 @@ def claim(
     )
 
 
-def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:
+def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[Any]:
+    """The findings on one scenario, judged among all; what others lack is no limit of it."""
     if not scenario:
         return found
     kept = tuple(one for one in found.ladders if scenario in (one.scenario, _name(one)))
@@ -130,7 +133,10 @@ def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:
         raise SpecError(
             f"no scenario {scenario} in this run", place=f"run {found.run_id}", action=known
         )
-    return replace(found, ladders=kept)
+    names = {_name(ladder) for ladder in kept}
+    own = tuple(one for one in record.trials if f"{one.workload}:{one.scenario}" in names)
+    method = method_of(record, step_percent=found.step_percent)
+    return replace(found, ladders=kept, limits=limits(structs.replace(record, trials=own), method))
 
 
 def _name(ladder: Ladder[Any]) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
 from kdelta.analysis.evidence import State, compare_arms, copies, points, scenarios
+from kdelta.analysis.resemblance import namesakes
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.printable import meant, printable
@@ -48,6 +49,7 @@ class FunctionDelta:
     calls_old: int | None
     calls_new: int | None
     status: Presence
+    was: str = ""  # in a row of `renamed`: what the old kernel calls it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Explanation:
     refused: nothing may be claimed, so functions is empty and old_value, new_value, rest and
     delta are None.  Otherwise delta = sum of the deltas of functions + rest.delta, exactly, in
     instructions per window of `operations` operations.  strings: None where none was executed.
+    renamed: of each kernel alone a function, taken for one by name and calls in `rising` and
+    `falling`; in `functions` each has its own row.
     folded: (function, the compiler's names that were added up under it).  copies: which of the two
     kernels was not booted, and why, a sentence each.
     """
@@ -109,6 +113,7 @@ class Explanation:
     falling: tuple[FunctionDelta, ...]
     old_compiler: str = ""  # "gcc 14"; "": not known
     new_compiler: str = ""
+    renamed: tuple[FunctionDelta, ...] = ()
     audited: bool = False  # the page states of both hold
     copies: tuple[str, ...] = ()
 
@@ -217,11 +222,11 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
     was, now = (own.functions for own in profiles)
     old_value, new_value = (sum(i for i, _ in side.values()) for side in (was, now))
     delta = new_value - old_value
-    rows = [_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now}]
-    rows.sort(key=lambda row: (-abs(row.delta), row.function))
+    rows = _by_size(_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now})
     listed, others = (rows, []) if top is None else (rows[:top], rows[top:])
     names = {row.function for row in listed}
     folded = [own.folded for own in profiles]
+    renamed, once = _renamed(rows, delta)
     return replace(
         found,
         refused=False,
@@ -235,8 +240,9 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
             for name in sorted(names & {*folded[0], *folded[1]})
         ),
-        rising=_standing_out([row for row in rows if row.delta > 0], delta),
-        falling=_standing_out([row for row in rows if row.delta < 0], delta),
+        rising=_standing_out([row for row in once if row.delta > 0], delta),
+        falling=_standing_out([row for row in once if row.delta < 0], delta),
+        renamed=renamed,
     )
 
 
@@ -255,6 +261,37 @@ def _delta(
         calls_new=new[1] if new and counts_calls else None,
         status=Presence.NEW if old is None else Presence.VANISHED if new is None else Presence.BOTH,
     )
+
+
+def _renamed(
+    rows: Sequence[FunctionDelta], whole: int
+) -> tuple[tuple[FunctionDelta, ...], list[FunctionDelta]]:
+    """Rows of two functions that are taken for one; and all rows with these in place of the two."""
+    old = {row.function: row for row in rows if row.status is Presence.VANISHED}
+    new = {row.function: row for row in rows if row.status is Presence.NEW}
+    pairs = namesakes(
+        {name: row.calls_old or 0 for name, row in old.items()},
+        {name: row.calls_new or 0 for name, row in new.items()},
+    )
+    ranked = _by_size(
+        replace(
+            new[name],
+            was=was,
+            old=old[was].old,
+            calls_old=old[was].calls_old,
+            delta=(delta := new[name].delta + old[was].delta),
+            share=_share(delta, whole),
+            status=Presence.BOTH,
+        )
+        for name, was in pairs.items()
+    )
+    paired = pairs.keys() | set(pairs.values())
+    rest = (row for row in rows if row.function not in paired)
+    return tuple(ranked), _by_size((*rest, *ranked))
+
+
+def _by_size(rows: Iterable[FunctionDelta]) -> list[FunctionDelta]:
+    return sorted(rows, key=lambda row: (-abs(row.delta), row.function))
 
 
 def _rest(others: Sequence[FunctionDelta], whole: int) -> Rest:

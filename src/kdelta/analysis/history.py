@@ -279,9 +279,11 @@ def _functions(
     arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
 ) -> Iterable[FunctionHistory]:
     named = {
-        row.function
+        name
         for step in steps
         for row in (*step.explanation.rising, *step.explanation.falling)
+        for name in (row.function, row.was)
+        if name
     }
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name, every in arms.items():

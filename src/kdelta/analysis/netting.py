@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from kdelta.analysis.resemblance import ALIKE, AlikeSets, AlikeWork, NearLengths, only
+from kdelta.analysis.resemblance import ALIKE, AlikeSets, AlikeWork, NearLengths, name_words, only
 
 _MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
 _WRAPPER = 0.1  # own part of a function that does little but call others
@@ -86,7 +86,7 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     for name, above in callers[0].items():
         for caller in above:
             below.setdefault(caller, set()).add(name)
-    words = AlikeSets({name: _words(name) for name in alone[0]})
+    words = AlikeSets({name: name_words(name) for name in alone[0]})
     called = AlikeSets({name: held for name, held in calling.items() if held})
     leaves = NearLengths(
         (name, 0, own)
@@ -101,7 +101,7 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             continue
         own, (calls, insns) = callees[1][name][""], sizes[1][name]
         for fits in (
-            words.of(_words(name)),
+            words.of(name_words(name)),
             called.of(mine) if mine else leaves.of(0, own) if own else (),
             large.of(calls, insns) if calls > 0 else (),
         ):
@@ -139,13 +139,13 @@ def _replace(
     if not (gone and new):
         return
     found: dict[str, str] = {}
-    words = AlikeSets({name: _words(name) for name in gone})
+    words = AlikeSets({name: name_words(name) for name in gone})
     work = AlikeWork({name: _own_below(node) for name, node in gone.items()})
     large = NearLengths((name, node.calls, node.all) for name, node in gone.items())
     for name in new:
         one = after.children[name]
         for fits in (
-            words.of(_words(name)),
+            words.of(name_words(name)),
             work.of(_own_below(one)),
             large.of(one.calls, one.all) if one.calls > 0 else (),
         ):
@@ -176,11 +176,6 @@ def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
             calls, insns = found[node.function]
             found[node.function] = calls + node.calls, insns + node.all
     return found
-
-
-def _words(name: str) -> frozenset[str]:
-    """What a name is made of: two are akin where most words are the same."""
-    return frozenset(name.split("_")) - {""}
 
 
 def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:

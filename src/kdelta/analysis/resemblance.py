@@ -17,6 +17,36 @@ ALIKE = 0.5  # share in common from which two are alike
 NEAR = 0.75  # share of the longer that the shorter has at least
 
 
+def name_words(name: str) -> frozenset[str]:
+    """What a function's name is made of: two are akin where most words are the same."""
+    return frozenset(name.split("_")) - {""}
+
+
+def namesakes(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, str]:
+    """Which function of the new kernel alone is which of the old one alone, by name: new -> old.
+
+    old, new: name -> calls.  Names are akin and both are called about as often; where more than one
+    fits, on either side, the one of the very same words does, or else none.
+    """
+    words = {name: name_words(name) for name in (*old, *new)}
+    akin = AlikeSets({name: words[name] for name in old})
+    fits = {
+        name: {other for other in akin.of(words[name]) if calls > 0 and near(calls, old[other])}
+        for name, calls in new.items()
+    }
+    found: dict[str, str] = {}
+    for same in (True, False):
+        pairs = [
+            (name, other)
+            for name in sorted(fits.keys() - found.keys())
+            for other in sorted(fits[name] - set(found.values()))
+            if not same or words[name] == words[other]
+        ]
+        often = Counter(name for pair in pairs for name in pair)
+        found |= {name: other for name, other in pairs if often[name] == often[other] == 1}
+    return found
+
+
 def near(one: int, other: int) -> bool:
     """Two lengths are about the same."""
     shorter, longer = sorted((one, other))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -22,6 +22,7 @@ from kdelta.rendering.columns import (
     table_lines,
 )
 from kdelta.rendering.formats import COUNTED, Cell, picked
+from kdelta.rendering.wording import more
 from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Verdict
 
@@ -84,9 +85,23 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
     if not sentences:
         lines += paragraph(sentence(explanation))
     lines += [(), *_functions(explanation), ()]
+    names = (row.function for row in explanation.functions)
+    lines += paragraph(renamed(explanation, names), Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
     return [*lines, *paragraph(PATH_LENGTH)]
+
+
+def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
+    """Which two of the listed functions are taken for one; "" where none are."""
+    names = set(listed)
+    parts = [
+        f"{short(row.function, _NAME_WIDTH)} was {short(row.was, _NAME_WIDTH)}"
+        f" ({more(row.delta / explanation.operations)})"
+        for row in explanation.renamed
+        if {row.function, row.was} & names
+    ]
+    return f"Taken for one, by name and number of calls: {', '.join(parts)}." if parts else ""
 
 
 def refusal(explanation: Explanation) -> Iterator[Line]:
@@ -127,7 +142,13 @@ def sentence(explanation: Explanation) -> str:
 def _named(row: FunctionDelta, explanation: Explanation) -> str:
     of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
     share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{short(row.function, _NAME_WIDTH)} ({_signed(row.delta, explanation)}{share})"
+    return f"{called(row)} ({_signed(row.delta, explanation)}{share})"
+
+
+def called(row: FunctionDelta) -> str:
+    """A function in a sentence: its name, and what it was called before."""
+    before = f" (before: {short(row.was, _NAME_WIDTH)})" if row.was else ""
+    return f"{short(row.function, _NAME_WIDTH)}{before}"
 
 
 def _signed(delta: int, explanation: Explanation) -> str:

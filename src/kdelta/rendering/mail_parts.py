@@ -9,11 +9,13 @@ from typing import Any
 
 from kdelta.analysis.audit import FactCheck, ScenarioAudit
 from kdelta.analysis.claims import Claim
+from kdelta.analysis.explanation import Presence
 from kdelta.analysis.findings import Ladder
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
 from kdelta.rendering.columns import ABSENT, Column, plain, short, shortened, table_lines
+from kdelta.rendering.explain import renamed
 from kdelta.rendering.show import failures_told
 from kdelta.rendering.wording import more, plural
 from kdelta.sample import KernelIdentity
@@ -22,6 +24,7 @@ COLUMNS = 72
 _FUNCTIONS = 8  # of the mechanism
 _SMALL = 0.005  # share of the difference below which a function is one of the others
 _NAME = 32
+_PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
 
 
 def told_ladders(found: Claim) -> list[Ladder[Any]]:
@@ -102,10 +105,7 @@ def mechanism(found: Claim) -> Iterator[str]:
     least = _SMALL * abs(explained.delta or 0)
     shown = [row for row in explained.functions if abs(row.delta) > least][:_FUNCTIONS]
     rest = explained.functions[len(shown) :]
-    rows = [
-        (short(r.function, _NAME), r.old, r.new, r.delta, str(r.status) and f" ({r.status})")
-        for r in shown
-    ]
+    rows = [(short(r.function, _NAME), r.old, r.new, r.delta, _PRESENCE[r.status]) for r in shown]
     if rest:
         rows.append(
             (
@@ -132,6 +132,9 @@ def mechanism(found: Claim) -> Iterator[str]:
             ),
         ]
     )
+    if same := renamed(explained, (row.function for row in shown)):
+        yield ""
+        yield from wrapped(same, "  ")
     if found.headline and found.headline.step.comparison.differences:
         yield ""
         yield from wrapped(

@@ -11,12 +11,13 @@ from typing import Any
 from kdelta.analysis.audit import ScenarioAudit
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.evidence import ITERATION
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
 from kdelta.metric import number
 from kdelta.procfs import compiler_short
 from kdelta.rendering import plots
+from kdelta.rendering.explain import renamed
 from kdelta.rendering.plots import Plot
 from kdelta.rendering.show import failures_told
 from kdelta.rendering.templates import asset, template
@@ -82,6 +83,7 @@ def written(found: Claim) -> str:
         sections=sections,
         explained=found.explanation,
         functions=list(_functions(found.explanation)),
+        renamed=_renamed(found.explanation),
         bar=_BAR,
         kernels=_kernels(found),
         uri=_uri,
@@ -198,12 +200,21 @@ def _builds(ladder: Ladder[Any]) -> Iterator[str]:
             yield f"{rung.previous} to {rung.arm}: {', '.join(rung.comparison.differences)}"
 
 
+def _renamed(explained: Explanation | None) -> str:
+    shown = [row.function for row in _telling(explained)] if explained else ()
+    return renamed(explained, shown) if explained else ""
+
+
+def _telling(explained: Explanation) -> list[FunctionDelta]:
+    return [row for row in explained.functions if abs(row.share or 0) >= _SMALL]
+
+
 def _functions(explained: Explanation | None) -> Iterator[FunctionRow]:
     """Those that matter, then all others as one, so that the table adds up."""
     if explained is None or explained.refused:
         return
     longest = max((abs(row.delta) for row in explained.functions), default=0) or 1
-    shown = [row for row in explained.functions if abs(row.share or 0) >= _SMALL]
+    shown = _telling(explained)
     rest = explained.functions[len(shown) :]
     for row in shown:
         calls = f"{_calls(row.calls_old, explained)} to {_calls(row.calls_new, explained)}"

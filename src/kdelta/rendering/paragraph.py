@@ -12,6 +12,7 @@ from kdelta.attribution.kinds import Kind
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.columns import short
+from kdelta.rendering.explain import called
 from kdelta.rendering.work import named
 
 _TELLING = 0.1  # share of the difference from which a cause or a function is named
@@ -68,7 +69,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
         return " ".join(where)
     rows = (*found.rising, *found.falling)
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
-    parts = [f"{short(row.function, _NAME_WIDTH)} {scale.signed(row.delta)}" for row in ranked]
+    parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
     return f"By function it is {', '.join(parts)}." if parts else ""
 
 

@@ -23,6 +23,7 @@ from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import site_pairs
+from kdelta.rendering.explain import renamed
 from kdelta.rendering.formats import packed, tabled, told
 from kdelta.rendering.step import StepDetail, kinds
 from kdelta.rendering.step import context as told_beside
@@ -321,6 +322,7 @@ class _Site:
             verdict,
             step=step,
             rows=rows,
+            renamed=renamed(own, (row.function for row in shown)),
             state=state,
             words_of_state=words,
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
