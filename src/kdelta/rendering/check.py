@@ -6,7 +6,6 @@ At most WIDTH columns and MOST_LINES lines; what does not fit is counted, and is
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from kdelta.check.page import (
@@ -28,7 +27,6 @@ MOST_LINES = 60
 _PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
-_TOGETHER = "\N{NO-BREAK SPACE}"  # between a figure and its %, which are of one line
 _SMALL = 0.01
 _NAMES = 240  # characters of a list of functions
 
@@ -341,6 +339,4 @@ def _plural(word: str, count: int) -> str:
 
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:
     indent = " " * len(first) if rest is None else rest
-    safe = (first + printable(said, 1000)).replace(" %", f"{_TOGETHER}%")
-    found = textwrap.wrap(safe, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-    return [line.replace(_TOGETHER, " ") for line in found] or [""]
+    return columns.filled(first + printable(said, 1000), WIDTH, "", indent) or [""]

@@ -26,6 +26,7 @@ WIDTH = 100
 ABSENT = "-"
 CROSSED = "*"  # beside a ratio of two kernels that different compilers built
 _GAP = 2
+_TOGETHER = "\N{NO-BREAK SPACE}"  # where a line is not broken: what counts stays beside its unit
 _LAYOUT = Console(width=100_000, color_system=None)  # a table is as wide as it is
 
 
@@ -219,6 +220,18 @@ def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[
     yield _Prose(printable(text), tone, indent)
 
 
+def filled(text: str, width: int, first: str = "", later: str = "") -> list[str]:
+    """Text in lines of a width; first, later: what begins them.  "25 %" stays together."""
+    lines = textwrap.wrap(
+        text.replace(" %", f"{_TOGETHER}%"),
+        width,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_TOGETHER, " ") for line in lines]
+
+
 @dataclass(frozen=True, slots=True)
 class _Prose:
     text: str
@@ -227,12 +240,5 @@ class _Prose:
 
     def laid(self, width: int) -> Iterator[Spans]:
         """See Flowing."""
-        wrapped = textwrap.wrap(
-            self.text,
-            width,
-            initial_indent=self.indent,
-            subsequent_indent=self.indent + "  ",
-            break_on_hyphens=False,
-        )
-        for line in wrapped:
+        for line in filled(self.text, width, self.indent, self.indent + "  "):
             yield (Span(line, self.tone),)

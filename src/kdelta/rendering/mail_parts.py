@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from kdelta.analysis.findings import Ladder
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
-from kdelta.rendering.columns import ABSENT, Column, plain, short, shortened, table_lines
+from kdelta.rendering.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.show import failures_told
 from kdelta.rendering.wording import more, plural
@@ -193,13 +192,8 @@ def _digest(kernel: KernelIdentity | None) -> str:
 
 def wrapped(text: str, indent: str = "", later: str | None = None) -> Iterator[str]:
     """Text in lines of at most COLUMNS; later: the indent of all lines but the first."""
-    yield from textwrap.wrap(
-        printable(text, 20_000),
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent if later is None else later,
-        break_on_hyphens=False,
-    )
+    own = indent if later is None else later
+    yield from filled(printable(text, 20_000), COLUMNS, indent, own)
 
 
 def indented(columns: Sequence[Column]) -> Iterator[str]:
