@@ -46,6 +46,19 @@ def test_steps_are_named_with_pair_and_functions() -> None:
     assert "1 of 2 scenarios: no step" in shown
 
 
+def test_a_change_in_which_the_counts_scatter_is_marked_undecided() -> None:
+    wide = tuple(range(0, 240 * records.PAGES, 30 * records.PAGES))
+    moved = records.Trial(per_page=301.7 * 1.2 + 100, windows=wide)
+    found = surveyed(two_scenarios(records.result(moved)))
+    assert not [step for step in found.changes if step.reference.endswith(":flat")]
+    row = next(row for row in found.rows if row.reference.endswith(":flat"))
+    assert [cell.undecided for cell in row.cells] == [False] * (len(row.cells) - 1) + [True]
+    assert quiet(found) == 0
+    shown = text(found)
+    assert "%?" in next(line for line in shown.splitlines() if "mprotect:flat" in line)
+    assert "?: UNDECIDED" in shown
+
+
 def longer_touch(times: int) -> TrialResult:
     """A trial whose phase `touch` is so many times as long, which its sum hardly shows."""
     plain = records.result(records.trial_of("6.16.12"))

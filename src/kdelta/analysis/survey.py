@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from kdelta.analysis.counts import Measure
 from kdelta.analysis.evidence import points
@@ -22,13 +23,14 @@ class SurveyCell:
     """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
-    or because it is the first count.
+    or because it is the first count.  undecided: a change beyond the threshold that is no step.
     """
 
     per_operation: float | None
     ratio: float | None
     note: str
     crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +90,17 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     changes = [
-        step
-        for ladder in found.ladders
-        for step in _steps(parts[ladder.point], ladder, found.step_percent)
+        tuple(_steps(parts[ladder.point], ladder, found.step_percent)) for ladder in found.ladders
     ]
     return Survey(
         report=found,
         step_percent=found.step_percent,
         kernels=kernels,
-        rows=tuple(_row(ladder, kernels, found.step_percent) for ladder in found.ladders),
-        changes=tuple(sorted(changes, key=_size, reverse=True)),
+        rows=tuple(
+            _row(ladder, kernels, found.step_percent, own)
+            for ladder, own in zip(found.ladders, changes, strict=True)
+        ),
+        changes=tuple(sorted(chain.from_iterable(changes), key=_size, reverse=True)),
     )
 
 
@@ -159,15 +162,29 @@ def _size(change: SurveyStep) -> float:
     return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
-def _row(ladder: Ladder[Measure], kernels: tuple[str, ...], step_percent: float) -> SurveyRow:
+def _row(
+    ladder: Ladder[Measure],
+    kernels: tuple[str, ...],
+    step_percent: float,
+    steps: Sequence[SurveyStep],
+) -> SurveyRow:
     rungs = {rung.arm: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
-    cells = tuple(_cell(rungs.get(kernel), TOTAL) for kernel in kernels)
-    phases = (
-        SurveyPhase(name=phase, cells=tuple(_cell(rungs.get(kernel), phase) for kernel in kernels))
-        for phase in ladder.phases
-    )
+    decided = {(step.explanation.phase, step.explanation.new) for step in steps}
+
+    def of(phase: str) -> tuple[SurveyCell, ...]:
+        return tuple(
+            _judged(
+                _cell(rungs.get(kernel), phase),
+                step_percent,
+                decided=bool({(TOTAL, kernel), (phase, kernel)} & decided),
+            )
+            for kernel in kernels
+        )
+
+    cells = of(TOTAL)
+    phases = (SurveyPhase(name=phase, cells=of(phase)) for phase in ladder.phases)
     return SurveyRow(
         reference=f"{ladder.workload}:{ladder.scenario}",
         point=ladder.point,
@@ -203,13 +220,18 @@ def _cell(rung: Rung[Measure] | None, phase: str) -> SurveyCell:
     )
 
 
+def _judged(cell: SurveyCell, step_percent: float, *, decided: bool) -> SurveyCell:
+    moved = not cell.crossing and not cell.note and _beyond(cell.ratio or 1, step_percent)
+    return replace(cell, undecided=moved and not decided)
+
+
 def quiet(found: Survey) -> int:
     """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
     changed = {(change.reference, change.point) for change in found.changes}
     return sum(
         (row.reference, row.point) not in changed
         and not any(
-            cell.note or _crosses(cell, found.step_percent)
+            cell.note or cell.undecided or _crosses(cell, found.step_percent)
             for cells in (row.cells, *(phase.cells for phase in row.phases))
             for cell in cells
         )

@@ -29,6 +29,7 @@ _NAME_WIDTH: Final = 34
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
 _LAID_OUT = "#"
+_UNDECIDED = "?"
 
 
 def show(found: Survey) -> list[Line]:
@@ -88,6 +89,8 @@ def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
         return Span(_SAME, Tone.FAINT)
     if cell.crossing:
         return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
+    if cell.undecided:
+        return Span(_percent(cell.ratio) + _UNDECIDED, Tone.WARN)
     return Span(_percent(cell.ratio), Tone.BAD if percent > 0 else Tone.GOOD)
 
 
@@ -109,6 +112,8 @@ def _legend(found: Survey) -> Iterator[Line]:
         text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
     if any(row.phases for row in found.rows):
         text += "; below a scenario: its phases that changed where the sum over them did not"
+    if any(cell.undecided for row in found.rows for _, cells in _rows(row) for cell in cells):
+        text += f"; {_UNDECIDED}: UNDECIDED, the counts scatter too much for it"
     if apart := _apart(found):
         text += f"; but {', '.join(apart)}: they are of one compiler, what is between is not"
     crossings = dict.fromkeys(
