@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import kernel_tree
 import run_records
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -50,6 +51,21 @@ def study(*references: str) -> spec.Study:
 )
 def test_labels(made: Kernel, label: str) -> None:
     assert arms.label(made.identity()) == label
+
+
+def test_a_commit_is_called_by_its_subject_and_nothing_else_is(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    kernel_tree.commit(root, "int x;\n", "mm: one \x1b[2J step " + "x" * 300)
+    head = f"tree:{root}@HEAD"
+    names = [head, f"tree:{root}+mincore-present-first", f"tree:{root}@HEAD~1", "tree:deb:6.17.8"]
+    names += ["6.17", f"tree:{tmp_path}"]
+    kernels = [kernel(name, release=f"6.{at}") for at, name in enumerate(names)]
+    found = arms.subjects(arms.records(study(*names), kernels))
+    assert list(found) == ["6.0", "6.1", "6.2"]
+    assert found["6.1"] == found["6.0"]
+    assert found["6.2"] == "first"
+    assert found["6.0"].startswith("mm: one ?[2J step xxx")
+    assert len(found["6.0"]) <= 200
 
 
 def test_labels_of_one_study_are_unique() -> None:

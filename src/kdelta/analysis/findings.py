@@ -164,7 +164,7 @@ class Report(Generic[M]):
     explains: whether a step can be explained by functions.  step_percent: what is SAME.  alpha: the
     share of false alarms that is allowed, None of counts.
     metrics: what workloads told beside their phases; figures: what the study wants to know of
-    functions; limits: what it cannot say, a sentence each.
+    functions; limits: what it cannot say, a sentence each; subjects: of arms' commits, by label.
     """
 
     instrument: Instrument
@@ -184,6 +184,7 @@ class Report(Generic[M]):
     metrics: tuple[MetricTable, ...]
     figures: tuple[FigureTable, ...]
     limits: tuple[str, ...]
+    subjects: dict[str, str]
 
 
 def report(record: RunRecord, *, step_percent: float | None = None) -> Report[Any]:
@@ -207,6 +208,7 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report[An
         metrics=metrics.tables(record),
         figures=figures.tables(record) if method.explains else (),
         limits=limits(record, method),
+        subjects=record.subjects,
     )
 
 

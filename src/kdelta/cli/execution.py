@@ -131,6 +131,7 @@ def start(
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
     planned = plan.make_plan(study, seed)
+    own = arms.records(study, kernels)
     record = RunRecord(
         run_id="",
         name=study.name,
@@ -140,7 +141,8 @@ def start(
         created=now.isoformat(timespec="seconds"),
         kdelta_version=own_version(),
         study=study,
-        arms=arms.records(study, kernels),
+        arms=own,
+        subjects=arms.subjects(own),
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.

@@ -30,7 +30,8 @@ from kdelta.sample import ArmRecord, Instrument, Outcome, TrialRecord, TrialResu
 from kdelta.study import spec
 from kdelta.study.spec import Study
 
-FORMAT = 2
+FORMAT = 3
+_READ = (2, FORMAT)  # those that this kdelta reads
 RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS = "study.toml", "attempts.json"
 _AGAIN = "measure it again with: kdelta run --new"
@@ -48,6 +49,7 @@ class _Planned(msgspec.Struct, frozen=True, kw_only=True):
     kdelta_version: str
     arms: tuple[ArmRecord, ...]
     trials: tuple[TrialRecord, ...]
+    subjects: dict[str, str] = {}  # label of an arm -> what its commit is called
 
     def fields(self) -> dict[str, Any]:
         """These fields by name."""
@@ -234,7 +236,7 @@ def unfinished(root: Path, study: Study) -> Path | None:
             head = files.read(folder / RUNS.file, _Head)
         except StoreError:
             continue
-        is_it = head and (head.format, head.study_digest) == (FORMAT, digest)
+        is_it = head and head.format in _READ and head.study_digest == digest
         if is_it and not RunJournal.open(folder).is_finished():
             return folder
     return None
@@ -257,7 +259,7 @@ def _plan_of(folder: Path) -> RunRecord:
             place=str(path),
             action=f"use kdelta {head.kdelta_version} or newer, which wrote it",
         )
-    if head.format < FORMAT:
+    if head.format not in _READ:
         raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
     plan = files.read(path, _Plan, action=action)
     if plan is None or not _sound(plan):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kdelta.analysis.findings import Failure, Ladder, Machine, Report, Rung
@@ -18,6 +18,7 @@ from kdelta.rendering.columns import (
     Tone,
     builds_apart,
     first_that_fits,
+    headline,
     paragraph,
     short,
     shortened,
@@ -29,6 +30,7 @@ from kdelta.sample import Instrument, Outcome
 from kdelta.stats.verdict import Verdict
 
 _HEAD_WIDTH = 28
+_SUBJECT = 80  # columns of a commit's label and subject
 
 
 class LadderView(Protocol):
@@ -98,7 +100,7 @@ def show(report: Report[Any]) -> list[Line]:
     if view.KERNELS and len(report.ladders) > 1:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
-        lines += [(), *_kernels(list({**every, **known}.values()))]
+        lines += [(), *_kernels(list({**every, **known}.values()), report.subjects)]
     lines += metrics.show(report.metrics)
     lines += figures.show(report.figures)
     if report.done:
@@ -188,7 +190,7 @@ def _ladder(
     yield from _problems(ladder, view, told)
     yield from view.conclusion(report, ladder)
     if view.KERNELS and len(report.ladders) == 1:
-        yield from ((), *_kernels(ladder.rungs))
+        yield from ((), *_kernels(ladder.rungs, report.subjects))
 
 
 def _news(sentences: Iterable[str], told: set[str]) -> list[str]:
@@ -299,7 +301,7 @@ def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
         )
 
 
-def _kernels(rungs: Sequence[Rung[Any]]) -> Iterator[Line]:
+def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
     banners = (compiler_short(rung.compiler) for rung in rungs)
     columns = [
         Column("kernel", shortened([rung.arm for rung in rungs], 24)),
@@ -308,3 +310,6 @@ def _kernels(rungs: Sequence[Rung[Any]]) -> Iterator[Line]:
         Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
     ]
     yield from table_lines(columns)
+    told = [rung.arm for rung in rungs if rung.arm in subjects]
+    for arm, label in zip(told, shortened(told, 24), strict=True):
+        yield (Span(headline(f"{label}: {subjects[arm]}", _SUBJECT)),)

@@ -12,7 +12,9 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
+from kdelta.printable import printable
 from kdelta.sample import ArmRecord, KernelIdentity
+from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
 
 _MAX_LABEL = 200
@@ -88,6 +90,16 @@ def label(kernel: KernelIdentity) -> str:
     if kernel.release:
         return kernel.release[:_MAX_LABEL]
     return kernel.reference[:_MAX_LABEL]
+
+
+def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
+    """What the commits of arms that were built from a repository are called, by label."""
+    named = {
+        arm.label: printable(tree_reference.subject(arm.kernel.reference), _MAX_LABEL)
+        for arm in records
+        if arm.kernel.reference.startswith(tree_reference.PREFIX) and not arm.control
+    }
+    return {label: subject for label, subject in named.items() if subject}
 
 
 def references(record: RunRecord) -> list[str]:

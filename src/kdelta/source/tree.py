@@ -95,6 +95,16 @@ def of_commit(path: Path, commit: str) -> SourceTree:
     return replace(found, name=f"{release_of(found, root)}-g{ids[0][:_SHORT]}")
 
 
+def subject(path: Path, commit: str) -> str:
+    """The subject of a commit in the git repository at `path`, "" where there is none."""
+    root = _root(path)
+    if root is None:
+        return ""
+    words = ("log", "-1", "--no-show-signature", "--format=%s", "--end-of-options", commit)
+    done = git.ask(root, *words)
+    return "" if done.returncode else done.stdout.strip()
+
+
 def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
     """The tree that lies in a folder as it is now: a git work tree with its changes, or files.
 

@@ -106,6 +106,17 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
     return variant.applied(found, reference.variants)
 
 
+def subject(text: str) -> str:
+    """The first line of the message of the commit that a reference is of, "" without one.
+
+    Of a folder it is the commit that is checked out; variants and changes come on top of it.
+    """
+    reference = parse(text)
+    if reference.path is None:
+        return ""
+    return tree.subject(reference.path, reference.commit or "HEAD")
+
+
 def configured(
     reference: TreeReference, packaged: Packaged, *, target: str = build.BUILT_FOR
 ) -> Config:
