@@ -32,7 +32,7 @@ def test_a_table_fits_and_loses_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert lines[1].startswith("  change_pte_range      7  of 4 KiB of")
     assert sum(line.count("KiB") for line in lines) == 20
     assert lines[-1] == "  [unknown]?[2J      1234"
-    assert all(len(line) <= 100 and line == line.rstrip() for line in lines)
+    assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
 
 
 def test_a_column_that_may_not_wrap_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,22 +79,53 @@ def test_a_page_longer_than_the_terminal_goes_through_the_pager(
         assert capsys.readouterr().out.count("x") == (0 if wanted else lines)
 
 
-def test_a_page_is_as_wide_as_the_terminal_and_no_wider_than_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("told", "terminals", "wanted"),
+    [
+        ("", {"stdout": 80}, 80),
+        ("", {"stdout": 200}, 100),
+        ("", {"stdout": 10}, 40),
+        ("", {"stdout": 0, "stderr": 72}, 72),
+        ("", {}, 80),
+        ("", {"stderr": 90}, 90),  # a pager shows it on that
+        ("100", {}, 100),
+        ("60", {"stdout": 80}, 60),
+        ("wide", {"stdout": 70}, 70),
+        ("0", {}, 80),
+    ],
+)
+def test_a_page_is_as_wide_as_is_said_or_as_the_terminal(
+    told: str,
+    terminals: dict[str, int],
+    wanted: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    numbers = {"stdout": 91, "stderr": 92}
+    for name, number in numbers.items():
+        monkeypatch.setattr(getattr(sys, name), "fileno", lambda known=number: known)
+    sizes = {numbers[name]: columns for name, columns in terminals.items()}
+
+    def size(stream: int) -> os.terminal_size:
+        if stream not in sizes:
+            raise OSError(25, "Inappropriate ioctl for device")
+        return os.terminal_size((sizes[stream], 50))
+
+    monkeypatch.setattr("os.get_terminal_size", size)
+    monkeypatch.setenv("COLUMNS", told)
     monkeypatch.setenv("NO_COLOR", "1")
-    words = "a path length is never a time " * 20
-    for at_a_terminal, columns, wanted in (
-        (True, 80, 80),
-        (True, 200, 100),
-        (True, 10, 40),
-        (False, 80, 100),
-    ):
-        size = os.terminal_size((columns, 50))
-        monkeypatch.setattr("shutil.get_terminal_size", lambda known=size: known)
-        monkeypatch.setattr(sys.stdout, "isatty", lambda known=at_a_terminal: known)
-        print_lines([*paragraph(words)])
-        assert wanted - 8 < max(map(len, capsys.readouterr().out.splitlines())) <= wanted
+    print_lines([*paragraph("a path length is never a time " * 20)])
+    assert wanted - 8 < max(map(len, capsys.readouterr().out.splitlines())) <= wanted
+
+
+def test_commits_are_called_by_their_subjects_below_the_table() -> None:
+    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
+    subjects = {"6.17.13": "mm: mprotect:\x1b[2J " + "batches of many words " * 20}
+    page = plain(show.show(report(replace(record, subjects=subjects))))
+    (line,) = [line for line in page.splitlines() if line.startswith("6.17.13: ")]
+    assert line.startswith("6.17.13: mm: mprotect:?[2J batches of many")
+    assert line.endswith(" ...")
+    assert len(line) <= 80
 
 
 def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kdelta.rendering.columns import Line
 
 WIDTH = 100
+_ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
 _GAP = 2
 _NARROWEST_PAGE = 40
 _NARROWEST = 20  # of the column that is wrapped
@@ -51,10 +52,25 @@ def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
 
 
 def page_width() -> int:
-    """Columns that a page may take: the terminal's, and everywhere else at most WIDTH."""
-    if not sys.stdout.isatty():
-        return WIDTH
-    return max(_NARROWEST_PAGE, min(shutil.get_terminal_size().columns, WIDTH))
+    """Columns that a page may take, at most WIDTH: COLUMNS says them, or the terminal does.
+
+    Of a pipe it is the terminal that its errors go to, which a pager shows it on, too.
+    """
+    return max(_NARROWEST_PAGE, min(_columns(sys.stdout, sys.stderr), WIDTH))
+
+
+def _columns(*streams: TextIO) -> int:
+    """What COLUMNS says, else the first of the streams that is a terminal, else _ELSEWHERE."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    for stream in streams:
+        try:
+            if columns := os.get_terminal_size(stream.fileno()).columns:
+                return columns
+        except (OSError, ValueError, AttributeError):  # closed, not a terminal, or not a file
+            continue
+    return _ELSEWHERE
 
 
 def print_found(form: str, view: Any, found: object, **choice: Any) -> None:
@@ -101,7 +117,7 @@ def print_table(
     indent: int = 0,
     err: bool = False,
 ) -> None:
-    """Print a table as wide as the terminal, at most 100; heads that are all empty are left out.
+    """Print a table as wide as a page; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
@@ -112,8 +128,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    width = page_width()
     cells = [[Text(printable(c)) if isinstance(c, str) else c for c in row] for row in rows]
     widest = [
         max(len(head), *(len(row[at]) for row in cells if row), 0) for at, head in enumerate(heads)
