@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import tomli_w
 from click.testing import CliRunner
 
 from kdelta import data, workload
@@ -122,11 +123,11 @@ def test_builds_that_differ_in_the_change_decide_to_the_instruction(
 
 def test_every_variant_of_a_case_is_one_that_there_is() -> None:
     cases = calibration.read(data.directory("calibration") / "cases.toml")
-    built = [each for each in cases if each.undone_by]
-    assert built
+    built = [each for each in cases if each.is_built]
+    assert built == [each for each in cases if each.undone_by or each.done_by]
     for each in built:
-        assert (data.directory("variants") / f"{each.undone_by}.patch").is_file()
-        assert each.scenario
+        for name in filter(None, (each.undone_by, each.done_by)):
+            assert (data.directory("variants") / f"{name}.patch").is_file()
 
 
 def test_two_signs_over_several_releases_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +149,35 @@ def test_several_releases_without_a_function_are_undecided(
     assert answer(monkeypatch, case(), 150.0, 0.0, wide=True).said is CountsSay.UNDECIDED
 
 
-@pytest.mark.parametrize(("after", "right"), [(100.5, True), (109.0, True), (120.0, False)])
+@pytest.mark.parametrize(("after", "right"), [(100.5, True), (109.0, True), (120.0, None)])
 def test_little_is_a_quarter_of_what_was_published(
-    monkeypatch: pytest.MonkeyPatch, after: float, *, right: bool
+    monkeypatch: pytest.MonkeyPatch, after: float, right: object
 ) -> None:
     found = case(functions=(), expect="same-or-little", kind="contention")
     assert answer(monkeypatch, found, after, 0.0, wide=False).right is right
+
+
+@pytest.mark.parametrize(("expect", "kind"), [("same", "layout"), ("same-or-little", "contention")])
+def test_an_interval_that_holds_others_says_nothing_of_a_path_that_should_stay(
+    monkeypatch: pytest.MonkeyPatch, expect: str, kind: str
+) -> None:
+    """Two builds that differ in it alone do."""
+    stays = case(expect=expect, kind=kind)
+    found = answer(monkeypatch, stays, 120.0, 20.0, wide=False)
+    assert (found.said, found.right) == (CountsSay.UNDECIDED, None)
+    assert "holds other changes" in found.why
+    built = calibration.answered(stays, None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
+    assert (built.said, built.right) == (CountsSay.MORE, False)
+
+
+@pytest.mark.parametrize(("after", "right"), [(100.0, True), (100.01, False)])
+def test_a_layout_is_the_same_to_the_instruction(
+    monkeypatch: pytest.MonkeyPatch, after: float, *, right: bool
+) -> None:
+    stays = case(expect="same", kind="layout")
+    answer(monkeypatch, stays, after, 0.0, wide=False)
+    built = calibration.answered(stays, None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
+    assert built.right is right
 
 
 def test_the_set_that_is_brought_along_is_whole() -> None:
@@ -223,12 +247,50 @@ def test_the_document_has_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "one: right" in view.text(answers)
 
 
-@pytest.mark.parametrize("text", ["[[case]]\nid = 3\n", "nothing = [", "[[case]]\nunknown = 1\n"])
+@pytest.mark.parametrize("text", ["nothing = [", "case = 3\n", "\xff", "[[case]]\nid =\n"])
 def test_what_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "cases.toml"
-    file.write_text(text)
+    file.write_text(text, encoding="latin-1")
     with pytest.raises(SpecError):
         calibration.read(file)
+
+
+def test_each_case_of_a_strangers_set_has_an_answer_whatever_it_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "cases.toml"
+    full: dict[str, object] = {
+        "id": "x", "title": "mm: x", "release": "6.17", "kind": "path", "expect": "more",
+        "workload": "mprotect() of base pages, 4 MiB", "reported": "-4 %", "source": "s",
+    }  # fmt: skip
+    rows: list[dict[str, object]] = [
+        full, {}, *({k: v for k, v in full.items() if k != name} for name in full),
+        full | {"kind": "quantum", "expect": "banana"}, full | {"release": 6.17},
+        full | {"workload": ["a", "b"]}, full | {"functions": "change_pte_range"},
+        full | {"scenario": "nothing:here"}, full | {"id": "\x1b[2J"}, full | {"extra": "y"},
+        full | {"release": "v6.17-rc1"}, full | {"kind": "device"}, full | {"title": "y" * 9000},
+        full | {"title": "mm: mincore: use pte_batch_hint() to batch process large folios"},
+        full | {"commit": "c0bff412e67b781d761e330ff9578aa9ed2be79e", "title": "another"},
+    ]  # fmt: skip
+    file.write_bytes(tomli_w.dumps({"case": rows}).encode())
+    brought = calibration.read(data.directory("calibration") / "cases.toml")
+    cases = [calibration.placed(each, brought) for each in calibration.read(file)]
+    assert len(cases) == len(rows) == len({each.id for each in cases})
+    why = {
+        number: calibration.lacking(each, calibration.interval(each, OFFERED))
+        for number, each in enumerate(cases)
+    }
+    held = [number for number, text in why.items() if text]
+    told = " ".join(why.values())
+    assert [each.scenario for each in cases[-2:]] == [
+        "mincore:no_thp_pte_scan_4m", "fault_fork:fork_untouched"
+    ]  # fmt: skip
+    assert all(len(text) < 200 for text in why.values())
+    for sentence in ("names no release", "workload cannot be read", "unknown workload",
+                     "knows no device", "no scenario is known"):  # fmt: skip
+        assert sentence in told
+    assert len(held) == 7
+    answers = view.text([calibration.refused(cases[at], why[at]) for at in held])
+    assert "\x1b" not in answers
+    assert answers.count("\n") == len(held) + 2
 
 
 def test_a_report_is_read(tmp_path: Path) -> None:
@@ -242,6 +304,55 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     loop = matching.meant(found.words)
     assert loop is not None
     assert loop.scenario == "process:fork_exit"
+
+
+HEADLINE = "a -2.9% regression of stress-ng.clone.ops_per_sec"
+TEST = "testcase: stress-ng"
+
+
+@pytest.mark.parametrize(
+    ("headline", "test", "parameter", "percent", "is_time", "scenario"),
+    [
+        ("a -8.8% regression of vm-scalability.throughput", "vm-scalability",
+         "test: anon-cow-seq", -8.8, False, "fault_fork:fork_touch"),
+        ("a -8.8% regression of vm-scalability.throughput", "vm-scalability",
+         "test: anon-w-seq-hugetlb", -8.8, False, ""),
+        ("a -19.2% regression of unixbench.throughput", "unixbench",
+         "test: spawn", -19.2, False, "process:fork_exit"),
+        ("a 12.3% regression of lmbench3.PIPE.latency.us", "lmbench3",
+         "test: PIPE", 12.3, True, "control:pipe_switch"),
+        ("a -8.2% improvement of phoronix-test-suite.osbench.CreateProcesses.us_per_event",
+         "phoronix-test-suite", "option_a: Create", -8.2, True, "process:fork_exit"),
+        ("a 20.0% improvement of hackbench.throughput", "hackbench",
+         "ipc: pipe", 20.0, False, "control:pipe_switch"),
+        ("a 5.0% regression of will-it-scale.per_process_ops", "will-it-scale",
+         "test: brk1", -5.0, False, "unmap:brk_page"),
+        ("a -15.1% regression of netperf.Throughput_tps", "netperf",
+         "test: SCTP_STREAM_MANY", -15.1, False, ""),
+    ],
+)  # fmt: skip
+def test_reports_of_many_suites(
+    headline: str, test: str, parameter: str, percent: float, is_time: object, scenario: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    file = tmp_path / "mail"
+    mail = MAIL.replace(HEADLINE, headline).replace(TEST, f"in testcase: {test}")
+    file.write_text(mail.replace("test: clone", parameter))
+    found = robot.read(file)
+    assert (found.percent, found.is_time, found.test) == (percent, is_time, test)
+    assert found.parent == "9cb28da546"
+    loop = matching.meant(found.words)
+    assert (loop.scenario if loop else "") == scenario
+
+
+def test_what_else_a_report_names_is_told(tmp_path: Path) -> None:
+    row = "| testcase: change | will-it-scale: will-it-scale.per_thread_ops  2.5% improvement  |\n"
+    file = tmp_path / "mail"
+    file.write_text(MAIL.replace("commit:\n", f"{row * 20}commit:\n"))
+    found = robot.read(file)
+    assert set(found.beside) == {"will-it-scale.per_thread_ops: 2.5 % (improvement)"}
+    assert len(found.beside) == 8
+    assert found.test == "stress-ng"
 
 
 @pytest.mark.parametrize("cut", [0, 100, 180])
@@ -263,4 +374,6 @@ def test_how_much_a_path_explains(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path of 25 % more instructions is a rate of 80 %."""
     found = answer(monkeypatch, case(functions=()), 125.0, 0.0, wide=False)
     assert "Path length explains 20.0 of 37.3 %" in view.explained(found, -37.3)
+    assert "Path length explains 25.0 of 37.3 %" in view.explained(found, 37.3, of_time=True)
+    assert "Not a path length" in view.explained(found, -37.3, of_time=True)
     assert "Not a path length" in view.explained(found, +5.0)

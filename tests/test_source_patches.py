@@ -219,10 +219,10 @@ def test_quilt_series_are_read_in_order(tmp_path: Path) -> None:
         patches.quilt(tmp_path)
 
 
-def test_the_variants_that_are_brought_along_are_small_patches_of_one_file() -> None:
+def test_the_variants_that_are_brought_along_are_small_patches() -> None:
     names = variant.brought_along()
     assert len(names) >= 5
     for name in names:
         text = (data.directory("variants") / f"{name}.patch").read_text()
         assert text.startswith("SPDX-License-Identifier: GPL-2.0-or-later\n")
-        assert text.count("diff --git a/") == 1
+        assert text.count("diff --git a/") <= 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -25,12 +26,23 @@ from kdelta.check.counter import Counted
 from kdelta.check.matching import functions, is_one_of, meant
 from kdelta.check.page import LEAST_PERCENT
 from kdelta.errors import SpecError
+from kdelta.printable import printable
 
 _MOST_BYTES = 1 << 20
-_SERIES = re.compile(r"\b(\d+)\.(\d+)\b")
+_MOST_CASES = 1000
+_MOST_TEXT = 400
+_MOST_FUNCTIONS = 40
+_LEAST_COMMIT = 7  # digits that name one
+_PLACED = ("scenario", "functions", "lacks", "undone_by", "done_by")
+_SERIES = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,3})(?!\d)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s?%")
 _LITTLE = 4  # a path that got longer by less than this part of what was published is little
 _SAME = 1.0  # percent
+_JUDGED = ("more", "less", "same", "same-or-little")
+_OTHERS = (
+    "the interval holds other changes, and only two builds of one source would show this one alone"
+)
+EXPECTED = ("more", "less", "same", "same-or-little", "both", "open")
 Series = tuple[int, int]
 
 
@@ -45,25 +57,34 @@ class CountsSay(StrEnum):
 
 
 class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One case.  scenario, functions: empty where they are to be found by its words.
+    """One case.  What a file does not say of it is empty.
 
-    undone_by: a variant that takes the change back in a source that has it.  lacks: why two
-    packages of the archive do not show it.
+    scenario, functions: empty where they are to be found by its words.
+
+    undone_by: a variant that takes the change back in a source that has it.  done_by: one that
+    makes it, in a source that lacks it or has repaired it since.  lacks: why two packages of the
+    archive do not show it.
     """
 
     id: str
-    title: str
-    release: str
-    workload: str
-    reported: str
-    kind: str
-    expect: str
-    source: str
+    title: str = ""
+    release: str = ""
+    workload: str = ""
+    reported: str = ""
+    kind: str = ""
+    expect: str = ""
+    source: str = ""
     commit: str = ""
     scenario: str = ""
     functions: tuple[str, ...] = ()
     lacks: str = ""
     undone_by: str = ""
+    done_by: str = ""
+
+    @property
+    def is_built(self) -> bool:
+        """True where two builds of one source show it."""
+        return bool(self.scenario and (self.undone_by or self.done_by))
 
 
 class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,27 +109,85 @@ class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> tuple[PublishedCase, ...]:
-    """The cases of a TOML file.  Raises SpecError for what is none."""
+    """The cases of a TOML file, each with an id of its own.  Raises SpecError for what is none.
+
+    A case that is written wrongly is one that lacks something: the others can be answered.
+    """
     try:
-        text = files.content(path, _MOST_BYTES).decode()
-        table = tomllib.loads(text).get("case", [])
-        return tuple(msgspec.convert(table, type=list[PublishedCase]))
+        rows = tomllib.loads(files.content(path, _MOST_BYTES).decode()).get("case", [])
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"is no list of cases: {error}", place=str(path)) from error
+    if not isinstance(rows, list) or len(rows) > _MOST_CASES:
+        raise SpecError(
+            f"is no list of at most {_MOST_CASES} cases",
+            place=str(path),
+            action="write each below a line of its own: [[case]]",
+        )
+    return _distinct([_of_row(row, number) for number, row in enumerate(rows, start=1)])
 
 
-def placed(case: PublishedCase) -> PublishedCase:
-    """The case with its scenario and functions, by its words where it names none."""
+def _of_row(row: object, number: int) -> PublishedCase:
+    """A table of the file; numbers are taken as texts, what is neither is told."""
+    if not isinstance(row, dict):
+        return PublishedCase(id=f"case-{number}", lacks="it is no table")
+    wrong, known = [], {"id": f"case-{number}"}
+    for name in PublishedCase.__struct_fields__:
+        value = row.get(name, "")
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            known[name] = printable(str(value).strip(), _MOST_TEXT) or known.get(name, "")
+        elif name != "functions":
+            wrong.append(name)
+    listed = row.get("functions", [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        wrong.append("functions")
+        listed = []
+    if wrong:
+        known["lacks"] = f"its {' and '.join(wrong)} cannot be read"
+    return msgspec.convert({**known, "functions": listed[:_MOST_FUNCTIONS]}, type=PublishedCase)
+
+
+def _distinct(cases: Sequence[PublishedCase]) -> tuple[PublishedCase, ...]:
+    seen: Counter[str] = Counter()
+    found = []
+    for case in cases:
+        seen[case.id] += 1
+        again = f"{case.id}-{seen[case.id]}"
+        found.append(msgspec.structs.replace(case, id=again) if seen[case.id] > 1 else case)
+    return tuple(found)
+
+
+def placed(case: PublishedCase, known: Sequence[PublishedCase] = ()) -> PublishedCase:
+    """The case with its scenario and functions, by its words where it names none.
+
+    known: cases whose scenario, functions and variants are taken where it is one of them.
+    """
     if case.scenario:
-        workload.parse_reference(case.scenario)
+        try:
+            workload.parse_reference(case.scenario)
+        except SpecError as error:
+            lacks = case.lacks or error.cause
+            return msgspec.structs.replace(case, scenario="", lacks=lacks)
         return case
+    same = next((each for each in known if _same(case, each)), None)
+    if same is not None and not case.lacks:
+        taken = {name: getattr(same, name) for name in _PLACED}
+        return msgspec.structs.replace(case, **taken)
     found = meant(case.workload) or meant(f"{case.workload} {case.title}")
     named = functions(f"{case.title} {case.workload} {case.reported}")
     return msgspec.structs.replace(
         case, scenario=found.scenario if found else "", functions=case.functions or named
     )
+
+
+def _same(case: PublishedCase, other: PublishedCase) -> bool:
+    """True for the same change: its commit, by as much as both give of it, or its title."""
+    one, two = case.commit.lower(), other.commit.lower()
+    if min(len(one), len(two)) >= _LEAST_COMMIT:
+        return one.startswith(two) or two.startswith(one)
+    titles = [" ".join(each.title.lower().split()) for each in (case, other)]
+    return bool(titles[0]) and titles[0] == titles[1]
 
 
 def interval(case: PublishedCase, offered: Sequence[Series]) -> tuple[Series, Series] | None:
@@ -127,10 +206,14 @@ def lacking(case: PublishedCase, between: tuple[Series, Series] | None) -> str:
     """Why a case cannot be counted here, or ""."""
     if case.lacks:
         return case.lacks
-    if between is None:
-        return f"no two kernels of the archive have {case.release} between them"
+    if "device" in case.kind.split("+"):
+        return "it is a device's time, and a count knows no device"
     if not case.scenario:
         return "no scenario is known to execute what it says"
+    if not _SERIES.search(case.release):
+        return "it names no release, and so no two kernels"
+    if between is None:
+        return f"no two kernels of the archive have {case.release} between them"
     return ""
 
 
@@ -163,11 +246,14 @@ def answered(
         said, why = _said_of_builds(total, sure=seen.sure)
     else:
         said, why = _said(case, total, own, sure=seen.sure, wide=wide)
+    right = _right(case, said, total, built=built)
+    if right is False and not built and case.expect in ("same", "same-or-little"):
+        said, why, right = CountsSay.UNDECIDED, _OTHERS, None
     return CaseAnswer(
         case=case,
         said=said,
         why=why,
-        right=_right(case, said, total),
+        right=right,
         old=names[0],
         new=names[1],
         scenario=case.scenario,
@@ -211,11 +297,13 @@ def _said(
     return (CountsSay.MORE if total > 0 else CountsSay.LESS), "the whole path"
 
 
-def _right(case: PublishedCase, said: CountsSay, total: float) -> bool | None:
-    if said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or case.expect in ("open", "both"):
+def _right(case: PublishedCase, said: CountsSay, total: float, *, built: bool) -> bool | None:
+    if said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or case.expect not in _JUDGED:
         return None
     if case.expect == "same-or-little":
         published = [float(number) for number in _PERCENT.findall(case.reported)]
         most = max(published, default=0.0) / _LITTLE
         return said is CountsSay.SAME or abs(total) <= most
+    if case.expect == CountsSay.SAME and built:
+        return total == 0
     return said.value == case.expect

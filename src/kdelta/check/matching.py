@@ -21,6 +21,8 @@ _TOKEN = re.compile(r"[a-z0-9_]+")
 _LEAST = 4.0  # of the weight of shared words, below which nothing is meant
 _AHEAD = 1.2  # times what the next scenario has: else it could as well be that one
 _SHORT = 3  # letters of words that say nothing
+_CALL = re.compile(r"\b([a-z][a-z0-9_]{2,31})\(|\bmadv_([a-z]{2,31})\b")
+_HUGE = frozenset(("thp", "hugepage"))
 _SILENT = frozenset((
     "each", "from", "into", "same", "some", "than", "that", "then", "they", "this", "until", "used",
     "where", "which", "with",
@@ -37,12 +39,14 @@ class Meant:
 
 def meant(text: str) -> Meant | None:
     """The scenario of a text: by a suite and its test, else by words in common, else by a test's
-    name alone ("fork").
+    name alone ("fork()", "fork").
 
     None when nothing is meant with some certainty: a wrong scenario is worse than none.
     """
     lower = text.lower()
-    return _by_name(lower) or _by_words(_words(lower)) or _by_name(lower, bare=True)
+    return (
+        _by_name(lower) or _by_words(_words(lower)) or _by_call(lower) or _by_name(lower, bare=True)
+    )
 
 
 def functions(text: str) -> tuple[str, ...]:
@@ -63,9 +67,12 @@ class _Name:
     test: tuple[str, ...]
     scenario: str
 
-    def rank(self, text: str) -> tuple[bool, bool, int] | None:
-        """How well a text of tokens fits: at one place, with the suite, by how many letters."""
-        if not all(_has(text, word) for word in self.test):
+    def rank(self, text: str, raw: str) -> tuple[bool, bool, int] | None:
+        """How well a text of tokens fits: at one place, with the suite, by how many letters.
+
+        raw: the text itself: "anon-w-seq-hugetlb" is not "anon-w-seq".
+        """
+        if not all(_has(text, word) and _apart(raw, word) for word in self.test):
             return None
         named = bool(self.suite) and _has(text, self.suite)
         own = any(re.search(r"[0-9_-]", word) for word in self.test)
@@ -79,11 +86,16 @@ def _has(text: str, word: str) -> bool:
     return f" {' '.join(_TOKEN.findall(word))} " in text
 
 
+def _apart(raw: str, word: str) -> bool:
+    """False where a name with hyphens is only seen as a part of a longer one."""
+    return "-" not in word or bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", raw))
+
+
 def _by_name(text: str, *, bare: bool = False) -> Meant | None:
     """bare: by names that no suite has to be named for."""
     tokens = f" {' '.join(_TOKEN.findall(text))} "
     names = (name for name in _names() if bare or name.suite or "_" in name.test[0])
-    found = [(rank, name) for name in names if (rank := name.rank(tokens))]
+    found = [(rank, name) for name in names if (rank := name.rank(tokens, text))]
     if not found:
         return None
     best = max(rank for rank, _ in found)
@@ -116,6 +128,7 @@ def _words(text: str) -> set[str]:
     found = set()
     for word in _WORD.findall(f"{text} {_HYPHEN.sub('', text)}"):
         found |= {word.removesuffix("s"), *word.split("_")}
+    found |= {"huge"} if _HUGE & found else set()
     return {
         word
         for word in found
@@ -132,6 +145,13 @@ def _described() -> dict[str, set[str]]:
         )
         for scenario in _field()
     }
+
+
+def _by_call(text: str) -> Meant | None:
+    """By a call or advice that is written as one and that a single scenario is named after."""
+    called = {name for names in _CALL.findall(text) for name in names if name}
+    found = [each.reference for each in _field() if each.name in called]
+    return Meant(scenario=found[0], why=min(called)) if len(found) == 1 else None
 
 
 def _by_words(words: set[str]) -> Meant | None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A report of the kernel test robot, read as what it is: a stranger's text.
 
-Taken are the commit and its title, the change of the headline, the test with its parameters, and
-the functions of its profile that changed.  Nothing in it is run or fetched.
+Taken are the commit, its title and its parent, the change of the headline, the test with its
+parameters, what else the report names, and the functions of its profile that changed.  Nothing in
+it is run or fetched.
 """
 
 from __future__ import annotations
@@ -20,19 +21,33 @@ from kdelta.printable import printable
 
 _MOST_BYTES = 4 << 20
 _MOST_FUNCTIONS = 20
+_MOST_BESIDE = 8
 _COMMIT = re.compile(r"^\s*commit:\s*([0-9a-f]{12,40})\b(?:\s*\(\"?(.*?)\"?\)\s*$)?", re.MULTILINE)
 _HEADLINE = re.compile(
     r"noticed an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
 )
-_TEST = re.compile(r"^\s*testcase:\s*(\S+)", re.MULTILINE)
+_TEST = re.compile(r"^\s*(?:in )?testcase:\s*(\S+)", re.MULTILINE)
+_RATE = re.compile(r"_ops\b|ops_per_|ops/s|throughput|_per_sec|bps\b|_tps\b|score", re.IGNORECASE)
+_BESIDE = re.compile(
+    r"^\|\s*testcase: change\s*\|\s*[\w.-]+:\s*(\S+)\s+([-+]?\d+(?:\.\d+)?)\s*%\s+"
+    r"(regression|improvement)\s*\|",
+    re.MULTILINE,
+)
 _PARAMETER = re.compile(r"^\s+([a-z_]{1,32}):\s*(\S{1,80})\s*$", re.MULTILINE)
-_PARENT = re.compile(r"^\s*([0-9a-f]{12,40})(?: \(.*\))?\s*\n\s*([0-9a-f]{12,40}) \(", re.MULTILINE)
+_PARENT = re.compile(
+    r"^commit:\s*\n\s*([0-9a-f]{7,40}) \(.*\)\s*\n\s*[0-9a-f]{7,40} \(", re.MULTILINE
+)
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")  # CreateProcesses is create_processes elsewhere
+_NAMES = ("test", "testcase", "mode", "ipc", "option_a")  # of parameters that say which loop it is
 _PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w{2,63})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotReport:
-    """percent: as it was published, negative for a loss of `metric`; worse: it is a regression."""
+    """percent: the change of `metric` as it was published; worse: it is a regression.
+
+    beside: what else the report names, a clause each.
+    """
 
     commit: str
     title: str
@@ -43,12 +58,19 @@ class RobotReport:
     percent: float
     worse: bool
     functions: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+    @property
+    def is_time(self) -> bool:
+        """True where more of the metric is worse, as of a latency."""
+        return self.worse == (self.percent > 0)
 
     @property
     def words(self) -> str:
-        """What says which loop it is."""
-        chosen = [value for name, value in self.parameters if name in ("test", "testcase", "mode")]
-        return " ".join([*chosen, self.metric.replace(".", " "), self.test, self.title])
+        """What says which loop it is: the title of the commit says what was changed."""
+        chosen = [value for name, value in self.parameters if name in _NAMES]
+        metric = self.metric.replace(".", " ")
+        return " ".join([*chosen, metric, _HUMP.sub("_", metric), self.test])
 
 
 def read(path: Path) -> RobotReport:
@@ -68,18 +90,24 @@ def read(path: Path) -> RobotReport:
             action="save the whole mail as it came",
         )
     test, parent = _TEST.search(text), _PARENT.search(text)
-    size = abs(float(headline[1]))
-    worse = headline[2] == "regression"
+    percent, worse = float(headline[1]), headline[2] == "regression"
+    metric = headline[3].rstrip(".,")
+    if _RATE.search(metric):  # more of it is better, whatever sign somebody wrote
+        percent = -abs(percent) if worse else abs(percent)
     return RobotReport(
         commit=commit[1],
         title=(commit[2] or "")[:200],
         parent=parent[1] if parent else "",
         test=test[1] if test else headline[3].partition(".")[0],
         parameters=tuple(_PARAMETER.findall(text)[:40]),
-        metric=headline[3].rstrip(".,"),
-        percent=-size if worse else size,
+        metric=metric,
+        percent=percent,
         worse=worse,
         functions=tuple(dict.fromkeys(_PROFILE.findall(text)))[:_MOST_FUNCTIONS],
+        beside=tuple(
+            f"{metric}: {percent} % ({what})"
+            for metric, percent, what in _BESIDE.findall(text)[:_MOST_BESIDE]
+        ),
     )
 
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kdelta.cli import calibrate, execution
+from kdelta.cli.printing import page_width
 from kdelta.errors import SpecError
+from kdelta.printable import printable
 
 if TYPE_CHECKING:
     from kdelta.check.calibration import PublishedCase, Series
@@ -34,58 +37,81 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     from kdelta.rendering import calibration as view
 
     report = robot.read(mail)
-    known = calibration.read(data.directory("calibration") / "cases.toml")
-    case = _case(report, known, scenario)
+    brought = calibration.read(data.directory("calibration") / "cases.toml")
+    case = _case(report, brought, scenario, ours=kernels is None)
     click.echo(f'{report.commit[:12]} ("{report.title}"): {report.percent:+g} % of {report.metric}')
-    offered = calibrate.offered()
-    between = _between(kernels) or calibration.interval(case, offered)
-    why = calibration.lacking(case, between)
-    if between is None or not case.scenario:
-        raise SpecError(
-            why if case.release or not case.scenario else "no release of its commit is known here",
-            place=str(mail),
-            action=(
-                "name the loop with --scenario"
-                if not case.scenario
-                else "name two series around it with --kernels, or check its commit:"
-                f" kdelta check {report.commit[:12]}^..{report.commit[:12]} --base PATH"
-            ),
-        )
-    if case.lacks:
-        click.echo(f"Not path length as far as can be said here: {case.lacks}.")
-        click.get_current_context().exit(EXIT_UNDECIDED)
-    (answer,) = calibrate.counted(between, [case], means)
-    click.echo(view.explained(answer, report.percent))
+    for each in report.beside:
+        click.echo(f"also in the mail, and not asked here: {each}")
+    if case.is_built:
+        (answer,) = calibrate.built((case.undone_by, case.done_by), [case], means)
+    else:
+        between = _between(kernels) or calibration.interval(case, calibrate.offered())
+        if case.lacks and kernels is None:
+            click.echo(f"Cannot be said: {case.lacks}.")
+            click.get_current_context().exit(EXIT_UNDECIDED)
+        if between is None or not case.scenario:
+            raise _unplaced(report, case, mail)
+        (answer,) = calibrate.counted(between, [case], means)
+    for line in view.explained(answer, report.percent, of_time=report.is_time).splitlines():
+        click.echo(textwrap.fill(line, page_width()))
     if answer.said in (calibration.CountsSay.UNDECIDED, calibration.CountsSay.NOT_HAD):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
+def _unplaced(report: RobotReport, case: PublishedCase, mail: Path) -> SpecError:
+    """What is not known of a report, and who can say it."""
+    if not case.scenario:
+        return SpecError(
+            f"no scenario is known to execute {printable(report.test, 60)}'s test",
+            place=str(mail),
+            action="name the loop with --scenario: kdelta workloads lists them",
+        )
+    short = report.commit[:12]
+    return SpecError(
+        f"{case.release} is between no two series of the archive"
+        if case.release
+        else "no release of its commit is known here",
+        place=str(mail),
+        action="name two series around it with --kernels, or check its commit:"
+        f" kdelta check {short}^..{short} --base PATH",
+    )
+
+
 def _case(
-    report: RobotReport, known: tuple[PublishedCase, ...], scenario: str | None
+    report: RobotReport,
+    known: tuple[PublishedCase, ...],
+    scenario: str | None,
+    *,
+    ours: bool,
 ) -> PublishedCase:
-    """The report as a case; what is known of its commit is taken from there."""
+    """The report as a case; what is known of its commit is taken from there.
+
+    ours: two builds of it may be taken, as nobody named other kernels.
+    """
     from kdelta.check import calibration, matching
 
-    same = [
-        case
-        for case in known
-        if case.commit and (report.commit.startswith(case.commit) or case.commit == report.commit)
-    ]
+    same = next(
+        (case for case in known if case.commit and report.commit.startswith(case.commit)), None
+    )
     loop = matching.meant(report.words)
-    found = scenario or (same[0].scenario if same else "") or (loop.scenario if loop else "")
+    found = scenario or (loop.scenario if loop else "")
+    if same is not None and not scenario:
+        found = same.scenario or found
     case = calibration.PublishedCase(
         id=report.commit[:12],
         title=report.title,
-        release=same[0].release if same else "",
+        release=same.release if same else "",
         workload=report.words,
         reported=f"{report.percent:+g} %",
-        kind=same[0].kind if same else "path",
+        kind=same.kind if same else "path",
         expect="more" if report.worse else "less",
         source="this mail",
         commit=report.commit,
         scenario=found,
-        functions=same[0].functions if same else report.functions,
-        lacks=same[0].lacks if same and not scenario else "",
+        functions=same.functions if same else report.functions,
+        lacks=same.lacks if same and not scenario else "",
+        undone_by=same.undone_by if same and ours else "",
+        done_by=same.done_by if same and ours else "",
     )
     return calibration.placed(case) if found else case
 

@@ -57,27 +57,28 @@ def calibrate(
     from kdelta.check import calibration
     from kdelta.rendering import calibration as view
 
-    file = cases or data.directory("calibration") / "cases.toml"
-    wanted = [calibration.placed(case) for case in calibration.read(file)]
+    brought = data.directory("calibration") / "cases.toml"
+    file = cases or brought
+    known = calibration.read(brought)
+    wanted = [calibration.placed(case, known) for case in calibration.read(file)]
     if missing := set(only) - {case.id for case in wanted}:
         raise SpecError(f"no case {min(missing)}", place=str(file))
     wanted = [case for case in wanted if not only or case.id in only]
     if no_builds:
-        wanted = [msgspec.structs.replace(case, undone_by="") for case in wanted]
-    known = offered()
+        wanted = [msgspec.structs.replace(case, undone_by="", done_by="") for case in wanted]
+    series = offered()
     if list_only:
         for case in wanted:
-            if case.undone_by:
-                click.echo(
-                    f"{case.id}: {case.scenario}, {BUILT_FROM} without {case.undone_by} and with it"
-                )
+            if case.is_built:
+                old, new = (" with ".join(filter(None, (BUILT_FROM, name))) for name in _pair(case))
+                click.echo(f"{case.id}: {case.scenario}, {old} -> {new}")
                 continue
-            between = calibration.interval(case, known)
+            between = calibration.interval(case, series)
             why = calibration.lacking(case, between)
             where = " -> ".join(f"{a}.{b}" for a, b in between or ())
             click.echo(f"{case.id}: {why or f'{case.scenario}, {where}'}")
         return
-    answers = _answers(wanted, known, means)
+    answers = _answers(wanted, series, means)
     if write:
         write_output(view.markdown(answers), write)
     if as_json:
@@ -107,10 +108,10 @@ def _answers(
 
     found: dict[str, CaseAnswer] = {}
     groups: dict[tuple[Series, Series], list[PublishedCase]] = defaultdict(list)
-    built: dict[str, list[PublishedCase]] = defaultdict(list)
+    pairs: dict[tuple[str, str], list[PublishedCase]] = defaultdict(list)
     for case in cases:
-        if case.undone_by and case.scenario:
-            built[case.undone_by].append(case)
+        if case.is_built:
+            pairs[_pair(case)].append(case)
             continue
         between = calibration.interval(case, offered)
         why = calibration.lacking(case, between)
@@ -120,8 +121,8 @@ def _answers(
             groups[between].append(case)
     for between, group in sorted(groups.items()):
         found |= {each.case.id: each for each in counted(between, group, means)}
-    for variant, group in built.items():
-        found |= {each.case.id: each for each in _built(variant, group, means)}
+    for pair, group in pairs.items():
+        found |= {each.case.id: each for each in built(pair, group, means)}
     return [found[case.id] for case in cases]
 
 
@@ -140,19 +141,26 @@ def counted(
     return [calibration.answered(case, *sides[case.scenario], labels, wide=wide) for case in cases]
 
 
-def _built(
-    variant: str, cases: Sequence[PublishedCase], means: execution.Means
+def built(
+    pair: tuple[str, str], cases: Sequence[PublishedCase], means: execution.Means
 ) -> list[CaseAnswer]:
-    """Count them on a source without their change, and with it."""
+    """Count them on one source with either of two variants, of which one may be none."""
     from kdelta.check import calibration
 
     source = f"tree:deb:{BUILT_FROM}+config=deb"
-    labels = f"{BUILT_FROM} without it", BUILT_FROM
+    names = ["+".join(filter(None, (source, variant))) for variant in pair]
+    undone, done = pair
+    old, new = " without it" if undone else "", " with it" if done else ""
+    labels = BUILT_FROM + old, BUILT_FROM + new
     try:
-        _, sides = _counts([f"{source}+{variant}", source], cases, means)
+        _, sides = _counts(names, cases, means)
     except SpecError as error:
         return [calibration.refused(case, error.cause[:200]) for case in cases]
     return [calibration.answered(case, *sides[case.scenario], labels, built=True) for case in cases]
+
+
+def _pair(case: PublishedCase) -> tuple[str, str]:
+    return case.undone_by, case.done_by
 
 
 def _counts(

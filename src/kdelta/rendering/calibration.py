@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kdelta.check.calibration import CaseAnswer, CountsSay
-from kdelta.printable import printable
+from kdelta.check.calibration import EXPECTED, CaseAnswer, CountsSay, PublishedCase
+from kdelta.printable import printable, quoted
 
-_EXPECTED = ("more", "less", "same", "same-or-little", "both", "open")
 _ABOUT = {
     "contention": "needs several CPUs: a count of one task says only how much of it is path length",
     "wrong-sign": "the sign of the path length is not the sign of the time, and no count can tell",
@@ -17,6 +16,10 @@ _ABOUT = {
     "device": "a device's time",
     "memory": "cache lines, which no count sees",
     "open": "not settled in public",
+    "state": "other pages, which the audit tells: then the counts are of two things",
+    "null": "nothing changes: the count has to be the same",
+    "path": "",
+    "": "",
 }
 _HEAD = """\
 # Calibration
@@ -64,16 +67,16 @@ def markdown(answers: Sequence[CaseAnswer]) -> str:
     )
 
 
-def explained(each: CaseAnswer, published: float) -> str:
+def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> str:
     """How much of a published change of a rate a path length explains.
 
-    published: in percent, negative for a loss.  A path of p percent more instructions, at the same
-    time an instruction, is a rate of 100 / (100 + p).
+    published: in percent.  A path of p percent more instructions, at the same time an instruction,
+    is a rate of 100 / (100 + p); where it is of_time, p percent more of that.
     """
     if each.said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or each.total is None:
         return f"Cannot be said: {each.why}."
     moved = each.own if each.own else each.total
-    rate = 100 * (100 / (100 + moved) - 1)
+    rate = moved if of_time else 100 * (100 / (100 + moved) - 1)
     where = f"{each.scenario}, {each.old} -> {each.new}: path {each.total:+.2f} %"
     own = f", its own functions {each.own:+.2f} % ({', '.join(each.found)})" if each.own else ""
     if each.said is CountsSay.SAME or rate * published <= 0:
@@ -81,23 +84,36 @@ def explained(each: CaseAnswer, published: float) -> str:
     else:
         part = min(abs(rate), abs(published))
         said = f"Path length explains {part:.1f} of {abs(published):g} %"
+    beside = (
+        "Two builds of one source, which differ in this change alone"
+        if each.built
+        else "The interval holds other changes too"
+    )
+    about = _about(each.case)
     return (
-        f"{said} ({where}{own}).\nThe interval holds other changes too; a path length is never a"
-        " time, and contention, caches and devices are not in it."
+        f"{said} ({where}{own}).\n{beside}; a path length is never a time, and contention, caches"
+        f" and devices are not in it.{f' Known of it: {about}.' if about else ''}"
     )
 
 
 def _told(each: CaseAnswer) -> str:
-    about = _ABOUT.get(each.case.kind.partition("+")[0], "")
+    about = _about(each.case)
     about = f" [{about}]" if about else ""
     if each.said is CountsSay.NOT_HAD:
         return f"not had: {each.why}{about}"
     own = f", its own functions {each.own:+.1f} %" if each.own is not None else ""
     found = f" ({', '.join(each.found)})" if each.found else ""
     return (
-        f"expected {each.case.expect}, counts say {each.said} by {each.why}: {each.scenario},"
-        f" {each.old} -> {each.new}, {_path(each)}{own}{found}{about}"
+        f"expected {each.case.expect or 'is not said'}, counts say {each.said} by {each.why}:"
+        f" {each.scenario}, {each.old} -> {each.new}, {_path(each)}{own}{found}{about}"
     )
+
+
+def _about(case: PublishedCase) -> str:
+    """What has to be known of a kind of change: "path+contention" is of two."""
+    kinds = [word.strip() for word in case.kind.split("+")]
+    told = [_ABOUT.get(kind, f"{quoted(kind)} is no kind that is known here") for kind in kinds]
+    return "; ".join(filter(None, told))
 
 
 def _path(each: CaseAnswer) -> str:
@@ -110,10 +126,10 @@ def _matrix(answers: Sequence[CaseAnswer]) -> Iterator[str]:
     counts = Counter((each.case.expect, each.said) for each in answers)
     yield f"| expected | {' | '.join(CountsSay)} |"
     yield "|---" * (len(CountsSay) + 1) + "|"
-    for expected in _EXPECTED:
+    for expected in dict.fromkeys((*EXPECTED, *(each.case.expect for each in answers))):
         row = [counts[expected, said] for said in CountsSay]
         if any(row):
-            yield f"| {expected} | {' | '.join(str(count or '') for count in row)} |"
+            yield _row(expected, *(str(count or "") for count in row))
 
 
 def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
@@ -142,7 +158,7 @@ def _absent(answers: Sequence[CaseAnswer]) -> Iterator[str]:
     yield ""
     for each in answers:
         if each.said is CountsSay.NOT_HAD:
-            about = _ABOUT.get(each.case.kind.partition("+")[0], "")
+            about = _about(each.case)
             yield f"- {each.case.id} ({each.case.kind}; {each.case.reported}): {each.why}" + (
                 f"; {about}." if about else "."
             )
