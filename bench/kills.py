@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """kill -9 at random moments: of the controller, a worker, the scheduler, the catalogue's database.
 
-    PYTHONPATH=tests .venv/bin/python bench/kills.py [--times 10] [--only WHO]
+    PYTHONPATH=tests .venv/bin/python bench/kills.py [--times 10] [--each 4] [--only WHO]
 
 After each the run is gone on with, or the folders indexed again.  It then must have every trial
 once, with the result that one machine alone counted; the database must answer as SQLite does.
@@ -126,34 +126,47 @@ def _differing(one: object, other: object, place: str = "") -> list[str]:
     return [line for key, a, b in pairs for line in _differing(a, b, place + key)]
 
 
-def disturb(who: str, cluster: Cluster, runs: Path) -> tuple[int, int]:
-    """Kill one of them in a run, and go on until it is done: trials done then, resumptions."""
+def disturb(who: str, cluster: Cluster, runs: Path, moments: int) -> tuple[list[int], int]:
+    """Kill one of them so many times in a run, and go on until it is done.
+
+    Returns how many trials had ended at each kill, and how often the run was gone on with.
+    """
     cluster.complete()
     child = begin(runs, "--scheduler", cluster.address)
     _until_begun(runs, child)
-    _until_ended(runs, child, random.randrange(ROUNDS))  # noqa: S311 no secret
-    time.sleep(random.uniform(0.0, 1.0))  # noqa: S311 no secret
-    before = len(found(runs))
-    if who == "controller":
-        victim = child
-    elif who == "scheduler" and cluster.scheduler:
-        victim = cluster.scheduler
-    else:
-        victim = next(each for each in cluster.workers if each)
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
+    kills: list[int] = []
     resumed = 0
-    code = child.wait(timeout=300)
-    while code != 0 and resumed < 5:
-        cluster.complete()
+    for wanted in sorted(random.randrange(ROUNDS) for _ in range(moments)):  # noqa: S311
+        _until_ended(runs, child, wanted)
+        time.sleep(random.uniform(0.0, 4.0))  # noqa: S311 no secret
+        before = len(found(runs))
+        victim = {"controller": child, "scheduler": cluster.scheduler}.get(who)
+        victim = victim or random.choice([each for each in cluster.workers if each])  # noqa: S311
+        if child.poll() is not None:  # the run was quicker
+            break
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        kills.append(before)
+        if who == "worker":
+            cluster.complete()
+        elif child.wait(timeout=1200) != 0:
+            resumed += 1
+            child = gone_on(cluster, runs)
+    while child.wait(timeout=1200) != 0 and resumed < moments + 5:
         resumed += 1
-        again = ("resume", "latest", "--again", "--runs", str(runs), "--scheduler", cluster.address)
-        code = kdelta(*again).wait(timeout=300)
-    return before, resumed
+        child = gone_on(cluster, runs)
+    return kills, resumed
+
+
+def gone_on(cluster: Cluster, runs: Path) -> subprocess.Popen[bytes]:
+    """The run again, with all that was killed started anew."""
+    cluster.complete()
+    words = ("latest", "--again", "--runs", str(runs), "--scheduler", cluster.address)
+    return kdelta("resume", *words)
 
 
 def _until_begun(runs: Path, child: subprocess.Popen[bytes]) -> None:
-    ends = time.monotonic() + 120
+    ends = time.monotonic() + 1200
     while not list(runs.glob("*/doing.json")) and child.poll() is None:
         if time.monotonic() > ends:
             raise TimeoutError("the run does not begin")
@@ -162,22 +175,24 @@ def _until_begun(runs: Path, child: subprocess.Popen[bytes]) -> None:
 
 def _until_ended(runs: Path, child: subprocess.Popen[bytes], wanted: int) -> None:
     """Wait until so many trials have ended, so that kills come everywhere in a run."""
-    ends = time.monotonic() + 120
+    ends = time.monotonic() + 1200
     while len(list(runs.glob("*/trials/*/result.json"))) < wanted and child.poll() is None:
         if time.monotonic() > ends:
             raise TimeoutError(f"the run does not come to {wanted} trials")
         time.sleep(0.02)
 
 
-def runs_killed(who: str, times: int, expected: Found, scratch: Path) -> None:
-    """So many kills of one kind."""
+def runs_killed(who: str, times: int, each: int, expected: Found, scratch: Path) -> None:
+    """So many kills of one kind, a few in each run."""
     cluster = Cluster(scratch)
+    killed = 0
     try:
-        for at in range(times):
-            runs = scratch / f"{who}-{at}"
-            before, resumed = disturb(who, cluster, runs)
+        while killed < times:
+            runs = scratch / f"{who}-{killed}"
+            kills, resumed = disturb(who, cluster, runs, min(each, times - killed))
+            killed += len(kills)
             same = found(runs) == expected
-            print(f"{who} {at + 1}: killed after {before} of {ROUNDS} trials, resumed {resumed}"
+            print(f"{who} {killed}: killed after {kills} of {ROUNDS} trials, resumed {resumed}"
                   f" times: {'the same' if same else 'ANOTHER RESULT'}", flush=True)  # fmt: skip
             if not same:
                 print("\n".join(told(runs, scratch / "alone")[:40]), flush=True)
@@ -247,6 +262,7 @@ def main() -> None:
     """Kill, go on, compare; exits with 1 at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--each", type=int, default=4, help="kills in one run")
     parser.add_argument("--only", choices=WHO)
     chosen = parser.parse_args()
     with ExitStack() as stack:
@@ -259,7 +275,7 @@ def main() -> None:
             raise KdeltaError(f"the run alone has {len(expected)} trials")
         for who in WHO:
             if chosen.only in (None, who) and who != "database":
-                runs_killed(who, chosen.times, expected, scratch)
+                runs_killed(who, chosen.times, chosen.each, expected, scratch)
         if chosen.only in (None, "database"):
             databases_killed(chosen.times, RUNS.find(alone, "latest"), scratch)
     print("nothing lost, nothing twice, the same results")

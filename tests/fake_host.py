@@ -17,6 +17,22 @@ DEFAULT = "6.1.0-1-test"
 OTHER = "6.12.3-test"
 BROKEN = "6.13.0-test"
 
+STUDY = """
+name = "hosted"
+title = "a machine by ssh, and a kernel that panics"
+instrument = "time"
+scenarios = ["{scenario}"]
+kernels = ["host:{old}", "host:{new}", "host:{broken}"]
+[plan]
+rounds = {rounds}
+[time]
+machine = "host"
+replicate = "boot"
+sandwich = false
+iterations = {iterations}
+warmup = {warmup}
+"""
+
 _SSH = """\
 #!/bin/sh
 machine='{machine}'
@@ -25,6 +41,12 @@ while [ "$1" != -- ]; do [ "$1" = -O ] && exit 0; shift; done
 script=$(printf %s "$3" | sed \\
     -e "s#cd / ||#cd $machine/files ||#" \\
     -e "s#/var/tmp/kdelta-host#$machine/home#g" \\
+    -e "s#/var/tmp/kdelta-kernels#$machine/kernels#g" \\
+    -e "s#/boot/#$machine/files/boot/#g" \\
+    -e "s#/lib/modules/#$machine/files/lib/modules/#g" \\
+    -e "s#/etc/kernel/#$machine/files/etc/kernel/#g" \\
+    -e "s#/sys/kernel/kexec_loaded#$machine/kexec_loaded#g" \\
+    -e "s#/sys/firmware/#$machine/files/sys/firmware/#g" \\
     -e "s#/proc/sys/#$machine/files/proc/sys/#g")
 printf '%s\n' "$(printf %s "$script" | tr '\n' ' ')" >> "$machine/asked"
 PATH=$machine/bin:$PATH exec sh -c "$script"
@@ -35,6 +57,7 @@ _KEXEC = """\
 import sys
 image = next(word for word in sys.argv if "vmlinuz-" in word)
 open({machine!r} + "/loaded", "w").write(image.rpartition("vmlinuz-")[2])
+open({machine!r} + "/kexec_loaded", "w").write("1\\n")
 """
 
 _BOOT = """\
@@ -45,6 +68,10 @@ loaded = os.path.join(machine, "loaded")
 wanted = {default!r}
 if "kexec" in sys.argv and os.path.exists(loaded):
     wanted = open(loaded).read()
+once = os.path.join(machine, "once")
+if "kexec" not in sys.argv and "--failed" not in sys.argv and os.path.exists(once):
+    wanted = open(once).read().strip().removesuffix(".conf").rpartition("gnulinux-")[2]
+    os.remove(once)
 if "--failed" in sys.argv:
     sys.exit(0)
 if wanted == {broken!r}:

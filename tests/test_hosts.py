@@ -8,11 +8,14 @@ import io
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost
 from kdelta.cli.main import cli
 from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
@@ -20,7 +23,14 @@ from kdelta.host import remote, snapshot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import RefusedError
 from kdelta.journal.run import RUNS, RunJournal
+from kdelta.run import elsewhere
+from kdelta.run.elsewhere import TimingPool, TimingPools
+from kdelta.run.hosted import HostedTrials
+from kdelta.run.trials import Trials
 from kdelta.sample import TrialResult
+from kdelta.study import spec
+from kdelta.study.pools import HostPool
+from run_records import new_run
 
 
 @pytest.fixture
@@ -195,21 +205,15 @@ def test_what_is_no_address(address: str) -> None:
         remote.parse(address)
 
 
-STUDY = f"""
-name = "hosted"
-title = "a machine by ssh"
-instrument = "time"
-scenarios = ["control:user_loop"]
-kernels = ["host:6.1", "host:6.12", "host:{BROKEN}"]
-[plan]
-rounds = 2
-[time]
-machine = "host"
-replicate = "boot"
-sandwich = false
-iterations = 1
-warmup = 0
-"""
+STUDY = fake_host.STUDY.format(
+    scenario="control:user_loop",
+    old="6.1",
+    new="6.12",
+    broken=BROKEN,
+    rounds=2,
+    iterations=1,
+    warmup=0,
+)
 
 
 def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
@@ -241,6 +245,9 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     assert status == 1
     flat = " ".join(said.split())
     assert f"sent into {BROKEN} and came back with {DEFAULT}" in flat
+    assert [each.reasons[-1] for each in _results(tmp_path) if "came back" in each.reasons[0]] == [
+        "it died in 2 of 2 boots"
+    ]
     # Each kernel once a round; the broken one twice and not again; given back at the end.
     assert fake.boots.count(OTHER) == 2
     assert not fake.home.exists()
@@ -293,3 +300,62 @@ def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
     before = len(fake.boots)
     status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
     assert (status, len(fake.boots)) == (1, before), said
+
+
+@dataclass
+class Pool(TimingPool):
+    """A pool that is free, or says why not."""
+
+    pool: str
+    why: str = ""
+    begun: int = 0
+
+    def refusal(self, run: str) -> str:
+        assert run == "run-1"
+        return self.why
+
+    @contextmanager
+    def placed(self, journal: RunJournal, _doing: object) -> Iterator[Trials]:
+        assert elsewhere.pool_of(journal.folder) == self.pool
+        self.begun += 1
+        yield _NoTrials()
+
+
+class _NoTrials(Trials):
+    cancelled = threading.Event()
+
+    def measure(self, *_: object) -> TrialResult:
+        raise AssertionError
+
+
+def test_a_run_takes_the_first_pool_that_is_free_and_stays_there(tmp_path: Path) -> None:
+    journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
+    first, second, third = Pool("a", "held by the run x"), Pool("b"), Pool("c")
+    for _ in range(2):
+        with TimingPools((first, second, third)).placed(journal, lambda _at, _who: None):
+            first.why = ""  # it is free now, and not taken
+    assert [each.begun for each in (first, second, third)] == [0, 2, 0]
+    only = TimingPools((first,)).placed(journal, lambda _at, _who: None)
+    with pytest.raises(SpecError, match="its times are of the pool b"), only:
+        pass
+
+
+def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
+    journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
+    pools = TimingPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
+    with pytest.raises(PoolError) as raised, pools.placed(journal, lambda _at, _who: None):
+        pass
+    assert raised.value.cause == (
+        "no pool is free: a: held by the run x; b: b is not reached: gone"
+    )
+
+
+def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, errand: Errand) -> None:
+    study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
+    pool = HostedTrials("box", HostPool(address="ssh://me@box"), study)
+    assert pool.refusal("run-1") == ""
+    errand.take("run-1", "now")
+    assert pool.refusal("run-1") == ""
+    assert pool.refusal("run-2") == "held by the run run-1"
+    (fake.folder / "down").write_text("ssh: no route to host")
+    assert pool.refusal("run-1") == "box is not reached: ssh: no route to host"

@@ -428,7 +428,7 @@ def test_counts_leave_pools_for_times_alone(journal: RunJournal, tmp_path: Path)
         spreading._workers(pools.load(file), journal, means)
 
 
-def test_times_are_of_one_pool(tmp_path: Path) -> None:
+def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     from kdelta.cli import spreading
     from kdelta.cli.execution import Means
     from kdelta.study import spec
@@ -437,7 +437,17 @@ def test_times_are_of_one_pool(tmp_path: Path) -> None:
     file.write_text('[pool.here]\nkind = "local"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
     assert spreading.placed(study, Means()) is None
-    with pytest.raises(SpecError, match="of the pools none could measure them"):
+    with pytest.raises(SpecError, match="no pool of the file measures times"):
         spreading.placed(study, Means(pools=file))
+    rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
+    file.write_text(rows)
+    every = spreading.placed(study, Means(pools=file))
+    assert every
+    assert [each.pool for each in every.pools] == ["a", "b"]
+    named = spreading.placed(study, Means(pools=file, pool="b"))
+    assert named
+    assert [each.pool for each in named.pools] == ["b"]
+    with pytest.raises(SpecError, match="no pool for times is called c"):
+        spreading.placed(study, Means(pools=file, pool="c"))
     with pytest.raises(SpecError, match="leave out --on and --scheduler"):
         spreading.check(study, Means(scheduler="tcp://127.0.0.1:1"))

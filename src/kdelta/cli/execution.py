@@ -23,6 +23,7 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
+    from kdelta.run.elsewhere import TimingPools
     from kdelta.run.trials import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
@@ -49,7 +50,13 @@ _pools = click.option(
     "pools",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="LAB.TOML",
-    help="Count on the pools that this file names.",
+    help="Measure on the pools that this file names.",
+)
+_pool = click.option(
+    "--pool",
+    default="",
+    metavar="NAME",
+    help="With --on, of several pools for times this one; else the first that is free.",
 )
 
 
@@ -58,7 +65,8 @@ class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
-    was counted before.  scheduler: of the Dask workers that count, pools: file of several pools.
+    was counted before.  scheduler: of the Dask workers that count, pools: file of several pools;
+    pool: the one of them for times, "" for the first that is free.
     """
 
     wanted_qemu: str = ""
@@ -66,6 +74,7 @@ class Means:
     again: bool = False
     scheduler: str = ""
     pools: Path | None = None
+    pool: str = ""
 
     @property
     def spread(self) -> bool:
@@ -76,14 +85,14 @@ class Means:
 def means_options(command: _Command) -> _Command:
     """The options for Means; the command gets them as `means`."""
 
-    names = ("wanted_qemu", "jobs", "again", "scheduler", "pools")
+    names = ("wanted_qemu", "jobs", "again", "scheduler", "pools", "pool")
 
     @functools.wraps(command)
     def chosen(*args: Any, **given: Any) -> Any:
         means = Means(**{name: given.pop(name) for name in names})
         return command(*args, means=means, **given)
 
-    wrapped: Any = again_option(_pools(_scheduler(chosen)))
+    wrapped: Any = again_option(_pool(_pools(_scheduler(chosen))))
     return qemu_option(_at_most(wrapped))  # type: ignore[no-any-return]
 
 
@@ -172,6 +181,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
 def measure_all(journal: RunJournal, means: Means) -> None:
     """Measure the trials of a block of a timed run, one after the other, and answer nothing."""
     from kdelta.cli.progress import showing
+    from kdelta.cli.spreading import spread
     from kdelta.run import arms
     from kdelta.run.runner import Runner
 
@@ -181,8 +191,12 @@ def measure_all(journal: RunJournal, means: Means) -> None:
         kernels = _resolved(record.study, arms.references(record))
         arms.check_same(record, kernels)
     trials, _ = _trials(record, record.study, kernels, means)
-    with journal.executing(), showing(record) as report:
-        Runner(journal, trials, report).run_rounds(lambda: None)
+    with (
+        journal.executing(),
+        spread(journal, trials, means) as measuring,
+        showing(record) as report,
+    ):
+        Runner(journal, measuring, report).run_rounds(lambda: None)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -234,7 +248,7 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 def _measure(
     journal: RunJournal,
     study: Study,
-    measured: tuple[Trials, int],
+    measured: tuple[Trials | TimingPools, int],
     means: Means,
     summary: bool | None,  # noqa: FBT001
 ) -> None:
@@ -272,7 +286,7 @@ def _trials(
     study: Study,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
-) -> tuple[Trials, int]:
+) -> tuple[Trials | TimingPools, int]:
     """What measures the study's trials, and how many of them at once."""
     from kdelta.cli import spreading
     from kdelta.cli.download import reporting

@@ -99,18 +99,83 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
     ctx.exit(0 if all(row.state is Usability.OK for row in found) else _NOT_USABLE)
 
 
+@host.command("install")
+@click.argument("name")
+@click.argument("reference", metavar="KERNEL")
+@click.option("--flavour", default="generic", show_default=True, help="Of the archive's kernels.")
+@click.option(
+    "--modules",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With file:IMAGE: the folder that `make modules_install` filled.",
+)
+@_file
+def install(name: str, reference: str, flavour: str, modules: Path | None, file: Path) -> None:
+    """Put KERNEL on machine NAME until it is released.
+
+    A kernel of the archive (6.17, 6.17.8, deb:VERSION) is its Debian packages, verified here;
+    file:IMAGE is one of your own builds.  The machine's own tools install it, and it goes on
+    booting what it boots by itself: only a run asks for the new one, and once.
+    """
+    from contextlib import ExitStack
+    from datetime import UTC, datetime
+    from tempfile import TemporaryDirectory
+
+    from kdelta.arch import ARCHES
+    from kdelta.cli.download import reporting
+    from kdelta.host import installing
+    from kdelta.kernels import local
+    from kdelta.kernels import reference as kernels
+
+    if modules and not reference.startswith("file:"):
+        raise SpecError("--modules are of a build: file:IMAGE", place=reference)
+    if reference.startswith(("tree:", "host")):
+        raise SpecError(
+            f"{reference} is no kernel that can be sent",
+            action="build it, then name its image with file: and its modules with --modules",
+        )
+    with ExitStack() as stack:
+        errand = stack.enter_context(_reached(name, file))
+        machine = errand.facts().machine
+        arch = next((each.debian for each in ARCHES.values() if each.uname == machine), "")
+        if reference.startswith("file:"):
+            kernel = local.resolve(reference, arch)
+            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kdelta-install-")))
+            offered = installing.of_build(kernel.release, kernel.image, modules, scratch)
+        else:
+            progress = stack.enter_context(reporting())
+            own = kernels.packaged(reference, arch, flavour, progress)
+            release, packages = stack.enter_context(own)
+            offered = installing.Offered(release=release, packages=packages)
+        with errand.holding("kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")):
+            new = installing.install(errand, offered)
+    click.echo(
+        f"{name} has {offered.release}; in studies: host:{offered.release}"
+        if new
+        else f"{name} had {offered.release} before, and keeps it"
+    )
+
+
 @host.command("release")
 @click.argument("name")
 @_file
 def release(name: str, file: Path) -> None:
-    """Give machine NAME back as it was, for a run that is given up: it may reboot."""
+    """Give machine NAME back as it was: for a run that is given up, and without kernels of ours.
+
+    It may reboot.
+    """
+    from kdelta.host import installing
+
     with _reached(name, file) as errand:
         held = errand.holder()
-        if held is None:
-            click.echo(f"nobody holds {name}")
-            return
-        errand.give_back(held)
-        click.echo(f"{name} runs {held.release} again, and {held.run} no longer holds it")
+        if held is not None:
+            errand.give_back(held)
+            click.echo(f"{name} runs {held.release} again, and {held.run} no longer holds it")
+        notes = installing.noted(errand)
+        for note in notes:
+            installing.remove(errand, note)
+            click.echo(f"{name} no longer has {note.release}")
+        if held is None and not notes:
+            click.echo(f"nobody holds {name}, and it has no kernel of kdelta's")
 
 
 @contextmanager
@@ -124,7 +189,7 @@ def _reached(name: str, file: Path) -> Iterator[Errand]:
             f"no host is called {name}", place=str(file), action="see: kdelta host list"
         )
     with connection(name, found.address, threading.Event(), found.ssh_config) as remote:
-        yield Errand(remote, boot_s=found.boot_s, most_boots=found.most_boots)
+        yield Errand(remote, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
 
 
 def _is_host(pool: object) -> TypeGuard[HostPool]:

@@ -18,7 +18,7 @@ from kdelta.study.slurm import SlurmPool
 if TYPE_CHECKING:
     from kdelta.cli.execution import Means
     from kdelta.journal.run import RunJournal
-    from kdelta.run.elsewhere import PlacedTrials
+    from kdelta.run.elsewhere import TimingPool, TimingPools
     from kdelta.run.spread import Workers
     from kdelta.run.trials import Trials
     from kdelta.study.spec import Study
@@ -51,41 +51,46 @@ def _asked(means: Means) -> LabPools:
     return pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
 
 
-def placed(study: Study, means: Means) -> PlacedTrials | None:
-    """What times the study's trials on machines of the pool that was asked for; None: this one.
+def placed(study: Study, means: Means) -> TimingPools | None:
+    """What times the study's trials on machines of the pools that were asked for; None: this one.
 
-    Raises SpecError when no pool, or more than one, could.
+    Raises SpecError when no pool could.
     """
+    from kdelta.run.elsewhere import TimingPools
+
     if not means.pools:
         return None
     asked = pools.load(means.pools)
     fitting = {name: pool for name, pool in asked.pool.items() if type(pool) in TIMING}
-    if len(fitting) != 1:
-        named = ", ".join(fitting) or "none"
+    if means.pool:
+        fitting = {name: pool for name, pool in fitting.items() if name == means.pool}
+    if not fitting:
+        what = f"no pool for times is called {printable(means.pool, 60)}"
         raise SpecError(
-            f"times are of one pool's machines, and of the pools {named} could measure them",
+            what if means.pool else "no pool of the file measures times",
             place=str(means.pools),
-            action="leave one pool for times in the file (docs/lab.md)",
+            action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
         )
-    [(name, pool)] = fitting.items()
-    return TIMING[type(pool)](name, pool, study, means)
+    return TimingPools(
+        tuple(TIMING[type(pool)](name, pool, study, means) for name, pool in fitting.items())
+    )
 
 
 @contextmanager
-def spread(journal: RunJournal, trials: Trials, means: Means) -> Iterator[Trials]:
+def spread(journal: RunJournal, trials: Trials | TimingPools, means: Means) -> Iterator[Trials]:
     """What measures the trials: the pools that were asked for, or the trials themselves."""
     from kdelta.journal.doing import Doing
     from kdelta.run import elsewhere
-    from kdelta.run.elsewhere import PlacedTrials
+    from kdelta.run.elsewhere import TimingPools
     from kdelta.run.exact import ExactTrials
     from kdelta.sample import Instrument
 
-    if journal.study.instrument is Instrument.TIME:
-        elsewhere.note(journal.folder, trials.pool if isinstance(trials, PlacedTrials) else "")
-    if isinstance(trials, PlacedTrials):
-        with trials.placed(journal, Doing(journal.folder).tell):
-            yield trials
+    if isinstance(trials, TimingPools):
+        with trials.placed(journal, Doing(journal.folder).tell) as measuring:
+            yield measuring
         return
+    if journal.study.instrument is Instrument.TIME:
+        elsewhere.note(journal.folder, "")
     if not means.spread or not isinstance(trials, ExactTrials):
         yield trials
         return
@@ -133,7 +138,7 @@ def _dask(name: str, pool: DaskPool, _journal: RunJournal, _means: Means) -> Wor
     return DaskWorkers(pool.scheduler)
 
 
-def _slurm(name: str, pool: SlurmPool, study: Study, means: Means) -> PlacedTrials:
+def _slurm(name: str, pool: SlurmPool, study: Study, means: Means) -> TimingPool:
     from kdelta.cli.execution import identities
     from kdelta.journal.blocks import BlockOrder
     from kdelta.run.blocks import SlurmTrials
@@ -143,7 +148,7 @@ def _slurm(name: str, pool: SlurmPool, study: Study, means: Means) -> PlacedTria
     return SlurmTrials(Slurm(name, pool), pool, study, order)
 
 
-def _host(name: str, pool: HostPool, study: Study, _means: Means) -> PlacedTrials:
+def _host(name: str, pool: HostPool, study: Study, _means: Means) -> TimingPool:
     from kdelta.run.hosted import HostedTrials
 
     return HostedTrials(name, pool, study)
@@ -154,7 +159,7 @@ COUNTING: Mapping[type, Callable[[str, Any, RunJournal, Means], Workers]] = {
     LocalPool: _local,
     DaskPool: _dask,
 }
-TIMING: Mapping[type, Callable[[str, Any, Study, Means], PlacedTrials]] = {
+TIMING: Mapping[type, Callable[[str, Any, Study, Means], TimingPool]] = {
     HostPool: _host,
     SlurmPool: _slurm,
 }

@@ -4,25 +4,29 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import shlex
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from kdelta import process
 from kdelta.errors import BootError, Cancelled, InfraError, PoolError
 from kdelta.files import sha256_of
-from kdelta.host import cpus, reboot, snapshot
+from kdelta.host import cpus, loaders, reboot, snapshot
 from kdelta.host.facts import idle_ticks
 from kdelta.host.remote import RefusedError, Remote
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
 
+log = logging.getLogger(__name__)
 HOME = "/var/tmp/kdelta-host"  # noqa: S108  its owner is looked at before it is used
 """Folder on the machine: who holds it, what it was, and the programs; it survives a reboot."""
 
@@ -32,9 +36,12 @@ _POLL_S = 2.0
 _GONE_S = 20.0  # of one question to a machine that may be down
 _PANIC_S = 10  # after which a kernel that panics reboots
 _NOT_STARTED = (125, 126, 127)  # statuses of timeout(1), env(1) and sh(1)
+_RESET_S = 120.0
+_SEND_S, _SLOWEST = 60.0, 250_000  # bytes a second
 _TERMINATED = 128 + 15  # of a shell whose machine goes down
 # A folder that somebody else made there could hold programs of theirs.
 _OWN = f"[ -O {HOME} ] && [ ! -L {HOME} ]"
+_LET_GO = f"{_OWN} && rm -rf {HOME}; [ ! -e {HOME} ]"
 # A program that an earlier connection left behind would take time from this one.
 _RUN = """
 cd {home} || exit 1
@@ -68,11 +75,16 @@ class Errand:
     line's fault, PoolError when nothing more can be had of it.
     """
 
-    def __init__(self, remote: Remote, *, boot_s: float, most_boots: int) -> None:
-        """boot_s: seconds that a boot may take; most_boots: that may be asked for here."""
+    def __init__(
+        self, remote: Remote, *, boot_s: float, most_boots: int, reset: Sequence[str] = ()
+    ) -> None:
+        """boot_s: seconds that a boot may take; most_boots: that may be asked for here; reset: a
+        command of this machine that resets the other one when a boot takes longer.
+        """
         self.remote = remote
         self._boot_s = boot_s
         self._boots_left = most_boots
+        self._reset = tuple(reset)
 
     # ---- holding it ---------------------------------------------------------------------
 
@@ -103,6 +115,16 @@ class Errand:
             )
         return held
 
+    @contextlib.contextmanager
+    def holding(self, what: str, since: str) -> Iterator[None]:
+        """Hold it for something short that boots nothing; it is let go however that ends."""
+        self.take(f"{what} {uuid.uuid4().hex[:8]}", since)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(InfraError):
+                self.remote.get(_LET_GO)
+
     def holder(self) -> Held | None:
         """Who holds the machine."""
         return _held(self.remote.ask(f"{_OWN} && head -c 4096 {_HELD}").text)
@@ -114,12 +136,13 @@ class Errand:
             self._go("$S reboot")
             if self._returned(now, "its own kernel").release != held.release:
                 self.boot(held.release)
-        self.remote.get(f"{_OWN} && rm -rf {HOME}; [ ! -e {HOME} ]")
+        self.remote.get(_LET_GO)
 
     # ---- its kernels --------------------------------------------------------------------
 
     def reached(self) -> Running:
         """The boot it is in, waited for as long as a boot may take: it may be on its way."""
+        resets = 0
         deadline = time.monotonic() + self._boot_s
         while True:
             try:
@@ -128,7 +151,10 @@ class Errand:
                 raise
             except InfraError as error:
                 if time.monotonic() > deadline:
-                    raise PoolError(error.cause, action=error.action) from error
+                    if resets or not self._was_reset():
+                        raise PoolError(error.cause, action=error.action) from error
+                    resets += 1
+                    deadline = time.monotonic() + self._boot_s
             self._pause()
 
     def running(self) -> Running:
@@ -158,16 +184,16 @@ class Errand:
 
     def releases(self) -> tuple[str, ...]:
         """The kernels that it can boot."""
-        with self._shown() as root:
+        with self.shown() as root:
             return reboot.installed(root)
 
     def _orders(self, release: str) -> str:
-        with self._shown() as root:
+        with self.shown() as root:
             line = (root / "proc/cmdline").read_text(errors="replace").strip()
             # One that panics comes back by itself.
             line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
-            way = reboot.ways(release, root, f"--command-line={line}")[0]
-        return f"$S {shlex.join(way.choose)} && $S {shlex.join(way.go)}"
+            way = loaders.ways(release, root, f"--command-line={line}")[0]
+        return way.script("$S ")
 
     def _go(self, script: str) -> None:
         """Give an order that ends the connection; what fails before that is told."""
@@ -184,17 +210,35 @@ class Errand:
 
     def _returned(self, before: Running, where: str) -> Running:
         """The boot after the one it was in; where: it was sent, for a message."""
-        deadline = time.monotonic() + self._boot_s
-        while time.monotonic() < deadline:
-            self._pause()
-            with contextlib.suppress(InfraError):
-                now = self.running()
-                if now.boot_id != before.boot_id:
-                    return now
+        for resets in (0, 1):
+            deadline = time.monotonic() + self._boot_s
+            while time.monotonic() < deadline:
+                self._pause()
+                with contextlib.suppress(InfraError):
+                    now = self.running()
+                    if now.boot_id != before.boot_id:
+                        return now
+            if resets or not self._was_reset():
+                break
         raise PoolError(
             f"{self.remote.name} did not come back within {self._boot_s:.0f} s, sent into {where}",
             action="reset it by hand, then: kdelta resume",
         )
+
+    def _was_reset(self) -> bool:
+        """Reset the machine, where its pool says how.  Raises PoolError when that fails."""
+        if not self._reset:
+            return False
+        log.warning("%s is reset: it is not back within %.0f s", self.remote.name, self._boot_s)
+        try:
+            process.run(self._reset, timeout=_RESET_S)
+        except InfraError as error:
+            raise PoolError(
+                f"{self.remote.name} is down and is not reset: {error.cause}",
+                action="correct reset of its pool, or reset it by hand, then: kdelta resume",
+            ) from error
+        self.remote.hang_up()
+        return True
 
     def _pause(self) -> None:
         if self.remote.cancelled.wait(_POLL_S):
@@ -204,7 +248,7 @@ class Errand:
 
     def facts(self, cpus: Sequence[int] = ()) -> HostFacts:
         """What the machine is."""
-        with self._shown() as root:
+        with self.shown() as root:
             return snapshot.read(root, cpus)
 
     def is_root(self) -> bool:
@@ -213,7 +257,7 @@ class Errand:
 
     def cores(self) -> tuple[cpus.Core, ...]:
         """Its cores, best first."""
-        with self._shown() as root:
+        with self.shown() as root:
             online = cpu_list((root / "sys/devices/system/cpu/online").read_text().strip())
             return cpus.cores(root, allowed=online)
 
@@ -231,7 +275,8 @@ class Errand:
         if self.remote.ask(f"{check} 2> /dev/null").status:
             with program.open("rb") as content:
                 put = f"{_OWN} && cat > {path}.new && chmod 700 {path}.new && mv {path}.new {path}"
-                self.remote.get(f"{put} && {check}", stdin=content)
+                limit = _SEND_S + program.stat().st_size / _SLOWEST
+                self.remote.get(f"{put} && {check}", timeout=limit, stdin=content)
         return path
 
     def ran(self, command: Sequence[str], timeout: float) -> tuple[str, int]:
@@ -253,7 +298,8 @@ class Errand:
         return text, int(status)
 
     @contextlib.contextmanager
-    def _shown(self) -> Iterator[Path]:
+    def shown(self) -> Iterator[Path]:
+        """What the machine shows of itself, as files below a folder (snapshot.take)."""
         with tempfile.TemporaryDirectory(prefix="kdelta-host-") as folder:
             snapshot.take(self.remote, Path(folder))
             yield Path(folder)

@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
-import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from kdelta import process
-from kdelta.errors import InfraError, SpecError, as_root
+from kdelta.errors import InfraError, SpecError
 from kdelta.files import write_aside
 
 PREFIX = "host"
@@ -25,10 +21,6 @@ EXPECTED = "KDELTA_EXPECTED_RELEASE"
 
 _UNITS = Path("etc/systemd/system")
 _WANTS = "multi-user.target.wants"
-_GRUB = (("boot/grub/grub.cfg", "grub-reboot"), ("boot/grub2/grub.cfg", "grub2-reboot"))
-_INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
-_MAX_GRUB = 4 << 20
-_COMMAND_S = 60.0
 _IDLE_BOOTS = 3
 _RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
@@ -97,69 +89,17 @@ def _by_number(release: str) -> list[tuple[int, str]]:
     return [(int(word or 0), rest) for word, rest in re.findall(r"(\d*)(\D*)", release)]
 
 
-# ---- how to get there ----------------------------------------------------------------------
+def image_of(release: str, root: Path) -> Path | None:
+    """Path of a kernel's image as seen from its own root."""
+    if not _RELEASE.fullmatch(release):
+        return None
+    for place in (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz"):
+        if (root / place).exists():
+            return Path("/", place)
+    return None
 
 
-def next_boot_commands(release: str, root: Path = Path("/")) -> tuple[str, ...]:
-    """Shell lines that each boot that kernel once, the surest first.
-
-    The boot loader's way (its menu entry, then a reboot through the firmware) comes before kexec,
-    which leaves the hardware as the running kernel set it up.  Raises SpecError for a kernel that
-    is not installed.
-    """
-    return tuple(
-        f"{as_root(shlex.join(way.choose))} && {as_root(shlex.join(way.go))}"
-        for way in ways(release, root, "--reuse-cmdline")
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How a kernel is booted once: what chooses it, then what boots; each a command of root's."""
-
-    choose: tuple[str, ...]
-    go: tuple[str, ...]
-
-
-def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
-    """The ways to boot a kernel of the machine whose files lie below root, the surest first.
-
-    cmdline: the option that gives kexec a command line.  Raises SpecError for a kernel that is not
-    installed.
-    """
-    image = _image(release, root)
-    if image is None:
-        listed = ", ".join(installed(root)) or "none"
-        raise SpecError(f"no kernel {release} on this machine", action=f"bootable here: {listed}")
-    found = []
-    for config, program in _GRUB:
-        entry = _entry(root / config, image.name)
-        if entry:
-            found.append(Way(choose=(program, entry), go=("reboot",)))
-    initrd = next(
-        (i for i in _initrds(image, release) if (root / i.relative_to("/")).exists()), None
-    )
-    load = ["kexec", "-l", str(image), cmdline, *([f"--initrd={initrd}"] if initrd else [])]
-    return (*found, Way(choose=tuple(load), go=("systemctl", "kexec")))
-
-
-def boot_once(release: str) -> None:
-    """Boot that kernel now, through the boot loader; returns while the machine goes down.
-
-    Raises InfraError when this machine cannot be told to (no GRUB entry, not root).
-    """
-    _need_root("to reboot this machine")
-    image = _image(release, Path("/"))
-    for config, program in _GRUB:
-        entry = _entry(Path("/", config), image.name) if image else ""
-        if entry:
-            process.run([program, entry], timeout=_COMMAND_S)
-            process.run(["systemctl", "reboot"], timeout=_COMMAND_S)
-            return
-    raise InfraError(
-        f"GRUB has no entry for {release} that can be booted once",
-        action="boot it by hand; the run goes on with: kdelta resume",
-    )
+# ---- going on by itself --------------------------------------------------------------------
 
 
 def goes_on() -> bool:
@@ -204,80 +144,6 @@ def check_arrived(running: str) -> None:
             f"the machine was to boot {wanted} and came up with {running}",
             action="boot it by hand, then: kdelta resume",
         )
-
-
-def _image(release: str, root: Path) -> Path | None:
-    """Path of a kernel's image as seen from its own root."""
-    if not _RELEASE.fullmatch(release):
-        return None
-    for place in (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz"):
-        if (root / place).exists():
-            return Path("/", place)
-    return None
-
-
-def _initrds(image: Path, release: str) -> Iterator[Path]:
-    for folder in dict.fromkeys((Path("/boot"), image.parent)):
-        yield from (folder / name.format(release) for name in _INITRDS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
-    kind: str  # first word: "menuentry", "submenu", "function", ...
-    name: str  # its id, else its title, ">" doubled as GRUB wants it
-
-
-def _entry(config: Path, image: str) -> str:
-    """The menu entry that boots an image, as grub-reboot takes it; "" when there is none.
-
-    Recovery entries are left out.  A configuration that never looks at next_entry does not obey
-    grub-reboot, so it has none.
-    """
-    try:
-        with config.open(errors="replace") as stream:
-            text = stream.read(_MAX_GRUB)
-    except OSError:
-        return ""
-    if "next_entry" not in text:
-        return ""
-    open_blocks: list[_Block] = []
-    for line in text.splitlines():
-        words = _split(line)
-        if words[-1:] == ["{"]:
-            open_blocks.append(_block(words))
-        elif words == ["}"] and open_blocks:
-            open_blocks.pop()
-        elif _boots(words, image) and [b.kind for b in open_blocks[-1:]] == ["menuentry"]:
-            return ">".join(block.name for block in open_blocks)
-    return ""
-
-
-def _boots(words: Sequence[str], image: str) -> bool:
-    """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
-    return (
-        len(words) > 1
-        and words[0] in ("linux", "linuxefi", "linux16")
-        and words[1].rpartition("/")[2] == image
-        and not {"single", "recovery"} & set(words[2:])
-    )
-
-
-def _block(words: Sequence[str]) -> _Block:
-    name = words[1] if len(words) > 1 else ""
-    for option, value in itertools.pairwise(words):
-        if option in ("--id", "$menuentry_id_option"):
-            name = value
-    return _Block(kind=words[0], name=name.replace(">", ">>"))
-
-
-def _split(line: str) -> list[str]:
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError:
-        return []
-
-
-# ---- going on by itself --------------------------------------------------------------------
 
 
 def install_resume(command: Sequence[str], root: Path = Path("/"), *, expected: str = "") -> Path:

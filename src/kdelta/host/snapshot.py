@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from kdelta.errors import InfraError
 from kdelta.host import facts
+from kdelta.host.loaders import EFI_VARIABLES, GRUB_PLACE, LOADER_ENTRIES, VENDOR
 from kdelta.host.remote import Remote
 from kdelta.printable import printable
 from kdelta.sample import HostFacts
@@ -40,8 +41,11 @@ _FILES = (
     "sys/hypervisor/type sys/kernel/debug/sched/preempt sys/kernel/mm/ksm/run sys/kernel/notes",
     "sys/kernel/mm/transparent_hugepage/enabled sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled",
-    "boot/config-* boot/grub/grub.cfg boot/grub2/grub.cfg",
+    "boot/config-* boot/grub/grub.cfg boot/grub2/grub.cfg boot/grub/grubenv boot/grub2/grubenv",
+    *(f"{EFI_VARIABLES}/Loader{name}-{VENDOR}" for name in ("Info", "EntryDefault")),
 )
+# Below folders that only root may look into.
+_LOADERS = " ".join(f"{each}/entries/*.conf {each}/loader.conf" for each in LOADER_ENTRIES)
 # Of kernels and initial RAM disks only that they are there.
 _EMPTY = "boot/vmlinuz-* boot/initrd.img-* boot/initramfs-*.img boot/initrd-* lib/modules/*/vmlinuz"
 _SCRIPT = """
@@ -50,7 +54,10 @@ for f in {files}; do
     [ -f "$f" ] && mkdir -p "$t/${{f%/*}}" && $S cat "$f" > "$t/$f" 2> /dev/null
 done
 for f in {empty}; do [ -f "$f" ] && mkdir -p "$t/${{f%/*}}" && : > "$t/$f"; done
-mkdir "$t/{own}"
+$S sh -c 'for f in {loaders}; do [ -f "$f" ] && echo "$f"; done' 2> /dev/null |
+    while read -r f; do mkdir -p "$t/${{f%/*}}" && $S cat "$f" > "$t/$f" 2> /dev/null; done
+mkdir -p "$t/{own}"
+findmnt -no FSTYPE,SOURCE -T /boot/grub > "$t/{grub}" 2> /dev/null
 uname -m > "$t/{own}/machine"
 systemd-detect-virt --vm > "$t/{own}/virtual" 2> /dev/null
 systemctl --failed --plain --no-legend --no-pager > "$t/{own}/failed" 2> /dev/null ||
@@ -63,7 +70,9 @@ _RESOLUTION = re.compile(r"\.resolution:\s+([0-9]{1,12}) nsecs")
 
 def take(remote: Remote, root: Path) -> None:
     """Fill an empty folder with what a machine shows.  Raises InfraError."""
-    script = _SCRIPT.format(files=" ".join(_FILES), empty=_EMPTY, own=_OWN)
+    script = _SCRIPT.format(
+        files=" ".join(_FILES), empty=_EMPTY, own=_OWN, loaders=_LOADERS, grub=GRUB_PLACE
+    )
     printed = remote.get(script)
     try:
         packed = base64.b64decode(printed, validate=True)

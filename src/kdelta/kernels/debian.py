@@ -239,6 +239,13 @@ def fetch(
     )
 
 
+def installable(offer: KernelOffer, archive: Archive) -> tuple[Package, ...]:
+    """The packages that a machine needs to boot an offer: its image, and from 6.19 on its parts."""
+    names = rf"linux-(?:base|modules|binary|image)-{re.escape(offer.release)}"
+    own = [each for each in archive.packages("host", names) if each.version == offer.version]
+    return tuple({each.name: each for each in (*own, offer.package)}.values())
+
+
 def is_cached(offer: KernelOffer) -> bool:
     """True when the image of an offer is on this disk."""
     return cache.has("images", offer.package.sha256)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -202,6 +203,23 @@ def listing(
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     return debian.offers(archive, kind)
+
+
+@contextmanager
+def packaged(
+    reference: str, arch: str, flavour: str, progress: Progress | None = None
+) -> Iterator[tuple[str, tuple[tuple[str, Path], ...]]]:
+    """The release that a reference of the archive means, and its packages: names and files.
+
+    The files are verified, and there while the context lasts.  Raises SpecError, InfraError.
+    """
+    kind = _flavour(flavour)
+    archive = opened(arch)
+    _refresh(archive, force=False, progress=progress)
+    offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
+    wanted = debian.installable(offer, archive)
+    with archive.all_fetched(wanted, progress) as files:
+        yield offer.release, tuple(zip((each.name for each in wanted), files, strict=True))
 
 
 def opened(arch: str) -> Archive:

@@ -28,9 +28,9 @@ from kdelta.journal.blocks import BlockOrder
 from kdelta.journal.files import disk_errors
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.printable import printable
-from kdelta.run.elsewhere import PlacedTrials
+from kdelta.run.elsewhere import TimingPool
 from kdelta.run.slurm import Job, Slurm
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study.slurm import SlurmPool
 from kdelta.study.spec import Replicate, Study, TimeMachine, has_control
@@ -71,7 +71,7 @@ class _Block:
     results: Mapping[int, TrialResult] | None = None
 
 
-class SlurmTrials(PlacedTrials):
+class SlurmTrials(TimingPool, Trials):
     """Times a study on a Slurm cluster."""
 
     def __init__(
@@ -95,8 +95,8 @@ class SlurmTrials(PlacedTrials):
         self._folder = self._base = Path()
 
     @contextmanager
-    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[None]:
-        """See PlacedTrials.  An interrupt takes the jobs back; killed, they go on."""
+    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[Trials]:
+        """See TimingPool.  An interrupt takes the jobs back; killed, they go on."""
         self._folder, self._doing, self._run = journal.folder, doing, journal.record()
         self._base = _base(self._pool, journal.folder, self._run.run_id)
         for trial in self._run.trials:
@@ -111,7 +111,7 @@ class SlurmTrials(PlacedTrials):
             if job.hopeless:
                 self._slurm.cancel([job.number])
         try:
-            yield
+            yield self
         except (KeyboardInterrupt, Cancelled):
             self._slurm.cancel(b.job.number for b in self._blocks.values() if b.job)
             raise

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from kdelta.errors import SpecError
+from kdelta.errors import PoolError, SpecError
 from kdelta.journal import files
 from kdelta.journal.run import RunJournal
 from kdelta.printable import printable
@@ -25,16 +26,53 @@ class _Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pool: str
 
 
-class PlacedTrials(Trials, ABC):
-    """Trials that a pool's machines measure; it is made and checked before the run's folder."""
+class TimingPool(ABC):
+    """What times a study's trials elsewhere; it is made and checked before the run's folder."""
 
-    pool: str
+    pool: str  # its name in lab.toml
 
     @abstractmethod
     def placed(
         self, journal: RunJournal, doing: Callable[[int, str], None]
-    ) -> AbstractContextManager[None]:
-        """While the run is executed.  doing: told which machine has a trial, "" when none has."""
+    ) -> AbstractContextManager[Trials]:
+        """What measures the trials, while the run is executed.  doing: told which machine has a
+        trial, "" when none has.
+        """
+
+    def refusal(self, run: str) -> str:  # noqa: ARG002
+        """Why a run cannot begin there now, "" when it can."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPools:
+    """The pools that could time a run; one of them does, from its first trial to its last."""
+
+    pools: tuple[TimingPool, ...]
+
+    @contextmanager
+    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[Trials]:
+        """See TimingPool.  Raises PoolError when no pool is free."""
+        chosen = self._chosen(journal)
+        note(journal.folder, chosen.pool)
+        with chosen.placed(journal, doing) as measuring:
+            yield measuring
+
+    def _chosen(self, journal: RunJournal) -> TimingPool:
+        """The pool that the run began on; else the only one, else the first that is free."""
+        known = pool_of(journal.folder)
+        own = next((each for each in self.pools if each.pool == known), None)
+        if known or len(self.pools) == 1:
+            return own or self.pools[0]  # of another one `note` says so
+        refusals = []
+        for each in self.pools:
+            if not (why := each.refusal(journal.record().run_id)):
+                return each
+            refusals.append(f"{each.pool}: {why}")
+        raise PoolError(
+            f"no pool is free: {'; '.join(refusals)}",
+            action="wait for one, then: kdelta resume --on LAB.TOML",
+        )
 
 
 def pool_of(folder: Path) -> str:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,10 +21,10 @@ from kdelta.host.remote import connection
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.printable import printable
-from kdelta.run.elsewhere import PlacedTrials
+from kdelta.run.elsewhere import TimingPool
 from kdelta.run.timed import SETTLE_S, Timing, host_kernel, timed_on, timing_of
 from kdelta.run.trial import Ran, framed, not_for
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import HostFacts, Instrument, MachineFacts, Outcome, TrialRecord, TrialResult
 from kdelta.study.pools import HostPool
 from kdelta.study.spec import Replicate, Study, TimeMachine
@@ -32,8 +33,8 @@ _MOST_FAILED = 2  # boots of one kernel; it is not tried a third time
 _TIMED_OUT = 124  # status of timeout(1)
 
 
-class HostedTrials(PlacedTrials):
-    """Trials on one machine, one at a time, under the kernels that it has."""
+class HostedTrials(TimingPool):
+    """One machine, which has one trial at a time, under the kernels that it has."""
 
     def __init__(self, name: str, pool: HostPool, study: Study) -> None:
         """Raises SpecError for a study of other than host kernels, or a bad address."""
@@ -42,59 +43,105 @@ class HostedTrials(PlacedTrials):
                 "a host of a pool times its own kernels, and this study wants KVM guests",
                 action='set time.machine = "host", and kernels such as host:6.12',
             )
-        self.cancelled = threading.Event()
-        self._timing: Timing = timing_of(study, self.cancelled)
+        self._cancelled = threading.Event()
+        self._timing: Timing = timing_of(study, self._cancelled)
         self._per_boot = study.time.replicate is Replicate.BOOT
         self.pool = name
         self._settings = pool
-        self._failed: Counter[str] = Counter()
 
     @contextmanager
-    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[None]:
+    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[Trials]:
         """Hold the machine; it is given back when every trial has ended."""
         record = journal.record()
-        self._doing = doing
-        self._references = [arm.kernel.reference for arm in record.arms]
+        references = tuple(arm.kernel.reference for arm in record.arms)
         ended = [(trial.arm, trial.result) for trial in record.trials if trial.result]
-        self._used = {result.facts.boot_id for _, result in ended if result.facts}
-        for arm, result in ended:
-            if result.outcome is Outcome.BOOT_ERROR:
-                self._failed[self._references[arm]] = _MOST_FAILED
-        pool = self._settings
         with ExitStack() as stack:
-            remote = stack.enter_context(
-                connection(self.pool, pool.address, self.cancelled, pool.ssh_config)
-            )
+            errand = stack.enter_context(self._reached())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-host-"))
-            self._scratch = Path(folder)
-            self._errand = Errand(remote, boot_s=pool.boot_s, most_boots=pool.most_boots)
-            held = self._errand.take(record.run_id, record.created)
-            yield
-            self._errand.give_back(held)
+            held = errand.take(record.run_id, record.created)
+            yield _OnHost(
+                cancelled=self._cancelled,
+                pool=self.pool,
+                errand=errand,
+                timing=self._timing,
+                per_boot=self._per_boot,
+                references=references,
+                scratch=Path(folder),
+                doing=doing,
+                used={result.facts.boot_id for _, result in ended if result.facts},
+                failed=Counter(
+                    {
+                        references[arm]: _MOST_FAILED
+                        for arm, result in ended
+                        if result.outcome is Outcome.BOOT_ERROR
+                    }
+                ),
+            )
+            errand.give_back(held)
+
+    def refusal(self, run: str) -> str:
+        """See TimingPool."""
+        try:
+            with self._reached() as errand:
+                errand.running()
+                held = errand.holder()
+        except InfraError as error:
+            return error.cause
+        busy = held is not None and held.run != run
+        return f"held by the run {printable(held.run, 80)}" if held and busy else ""
+
+    @contextmanager
+    def _reached(self) -> Iterator[Errand]:
+        pool = self._settings
+        with connection(self.pool, pool.address, self._cancelled, pool.ssh_config) as remote:
+            yield Errand(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnHost(Trials):
+    """The trials of a run on the machine that it holds.
+
+    used: boots that had a trial; failed: how often a kernel did not come up, by its reference.
+    """
+
+    cancelled: threading.Event
+    pool: str
+    errand: Errand
+    timing: Timing
+    per_boot: bool
+    references: tuple[str, ...]
+    scratch: Path
+    doing: Callable[[int, str], None]
+    used: set[str | None]
+    failed: Counter[str]
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot the arm's kernel where another one runs, and time the program under it."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
-        reference = self._references[trial.arm]
+        reference = self.references[trial.arm]
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        fresh = self._per_boot or how.fresh_boot
-        self._doing(trial.index, self.pool)
-        self._before = HostFacts()
+        fresh = self.per_boot or how.fresh_boot
+        self.doing(trial.index, self.pool)
+        seen: list[HostFacts] = []
+
+        def timed() -> TrialResult:
+            self._arrive(reference, fresh=fresh)
+            return self._timed(load, scenario, folder, reference, seen)
+
         try:
             result = framed(
                 folder,
-                lambda: self._timed(load, scenario, folder, reference, fresh=fresh),
+                timed,
                 kernel=host_kernel(reference, HostFacts()),
                 fresh_boot=fresh,
             )
             # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
-            return (
-                result if result.facts else replace(result, facts=MachineFacts(host=self._before))
-            )
+            host = seen[-1] if seen else HostFacts()
+            return result if result.facts else replace(result, facts=MachineFacts(host=host))
         finally:
-            self._doing(trial.index, "")
+            self.doing(trial.index, "")
 
     def _timed(
         self,
@@ -102,23 +149,23 @@ class HostedTrials(PlacedTrials):
         scenario: workload.Scenario,
         folder: Path,
         reference: str,
-        *,
-        fresh: bool,
+        seen: list[HostFacts],
     ) -> TrialResult:
-        self._arrive(reference, fresh=fresh)
-        errand, timing = self._errand, self._timing
+        """Time the program in the boot that the machine is in; seen: gets what it is."""
+        errand, timing = self.errand, self.timing
         cores = errand.cores()
         count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cores))
         leased = [core.cpu for core in cpus.eligible(cores, count)[:count]]
-        before = self._before = errand.facts(leased)
+        before = errand.facts(leased)
+        seen.append(before)
         binary = guest.program(load.program, _target(before), theirs=scenario.outside)
         there = errand.send(binary)
-        if self._per_boot:
-            preflight.settle(SETTLE_S, self.cancelled, self._scratch, errand.ticks)
+        if self.per_boot:
+            preflight.settle(SETTLE_S, self.cancelled, self.scratch, errand.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
-        self._used.add(before.boot_id or "")
+        self.used.add(before.boot_id or "")
         text, status = errand.ran(command, timing.timeout_s)
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
@@ -131,22 +178,30 @@ class HostedTrials(PlacedTrials):
 
     def _arrive(self, reference: str, *, fresh: bool) -> None:
         """Have the machine in the arm's kernel; fresh: in a boot that had no trial."""
-        errand = self._errand
+        errand = self.errand
         running = errand.reached()
         fits = reboot.match(reference, running.release)
-        if fits and not (fresh and running.boot_id in self._used):
+        if fits and not (fresh and running.boot_id in self.used):
             return
         known = (running.release, *errand.releases())
-        release = running.release if fits else reboot.resolve(reference, known)
-        if self._failed[reference] >= _MOST_FAILED:
+        release = running.release if fits else self._installed(reference, known)
+        if self.failed[reference] >= _MOST_FAILED:
             raise BootError(
                 f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
             )
         try:
             errand.boot(release)
         except BootError:
-            self._failed[reference] += 1
+            self.failed[reference] += 1
             raise
+
+    def _installed(self, reference: str, known: Sequence[str]) -> str:
+        """The machine's kernel that is meant.  Raises SpecError that says how it gets one."""
+        try:
+            return reboot.resolve(reference, known)
+        except SpecError as error:
+            action = f"{error.action}; or: kdelta host install {self.pool} KERNEL"
+            raise SpecError(error.cause, action=action) from error
 
 
 def _target(host: HostFacts) -> arch.Arch:

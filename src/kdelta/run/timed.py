@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
-from kdelta.host import cpus, facts, native, preflight, reboot
+from kdelta.host import cpus, facts, loaders, native, preflight, reboot
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.trial import (
@@ -58,7 +58,7 @@ class NextBootError(KdeltaError):
 
     def __init__(self, release: str) -> None:
         try:
-            commands = "; or ".join(reboot.next_boot_commands(release))
+            commands = "; or ".join(loaders.next_boot_commands(release))
         except SpecError:  # it runs, but its image is not where boot loaders look
             commands = "reboot"
         super().__init__(

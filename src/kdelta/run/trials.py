@@ -130,7 +130,9 @@ def _with(result: TrialResult, tries: Sequence[Try]) -> TrialResult:
     """A result that keeps what happened before; one that blames a kernel says how often."""
     died = sum(each.outcome.blames for each in tries) + result.outcome.blames
     ran = 1 + sum(each.outcome is not Outcome.INFRA_ERROR for each in tries)
-    said = (f"it died in {died} of {ran} guests",) if result.outcome.blames else ()
+    own = result.kernel.reference if result.kernel else ""
+    each = "boots" if own.partition(":")[0] == "host" else "guests"  # of a machine's own kernels
+    said = (f"it died in {died} of {ran} {each}",) if result.outcome.blames else ()
     return replace(result, reasons=(*result.reasons, *said), tries=tuple(tries))
 
 

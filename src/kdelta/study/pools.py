@@ -52,13 +52,15 @@ class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     """A machine that times under its own kernels.
 
     address: ssh://USER@HOST:PORT; ssh_config: a file of ssh_config(5) instead of yours; boot_s:
-    seconds that a boot may take; most_boots: that one process of kdelta asks for.
+    seconds that a boot may take; most_boots: that one process of kdelta asks for; reset: a command
+    of this machine that resets the other one when it is not back by then, once for each boot.
     """
 
     address: Annotated[str, Meta(min_length=1, max_length=400)]
     ssh_config: Annotated[str, Meta(max_length=400)] = ""
     boot_s: Annotated[float, Meta(ge=10, le=86400)] = 900.0
     most_boots: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    reset: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
 
 
 class Checks(Struct, frozen=True, forbid_unknown_fields=True):

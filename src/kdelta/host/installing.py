@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernels that kdelta puts on another machine, by that machine's own tools, and takes off again.
+
+What was put there is noted before it is begun, so that a killed kdelta leaves nothing unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kdelta.errors import InfraError, SpecError
+from kdelta.host import loaders, reboot
+from kdelta.host.errand import Errand
+from kdelta.host.remote import Done
+from kdelta.printable import printable
+
+NOTES = "/var/tmp/kdelta-kernels"  # noqa: S108  its owner is looked at before it is used
+"""Folder on the machine: one file for each kernel that kdelta put there."""
+
+_INSTALL_S = 1800.0  # an initial RAM disk is made on the way
+_MOST_NOTES = 64 << 10
+_OWN = f"[ -d {NOTES} ] && [ -O {NOTES} ] && [ ! -L {NOTES} ]"
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,200}")
+_RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
+_ROOT = "export PATH=$PATH:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive; "
+# Nothing of a half-done dpkg may keep the next one from working.
+_REMOVE_PACKAGES = _ROOT + "dpkg --purge --force-depends {packages}"
+_ADD_OWN = (
+    _ROOT
+    + """set -e; R={release}; I=/boot/vmlinuz-$R
+[ ! -e "$I" ] && [ ! -e "/lib/modules/$R" ] || {{ echo "$R is there already" >&2; exit 1; }}
+tar -xf {archive} -C {unpacked} --no-same-owner
+[ ! -d {unpacked}/modules ] || cp -r {unpacked}/modules "/lib/modules/$R"
+depmod "$R"; cp {unpacked}/vmlinuz "$I"
+if [ -d /etc/kernel/postinst.d ]; then
+    export DEB_MAINT_PARAMS=configure
+    run-parts --exit-on-error --arg="$R" --arg="$I" /etc/kernel/postinst.d
+else kernel-install add "$R" "$I"; fi
+"""
+)
+_REMOVE_OWN = (
+    _ROOT
+    + """R={release}; I=/boot/vmlinuz-$R
+if [ -d /etc/kernel/postrm.d ]; then
+    rm -f "$I"; rm -rf "/lib/modules/$R"
+    DEB_MAINT_PARAMS=remove run-parts --arg="$R" --arg="$I" /etc/kernel/postrm.d
+else kernel-install remove "$R"; rm -f "$I"; rm -rf "/lib/modules/$R"; fi
+rm -f "/boot/initrd.img-$R" "/boot/initramfs-$R.img" "/boot/config-$R" "/boot/System.map-$R"
+"""
+)
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel that kdelta put on a machine.  packages: none for one of its user's build."""
+
+    release: str
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A kernel to be installed.
+
+    packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz` and
+    `modules`, of a build.
+    """
+
+    release: str
+    packages: tuple[tuple[str, Path], ...] = ()
+    archive: Path | None = None
+
+
+def of_build(release: str, image: Path, modules: Path | None, scratch: Path) -> Offered:
+    """A kernel of its user's own build, packed into a folder.
+
+    modules: what `make modules_install` filled.  Raises SpecError when that has none of the kernel.
+    """
+    archive = scratch / "kernel.tar"
+    places = (modules / "lib/modules" / release, modules / release, modules) if modules else ()
+    found = next((each for each in places if (each / "modules.order").is_file()), None)
+    if modules and (found is None or found.resolve().name != release):
+        raise SpecError(
+            f"there are no modules of {release}",
+            place=str(modules),
+            action="fill it with: make INSTALL_MOD_PATH=DIR modules_install",
+        )
+    with tarfile.open(archive, "w") as packed:
+        packed.add(image, "vmlinuz")
+        if found:
+            packed.add(found, "modules", filter=_shipped)
+    return Offered(release=release, archive=archive)
+
+
+def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """What of a folder of modules goes to another machine: no link to the tree that built it."""
+    return member if member.isfile() or member.isdir() else None
+
+
+def noted(errand: Errand) -> tuple[Note, ...]:
+    """The kernels that kdelta put on the machine.  Raises InfraError for notes of somebody else."""
+    done = errand.remote.ask(
+        f"[ ! -e {NOTES} ] && exit 0; {_OWN} || exit 3; cat {NOTES}/*.json 2> /dev/null |"
+        f" head -c {_MOST_NOTES}; exit 0"
+    )
+    if done.status:
+        raise InfraError(
+            f"{NOTES} of {errand.remote.name} is not yours",
+            action="look at it there, and remove it",
+        )
+    try:
+        found = tuple(msgspec.json.decode(line, type=Note) for line in done.text.splitlines())
+        return tuple(map(_sound, found))
+    except (msgspec.MsgspecError, ValueError, SpecError) as error:
+        raise InfraError(
+            f"{NOTES} of {errand.remote.name} holds no notes of kdelta's",
+            action="look at it there, remove those kernels by hand, and the folder",
+        ) from error
+
+
+def install(errand: Errand, offered: Offered) -> bool:
+    """Put a kernel on the machine; False when it was there before.
+
+    The boot loader must have an entry for it then, and must go on booting what it boots by itself.
+    Raises SpecError, InfraError; what was begun is undone then.
+    """
+    name, running = errand.remote.name, errand.running().release
+    _sound(note := _note(offered))
+    with errand.shown() as root:
+        if offered.release in reboot.installed(root):
+            return False
+        by_loader = loaders.has_entry(running, root)
+        mend = loaders.would_change(running, root)
+    if mend:
+        raise InfraError(
+            f"{name} would boot {offered.release} by itself from then on, even if it panics",
+            action=f"there, first: {mend}",
+        )
+    with _sent(errand, offered) as script:
+        line = shlex.quote(msgspec.json.encode(note).decode())
+        errand.remote.get(
+            f"mkdir -m 700 {NOTES} 2> /dev/null; {_OWN} &&"
+            f" echo {line} > {NOTES}/{offered.release}.json"
+        )
+        done = _as_root(errand, script)
+        why = f"cannot install {offered.release}: {_words(done)}" if done.status else ""
+    if not why:
+        with errand.shown() as root:
+            if offered.release not in reboot.installed(root):
+                why = f"has no image of {offered.release} after it was installed"
+            elif by_loader and not loaders.has_entry(offered.release, root):
+                why = f"has no entry for {offered.release} in its boot loader's menu"
+            elif loaders.would_change(running, root):
+                why = f"would boot {offered.release} by itself"
+    if why:
+        with contextlib.suppress(InfraError):
+            _remove(errand, note)
+        raise InfraError(
+            f"{name} {why}", action="mend that there; what was begun is taken back: try again"
+        )
+    return True
+
+
+def remove(errand: Errand, note: Note) -> None:
+    """Take a kernel off the machine again.  Raises InfraError when it runs, or stays."""
+    name = errand.remote.name
+    if errand.running().release == note.release:
+        raise InfraError(
+            f"{name} runs {note.release}, which cannot be removed now",
+            action="boot it into its own kernel, then: kdelta host release",
+        )
+    done = _remove(errand, note)
+    with errand.shown() as root:
+        left = note.release in reboot.installed(root)
+    if left:
+        raise InfraError(
+            f"{name} still has {note.release}: {_words(done)}", action="remove it there by hand"
+        )
+
+
+def _remove(errand: Errand, note: Note) -> Done:
+    """Whatever of it is there; the note goes when the image has."""
+    packages = shlex.join(note.packages)
+    script = _REMOVE_PACKAGES.format(packages=packages) if packages else ""
+    done = _as_root(errand, script or _REMOVE_OWN.format(release=shlex.quote(note.release)))
+    image = f"/boot/vmlinuz-{note.release}"
+    errand.remote.ask(
+        f"[ -e {image} ] || rm -f {NOTES}/{note.release}.json; rmdir {NOTES} 2> /dev/null; true"
+    )
+    return done
+
+
+@contextlib.contextmanager
+def _sent(errand: Errand, offered: Offered) -> Iterator[str]:
+    """The script of root's that installs it; its files are on the machine for as long."""
+    files = [offered.archive] if offered.archive else [file for _, file in offered.packages]
+    there = [errand.send(file) for file in files]
+    try:
+        if offered.archive is None:
+            renamed = [f"{path}.deb" for path in there]  # dpkg takes no other name
+            errand.remote.get(
+                " && ".join(f"mv {a} {b}" for a, b in zip(there, renamed, strict=True))
+            )
+            there = renamed
+            yield _ROOT + f"dpkg -i --force-confold {shlex.join(there)}"
+        else:
+            unpacked = f"{there[0]}.unpacked"
+            errand.remote.get(f"rm -rf {unpacked}; mkdir -m 700 {unpacked}")
+            there.append(unpacked)
+            yield _ADD_OWN.format(
+                release=shlex.quote(offered.release), archive=there[0], unpacked=unpacked
+            )
+    finally:
+        with contextlib.suppress(InfraError):
+            errand.remote.ask(f"$S rm -rf {shlex.join(there)}")
+
+
+def _as_root(errand: Errand, script: str) -> Done:
+    """A script of root's, which goes on when the line breaks: half an installation is the worst."""
+    quoted = shlex.quote(script)
+    return errand.remote.ask(f"$S setsid -w sh -c {quoted} < /dev/null", timeout=_INSTALL_S)
+
+
+def _words(done: Done) -> str:
+    """What explains a failed installation: a full disk before whatever came of it."""
+    said = f"{done.text}\n{done.errors}"
+    full = re.search(r"[^\n]*No space left on device[^\n]*", said)
+    wrong = re.findall(r"^(?:dpkg|E|W|cp|tar|update-initramfs|run-parts): .*$", said, re.M)
+    return printable((full[0] if full else wrong[0] if wrong else done.last_words).strip(), 300)
+
+
+def _note(offered: Offered) -> Note:
+    return Note(release=offered.release, packages=tuple(name for name, _ in offered.packages))
+
+
+def _sound(note: Note) -> Note:
+    """A note whose words may stand in a script.  Raises SpecError."""
+    strange: Sequence[str] = [each for each in note.packages if not _PACKAGE.fullmatch(each)]
+    if not _RELEASE.fullmatch(note.release) or strange:
+        raise SpecError(f"{printable(note.release, 80)!a} is no kernel that can be installed")
+    return note

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Boot loaders: how a kernel of a machine is booted once, and which one it boots otherwise.
+
+GRUB and systemd-boot, as their menus lie below a root; else kexec.  What they were told is read
+back before the machine goes down, so that it never reboots for nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta import process
+from kdelta.errors import InfraError, SpecError, as_root
+from kdelta.host.reboot import image_of, installed
+
+LOADER_ENTRIES = ("boot/efi/loader", "efi/loader", "boot/loader")
+"""Folders of systemd-boot's entries and settings, below the root; only root may look at some."""
+EFI_VARIABLES = "sys/firmware/efi/efivars"
+VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"  # of the Boot Loader Interface
+GRUB_PLACE = "kdelta/grub"
+"""What `findmnt` says of the file system that has GRUB's environment: type, device."""
+
+_GRUB = (
+    ("boot/grub/grub.cfg", "grub-reboot", "grub-editenv"),
+    ("boot/grub2/grub.cfg", "grub2-reboot", "grub2-editenv"),
+)
+# GRUB does not write there, so it would boot the same entry again and again.
+_NOT_WRITTEN = re.compile(r"(btrfs|zfs|zfs_member|f2fs|bcachefs)|/dev/(mapper/|md|dm-).*")
+_INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
+_MOST = 4 << 20
+_COMMAND_S = 60.0
+_COUNTED = re.compile(r"\+\d+(-\d+)?(?=\.conf$)")  # boots that systemd-boot still allows an entry
+_ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@-]{0,200}\.conf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a kernel is booted once; each a command of root's.
+
+    choose: tells the loader; taken: prints what it then knows, `said` as a line of it; go: boots.
+    """
+
+    choose: tuple[str, ...]
+    taken: tuple[str, ...]
+    said: str
+    go: tuple[str, ...]
+
+    def script(self, prefix: str) -> str:
+        """All of it for sh(1), ends with 4 where the loader did not take it; prefix: sudo's."""
+        read = f"{prefix}{shlex.join(self.taken)} | grep -Fxq -- {shlex.quote(self.said)}"
+        wrong = "{ echo 'the boot loader did not take it' >&2; exit 4; }"
+        choose, go = shlex.join(self.choose), shlex.join(self.go)
+        return f"{prefix}{choose} && {{ {read} || {wrong}; }} && {prefix}{go}"
+
+
+def next_boot_commands(release: str, root: Path = Path("/")) -> tuple[str, ...]:
+    """Shell lines that each boot that kernel once, the surest first.
+
+    The boot loader's way (its menu entry, then a reboot through the firmware) comes before kexec,
+    which leaves the hardware as the running kernel set it up.  Raises SpecError for a kernel that
+    is not installed.
+    """
+    return tuple(
+        f"{as_root(shlex.join(way.choose))} && {as_root(shlex.join(way.go))}"
+        for way in ways(release, root, "--reuse-cmdline")
+    )
+
+
+def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
+    """The ways to boot a kernel of the machine whose files lie below root, the surest first.
+
+    cmdline: the option that gives kexec a command line.  Raises SpecError for a kernel that is not
+    installed.
+    """
+    image = image_of(release, root)
+    if image is None:
+        listed = ", ".join(installed(root)) or "none"
+        raise SpecError(f"no kernel {release} on this machine", action=f"bootable here: {listed}")
+    initrd = next(
+        (i for i in _initrds(image, release) if (root / i.relative_to("/")).exists()), None
+    )
+    load = ["kexec", "-l", str(image), cmdline, *([f"--initrd={initrd}"] if initrd else [])]
+    kexec = Way(
+        choose=tuple(load),
+        taken=("cat", "/sys/kernel/kexec_loaded"),
+        said="1",
+        go=("systemctl", "kexec"),
+    )
+    return (*_of_loader(release, image, root), kexec)
+
+
+def boot_once(release: str) -> None:
+    """Boot that kernel now, through the boot loader; returns while the machine goes down.
+
+    Raises InfraError when this machine cannot be told to (no entry, not root).
+    """
+    if os.geteuid() != 0:
+        raise InfraError(
+            "root is needed to reboot this machine", action="give the command again through sudo"
+        )
+    image = image_of(release, Path("/"))
+    for way in _of_loader(release, image, Path("/")) if image else ():
+        process.run(way.choose, timeout=_COMMAND_S)
+        process.run(["systemctl", "reboot"], timeout=_COMMAND_S)
+        return
+    raise InfraError(
+        f"the boot loader has no entry for {release} that can be booted once",
+        action="boot it by hand; the run goes on with: kdelta resume",
+    )
+
+
+def has_entry(release: str, root: Path) -> bool:
+    """True when the machine's boot loader can boot a kernel once."""
+    image = image_of(release, root)
+    return image is not None and bool(_of_loader(release, image, root))
+
+
+def would_change(running: str, root: Path) -> str:
+    """What keeps the machine from booting a kernel by itself that is added; "" when nothing has to.
+
+    running: the kernel that is to stay.  A new one that panics would else be booted for ever.
+    """
+    image = image_of(running, root)
+    found = _of_loader(running, image, root) if image else ()
+    if not found:
+        return ""  # it boots by something else, which a package does not change
+    program, *_, entry = found[0].choose
+    if booted_by_systemd(root):
+        kept = _variable(root, "LoaderEntryDefault") or _default_of_systemd(root) == entry
+        return "" if kept else f"bootctl set-default {shlex.quote(entry)}"
+    config = next(config for config, reboot, _ in _GRUB if reboot == program)
+    environment = _text(root / config.replace(".cfg", "env"))
+    obeys = 'set default="${saved_entry}"' in _text(root / config)
+    if obeys and re.search(r"^saved_entry=.", environment, re.M):
+        return ""
+    own = f"{program.replace('-reboot', '-set-default')} {shlex.quote(entry)}"
+    return f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {own}"
+
+
+def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
+    """By the boot loader that booted the machine, when it has an entry."""
+    if booted_by_systemd(root):
+        entry = next((one for one, boots in _entries(root) if boots(release)), "")
+        once = f"/{EFI_VARIABLES}/LoaderEntryOneShot-{VENDOR}"
+        read = ("sh", "-c", f"tail -c +5 {once} | tr -d '\\000'; echo")
+        choose = ("bootctl", "set-oneshot", entry)
+        own = Way(choose=choose, taken=read, said=entry, go=("reboot",))
+        return (own,) if entry else ()
+    if any(_NOT_WRITTEN.fullmatch(word) for word in _text(root / GRUB_PLACE).split()):
+        return ()
+    return tuple(
+        Way(
+            choose=(program, entry),
+            taken=(reader, "-", "list"),
+            said=f"next_entry={entry}",
+            go=("reboot",),
+        )
+        for config, program, reader in _GRUB
+        if (entry := _entry(root / config, image.name))
+    )
+
+
+def _text(path: Path) -> str:
+    """What a file says, within bounds; "" when there is none."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_MOST).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# ---- systemd-boot --------------------------------------------------------------------------
+
+
+def booted_by_systemd(root: Path) -> bool:
+    """True when systemd-boot has booted the machine; its menu, and no other, is then obeyed."""
+    return _variable(root, "LoaderInfo").startswith("systemd-boot")
+
+
+def _variable(root: Path, name: str) -> str:
+    """A variable of the Boot Loader Interface: four bytes of attributes, then UTF-16."""
+    try:
+        content = (root / EFI_VARIABLES / f"{name}-{VENDOR}").read_bytes()[4:1028]
+    except OSError:
+        return ""
+    return content.decode("utf-16-le", errors="replace").rstrip("\0")
+
+
+class _Boots:
+    """Whether an entry of systemd-boot boots a release."""
+
+    def __init__(self, text: str) -> None:
+        rows = (line.split(None, 1) for line in text.splitlines())
+        self._said = {row[0]: row[1].strip() for row in rows if len(row) == 2}
+
+    def __call__(self, release: str) -> bool:
+        path = self._said.get("linux", "").split("/")
+        own = self._said.get("version") == release or release in path[:-1]
+        named = path[-1] == f"vmlinuz-{release}"
+        alone = {"single", "recovery"} & set(self._said.get("options", "").split())
+        return (own or named) and not alone
+
+
+def _entries(root: Path) -> Iterator[tuple[str, _Boots]]:
+    """The entries of systemd-boot's menu: what bootctl calls them, and what they boot."""
+    for place in LOADER_ENTRIES:
+        for path in sorted((root / place / "entries").glob("*.conf")):
+            name = _COUNTED.sub("", path.name)
+            if _ENTRY.fullmatch(name):
+                yield name, _Boots(_text(path))
+
+
+def _default_of_systemd(root: Path) -> str:
+    """The entry that loader.conf names; a pattern names none."""
+    for place in LOADER_ENTRIES:
+        found = re.search(r"^default\s+(\S+)\s*$", _text(root / place / "loader.conf"), re.M)
+        if found and _ENTRY.fullmatch(found[1]):
+            return found[1]
+    return ""
+
+
+# ---- GRUB, and files beside a kernel ---------------------------------------------------------
+
+
+def _initrds(image: Path, release: str) -> Iterator[Path]:
+    for folder in dict.fromkeys((Path("/boot"), image.parent)):
+        yield from (folder / name.format(release) for name in _INITRDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    kind: str  # first word: "menuentry", "submenu", "function", ...
+    name: str  # its id, else its title, ">" doubled as GRUB wants it
+
+
+def _entry(config: Path, image: str) -> str:
+    """The menu entry that boots an image, as grub-reboot takes it; "" when there is none.
+
+    Recovery entries are left out.  A configuration that never looks at next_entry does not obey
+    grub-reboot, so it has none.
+    """
+    try:
+        with config.open(errors="replace") as stream:
+            text = stream.read(_MOST)
+    except OSError:
+        return ""
+    if "next_entry" not in text:
+        return ""
+    open_blocks: list[_Block] = []
+    for line in text.splitlines():
+        words = _split(line)
+        if words[-1:] == ["{"]:
+            open_blocks.append(_block(words))
+        elif words == ["}"] and open_blocks:
+            open_blocks.pop()
+        elif _boots(words, image) and [b.kind for b in open_blocks[-1:]] == ["menuentry"]:
+            return ">".join(block.name for block in open_blocks)
+    return ""
+
+
+def _boots(words: Sequence[str], image: str) -> bool:
+    """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
+    return (
+        len(words) > 1
+        and words[0] in ("linux", "linuxefi", "linux16")
+        and words[1].rpartition("/")[2] == image
+        and not {"single", "recovery"} & set(words[2:])
+    )
+
+
+def _block(words: Sequence[str]) -> _Block:
+    name = words[1] if len(words) > 1 else ""
+    for option, value in itertools.pairwise(words):
+        if option in ("--id", "$menuentry_id_option"):
+            name = value
+    return _Block(kind=words[0], name=name.replace(">", ">>"))
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        return []

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernels on machines by ssh: put there, booted once by the machine's loader, taken off again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fake_host import DEFAULT, OTHER, FakeHost
+from kdelta.cli.main import cli
+from kdelta.errors import BootError, InfraError, PoolError, SpecError
+from kdelta.host import installing, loaders, remote
+from kdelta.host.errand import Errand
+from kdelta.host.installing import Note, Offered
+
+NEW = "6.17.0-test"
+GRUB = """
+if [ "${{next_entry}}" ] ; then
+   set default="${{next_entry}}"
+   save_env next_entry
+else
+   set default={default}
+fi
+{entries}
+"""
+MENU = (
+    "menuentry 'Debian {0}' --id 'gnulinux-{0}' {{\n\tlinux /boot/vmlinuz-{0} root=/dev/vda\n}}\n"
+)
+# Makes of each package named linux-image-REL its image, and the menu of all images there are.
+DPKG = """\
+#!/bin/sh
+echo "$*" >> {machine}/dpkg
+[ -e {machine}/full ] && echo "dpkg: error: cannot copy: No space left on device" >&2 && exit 1
+case $1 in
+-i) touch {machine}/files/boot/vmlinuz-{new} ;;
+--purge) rm -f {machine}/files/boot/vmlinuz-{new} ;;
+esac
+[ -e {machine}/forgets ] || {machine}/bin/update-grub
+"""
+UPDATE = """\
+#!/bin/sh
+cd {machine}/files/boot || exit 1
+head -n 7 grub/grub.cfg > grub/new
+for each in vmlinuz-*; do
+    printf "menuentry 'D' --id 'gnulinux-%s' {{\\\\n" "${{each#vmlinuz-}}"
+    printf "\\\\tlinux /boot/%s root=/dev/vda\\\\n}}\\\\n" "$each"
+done >> grub/new
+mv grub/new grub/grub.cfg
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    made = FakeHost(tmp_path / "machine")
+    monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
+    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
+    words = {"machine": made.folder, "new": NEW}
+    made.program("bin/dpkg", DPKG.format(**words))
+    made.program("bin/update-grub", UPDATE.format(**words))
+    made.program("bin/depmod", "#!/bin/sh\n")
+    made.program("bin/findmnt", "#!/bin/sh\necho ext4 /dev/vda3\n")
+    return made
+
+
+@pytest.fixture
+def errand(fake: FakeHost) -> Iterator[Errand]:
+    assert fake
+    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
+        yield Errand(connected, boot_s=5, most_boots=4)
+
+
+def with_grub(fake: FakeHost, default: str = '"${saved_entry}"', saved: str = "x") -> None:
+    entries = "".join(map(MENU.format, (DEFAULT, OTHER)))
+    fake.file("files/boot/grub/grub.cfg", GRUB.format(default=default, entries=entries))
+    fake.file("files/boot/grub/grubenv", f"saved_entry={saved}\n" if saved else "# empty\n")
+    fake.program("bin/grub-reboot", f'#!/bin/sh\nprintf %s "$1" > {fake.folder}/once\n')
+    fake.program("bin/grub-editenv", f"#!/bin/sh\necho next_entry=$(cat {fake.folder}/once)\n")
+
+
+def with_systemd_boot(fake: FakeHost, default: str = f"gnulinux-{DEFAULT}.conf") -> None:
+    for release in (DEFAULT, OTHER):
+        text = f"title Debian\nversion {release}\nlinux /id/{release}/linux\noptions root=x\n"
+        fake.file(f"files/boot/efi/loader/entries/gnulinux-{release}.conf", text)
+    fake.file("files/boot/efi/loader/loader.conf", f"timeout 1\ndefault {default}\n")
+    variables = fake.folder / "files" / loaders.EFI_VARIABLES
+    variables.mkdir(parents=True)
+    said = b"\6\0\0\0" + "systemd-boot 252\0".encode("utf-16-le")
+    (variables / f"LoaderInfo-{loaders.VENDOR}").write_bytes(said)
+    once = variables / f"LoaderEntryOneShot-{loaders.VENDOR}"
+    fake.program(
+        "bin/bootctl",
+        f'#!/bin/sh\n[ "$1" = set-oneshot ] || exit 1\nprintf %s "$2" > {fake.folder}/once\n'
+        f'printf "\\6\\0\\0\\0%s" "$2" | sed "s/./&/g" > {once}\n',
+    )
+
+
+def offered(tmp_path: Path) -> Offered:
+    package = tmp_path / "package.deb"
+    package.write_text("a package")
+    return Offered(release=NEW, packages=((f"linux-image-{NEW}", package),))
+
+
+@pytest.mark.parametrize("loader", [with_grub, with_systemd_boot])
+def test_a_kernel_is_booted_once_by_the_loader_of_the_machine(
+    fake: FakeHost, errand: Errand, loader: object
+) -> None:
+    assert callable(loader)
+    loader(fake)
+    assert errand.boot(OTHER).release == OTHER
+    assert errand.boot(DEFAULT).release == DEFAULT
+    asked = (fake.folder / "asked").read_text()
+    assert "kexec -l" not in asked
+    assert fake.boots == [OTHER, DEFAULT]
+
+
+def test_a_loader_that_did_not_take_it_boots_nothing(fake: FakeHost, errand: Errand) -> None:
+    with_grub(fake)
+    fake.program("bin/grub-editenv", "#!/bin/sh\necho next_entry=\n")
+    with pytest.raises(PoolError, match="cannot be told to boot: the boot loader did not take it"):
+        errand.boot(OTHER)
+    assert fake.boots == []
+
+
+@pytest.mark.parametrize("kind", ["btrfs /dev/vda3[/@boot]", "ext4 /dev/mapper/vg-boot", "zfs r/b"])
+def test_grub_that_cannot_forget_is_not_asked(fake: FakeHost, errand: Errand, kind: str) -> None:
+    with_grub(fake)
+    fake.program("bin/findmnt", f"#!/bin/sh\necho '{kind}'\n")
+    assert errand.boot(OTHER).release == OTHER
+    assert (fake.folder / "kexec_loaded").exists()
+    assert not (fake.folder / "once").exists()
+
+
+def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
+    with_systemd_boot(fake)
+    root = fake.folder / "files"
+    entries = root / "boot/efi/loader/entries"
+    (entries / f"gnulinux-{OTHER}.conf").rename(entries / "later+2-1.conf")
+    (entries / "-x;reboot.conf").write_text(f"version {OTHER}\n")
+    (entries / "alone.conf").write_text(f"version {OTHER}\noptions root=x single\n")
+    (entries / "binary.conf").write_bytes(b"\xff\x00version")
+    way = loaders.ways(OTHER, root, "--reuse-cmdline")[0]
+    assert way.choose == ("bootctl", "set-oneshot", "later.conf")
+    assert not loaders.has_entry("6.13.0-test", root)
+
+
+def test_a_kernel_is_installed_and_removed(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+    with_grub(fake)
+    with errand.holding("install", "now"):
+        assert installing.install(errand, offered(tmp_path))
+        assert not installing.install(errand, offered(tmp_path))  # it is there
+    note = Note(release=NEW, packages=(f"linux-image-{NEW}",))
+    assert installing.noted(errand) == (note,)
+    assert errand.boot(NEW).release == NEW
+    with pytest.raises(InfraError, match=f"box runs {NEW}, which cannot be removed"):
+        installing.remove(errand, note)
+    errand.boot(DEFAULT)
+    installing.remove(errand, note)
+    assert installing.noted(errand) == ()
+    assert NEW not in errand.releases()
+    assert not fake.home.exists()
+    assert not (fake.folder / "kernels").exists()
+
+
+@pytest.mark.parametrize(
+    ("default", "saved", "mend"),
+    [
+        ('"0"', "x", "GRUB_DEFAULT=saved in /etc/default/grub"),
+        ('"${saved_entry}"', "", f"grub-set-default gnulinux-{DEFAULT}"),
+    ],
+)
+def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
+    fake: FakeHost, errand: Errand, tmp_path: Path, default: str, saved: str, mend: str
+) -> None:
+    with_grub(fake, default, saved)
+    with pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised:
+        installing.install(errand, offered(tmp_path))
+    assert mend in (raised.value.action or "")
+    assert not (fake.folder / "dpkg").exists()
+
+
+@pytest.mark.parametrize(
+    ("default", "mend"), [("debian-*", "bootctl set-default"), ("", "bootctl set-default")]
+)
+def test_nor_does_one_of_systemd_boot(
+    fake: FakeHost, errand: Errand, tmp_path: Path, default: str, mend: str
+) -> None:
+    with_systemd_boot(fake, default)
+    with pytest.raises(InfraError, match="by itself") as raised:
+        installing.install(errand, offered(tmp_path))
+    assert mend in (raised.value.action or "")
+
+
+def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    with_grub(fake)
+    (fake.folder / "full").touch()
+    with (
+        pytest.raises(InfraError, match=f"cannot install {NEW}: .*No space left on device"),
+        errand.holding("install", "now"),
+    ):
+        installing.install(errand, offered(tmp_path))
+    assert "--purge" in (fake.folder / "dpkg").read_text()
+    assert installing.noted(errand) == ()
+    assert errand.holder() is None
+
+
+def test_a_kernel_without_an_entry_is_taken_off(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    with_grub(fake)
+    (fake.folder / "forgets").touch()
+    with (
+        pytest.raises(InfraError, match=f"no entry for {NEW} in its boot loader's menu"),
+        errand.holding("install", "now"),
+    ):
+        installing.install(errand, offered(tmp_path))
+    assert NEW not in errand.releases()
+
+
+def test_a_build_comes_with_its_modules(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+    with_grub(fake)
+    hook = f"#!/bin/sh\necho $2 >> {fake.folder}/hooks\nexec {fake.folder}/bin/update-grub\n"
+    for when in ("postinst.d", "postrm.d"):
+        fake.program(f"files/etc/kernel/{when}/zz-grub", hook)
+    modules = tmp_path / "out/lib/modules" / NEW
+    (modules / "kernel").mkdir(parents=True)
+    (modules / "modules.order").write_text("kernel/a.ko\n")
+    (modules / "kernel/a.ko").write_text("module")
+    (modules / "build").symlink_to("/secret")
+    image = tmp_path / "bzImage"
+    image.write_text("image")
+    own = installing.of_build(NEW, image, tmp_path / "out", tmp_path)
+    (fake.folder / "files/lib/modules").mkdir(parents=True)
+    with errand.holding("install", "now"):
+        assert installing.install(errand, own)
+    there = fake.folder / "files/lib/modules" / NEW
+    assert (there / "kernel/a.ko").read_text() == "module"
+    assert not (there / "build").is_symlink()
+    assert (fake.folder / f"files/boot/vmlinuz-{NEW}").read_text() == "image"
+    installing.remove(errand, Note(release=NEW))
+    assert not there.exists()
+    assert NEW not in errand.releases()
+    assert len((fake.folder / "hooks").read_text().splitlines()) == 2
+
+
+def test_a_build_without_its_modules_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "6.1").mkdir()
+    (tmp_path / "6.1/modules.order").touch()
+    with pytest.raises(SpecError, match=f"no modules of {NEW}"):
+        installing.of_build(NEW, tmp_path, tmp_path / "6.1", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"release":"6.1; reboot"}', '{"release":"6.1","packages":["x -y"]}', "nonsense", "[]"]
+)
+def test_notes_of_others_are_not_obeyed(fake: FakeHost, errand: Errand, text: str) -> None:
+    fake.file("kernels/6.1.json", f"{text}\n")
+    with pytest.raises(InfraError, match="holds no notes of kdelta's"):
+        installing.noted(errand)
+
+
+def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path: Path) -> None:
+    fake.program("bin/systemctl", f"#!/bin/sh\necho gone > {fake.folder}/down\n")
+    reset = tmp_path / "reset"
+    reset.write_text(
+        f"#!/bin/sh\necho reset >> {tmp_path}/resets\nrm -f {fake.folder}/down\n"
+        f"exec {fake.folder}/bin/reboot\n"
+    )
+    reset.chmod(0o755)
+    with remote.connection("box", "ssh://box", threading.Event()) as connected:
+        own = Errand(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
+        with pytest.raises(BootError, match=f"came back with {DEFAULT}"):
+            own.boot(OTHER)
+        assert (tmp_path / "resets").read_text().split() == ["reset"]
+        reset.write_text("#!/bin/sh\nexit 3\n")
+        with pytest.raises(PoolError, match="is down and is not reset"):
+            own.boot(OTHER)
+
+
+def test_release_takes_off_what_was_installed(
+    fake: FakeHost, errand: Errand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_grub(fake)
+    monkeypatch.chdir(tmp_path)
+    Path("lab.toml").write_text('[pool.box]\nkind = "host"\naddress = "ssh://me@box"\n')
+    with errand.holding("install", "now"):
+        installing.install(errand, offered(tmp_path))
+    done = CliRunner().invoke(cli, ["host", "release", "box"])
+    assert (done.exit_code, done.output) == (0, f"box no longer has {NEW}\n")
+    done = CliRunner().invoke(cli, ["host", "release", "box"])
+    assert "nobody holds box" in done.output
