@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kdelta.check import page as pages
+from kdelta.check import paging
 from kdelta.check.page import (
     CheckPage,
     Effect,
@@ -240,3 +241,25 @@ def test_a_small_difference_of_a_large_figure_is_seen() -> None:
 def test_a_claim_that_each_patch_repeats_is_one() -> None:
     said = promises("mincore() improves by 12 %.\n\n" * 3, [row("mincore:scan", 28.9)])
     assert [each.saying for each in said] == [Saying.CONTRADICTED]
+
+
+def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
+    """A path of the old page that the new one has not counted did not become +0.0 %."""
+    before = made(
+        row("mprotect:a", 20.0), row("mincore:b", 5.0), row("unmap:c", 3.0), row("lock:d", 9.0),
+        identical=("fault:anon", "fault:thp"),
+    )  # fmt: skip
+    open_ = msgspec.structs.replace(row("unmap:c", 3.0, Effect.OPEN), after=None)
+    now = made(
+        row("mprotect:a", 4.0), row("fault:thp", -2.0), open_, row("lock:d", 9.0),
+        identical=("fault:anon",), against="v1/page.json",
+    )  # fmt: skip
+    page = paging.held_against(now, before)
+    assert [(each.scenario, round(each.was), round(each.now)) for each in page.since] == [
+        ("fault:thp", 0, -2),
+        ("mprotect:a", 20, 4),
+    ]
+    assert page.apart == 2  # mincore:b was not asked, unmap:c has no answer
+    said = view.text(page)
+    assert "Since v1/page.json; 2 paths are on one of the two pages only:" in said
+    assert said.index("  mprotect:a +20.0 % -> +4.0 %") < said.index("  fault:thp +0.0 % -> -2.0 %")

@@ -134,6 +134,7 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     was: float
     now: float
+    arch: str = HOME
 
 
 class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +142,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 
     executing: scenarios that execute changed code; identical: those of the survey that do not.
     unseen: changed functions that no scenario executes.  null: what the base built twice says.
+    apart: how many paths one of this page and that before has an answer for, and the other not.
     """
 
     format: int = FORMAT
@@ -163,6 +165,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     promises: tuple[Promise, ...]
     since: tuple[Since, ...]
     against: str = ""
+    apart: int = 0
     command: str = ""
     program: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
@@ -176,6 +179,19 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     def every(self) -> tuple[PathRow, ...]:
         """The paths of all architectures."""
         return (*self.paths, *(row for each in self.elsewhere for row in each.paths))
+
+    @property
+    def answers(self) -> dict[tuple[str, str], float]:
+        """The change in percent of each path that has an answer, by architecture and scenario."""
+        same = [(HOME, self.identical), *((each.arch, each.identical) for each in self.elsewhere)]
+        return {
+            **{(arch, name): 0.0 for arch, names in same for name in names},
+            **{
+                (row.arch, row.scenario): row.percent
+                for row in self.every
+                if row.change is not Effect.OPEN
+            },
+        }
 
     def of(self, *changes: Effect) -> tuple[PathRow, ...]:
         """The paths of amd64 that became so, the largest change first."""

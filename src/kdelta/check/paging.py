@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from kdelta import workload
 from kdelta.check import answering
 from kdelta.check.answering import Walk
@@ -67,7 +69,7 @@ def page(
     walks = [found, *(side.found for side in sides)]
     decision, why = _decided(walks, everywhere, setting.tolerance)
     said = "\n\n".join([series.cover, *(step.text for step in series.steps)])
-    return CheckPage(
+    made = CheckPage(
         title=series.title,
         base=series.base.title,
         config=setting.config,
@@ -85,12 +87,13 @@ def page(
         state=_state(found),
         limits=_limits(found, setting, sides),
         promises=promises(said, everywhere, [_name(each.scenario) for each in found.identical]),
-        since=_since(paths, before) if before else (),
+        since=(),
         against=against,
         command=setting.command,
         program=_program(found, paths),
         elsewhere=elsewhere,
     )
+    return held_against(made, before) if before else made
 
 
 def _elsewhere(side: CrossWalk) -> Elsewhere:
@@ -182,14 +185,17 @@ def _unmeasured(found: Walk) -> list[str]:
     return [f"Not counted on the base: {names}{more}."]
 
 
-def _since(paths: Sequence[PathRow], before: CheckPage) -> tuple[Since, ...]:
-    was = {row.scenario: row.percent for row in before.paths}
-    now = {row.scenario: row.percent for row in paths}
-    return tuple(
-        Since(scenario=name, was=was.get(name, 0.0), now=now.get(name, 0.0))
-        for name in sorted({*was, *now})
-        if abs(was.get(name, 0.0) - now.get(name, 0.0)) >= LEAST_PERCENT
+def held_against(made: CheckPage, before: CheckPage) -> CheckPage:
+    """The page with what became of the answers of the one before; what one of them did not ask
+    is no answer.
+    """
+    was, now = before.answers, made.answers
+    since = tuple(
+        Since(scenario=name, was=was[arch, name], now=now[arch, name], arch=arch)
+        for arch, name in sorted(was.keys() & now.keys())
+        if abs(was[arch, name] - now[arch, name]) >= LEAST_PERCENT
     )
+    return replace(made, since=since, apart=len(was.keys() ^ now.keys()))
 
 
 def _program(found: Walk, paths: Sequence[PathRow]) -> str:

@@ -295,13 +295,18 @@ def _promises(page: CheckPage) -> Iterator[str]:
 def _since(page: CheckPage) -> Iterator[str]:
     if not page.against:
         return
+    apart = f"; {page.apart} paths are on one of the two pages only" if page.apart else ""
     yield ""
     if not page.since:
-        yield from _wrapped(f"Since {page.against}: every path has the same answer.")
-    for each in page.since[:_SINCE]:
-        yield from _wrapped(
-            f"Since {page.against}: {each.scenario} {each.was:+.1f} % -> {each.now:+.1f} %"
-        )
+        yield from _wrapped(f"Since {page.against}: every path has the same answer{apart}.")
+        return
+    yield from _wrapped(f"Since {page.against}{apart}:")
+    shown = sorted(page.since, key=lambda each: -abs(each.now - each.was))[:_SINCE]
+    for each in shown:
+        where = f", {each.arch}" if each.arch != HOME else ""
+        yield from _wrapped(f"{each.scenario}{where} {each.was:+.1f} % -> {each.now:+.1f} %", "  ")
+    if len(page.since) > len(shown):
+        yield f"  and {len(page.since) - len(shown)} more (--json)"
 
 
 def _cell(row: PathRow) -> str:
