@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What CPU a guest has, in words that no kernel chooses: x86-64 by CPUID, arm64 by its main ID
- * register.  The kernel's own list of flags differs from release to release on one CPU.
+ * register, riscv64 by the device tree that the machine has.  The kernel's own list of flags differs from release to release on one CPU.
  */
 #ifndef KDELTA_CPU_H
 #define KDELTA_CPU_H
@@ -64,6 +64,34 @@ static void tell_cpu(FILE *out)
 		fprintf(out, "cpu midr %llx\n", midr);
 	else
 		fprintf(out, "cpu\n");
+}
+
+#elif defined(__riscv)
+
+/* One string of the first CPU's node; "" when it cannot be read. */
+static const char *cpu_property(const char *name, char *text, size_t size)
+{
+	char path[128];
+	size_t length = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/device-tree/cpus/cpu@0/%s", name);
+	file = fopen(path, "re");
+	if (file) {
+		length = fread(text, 1, size - 1, file);
+		fclose(file);
+	}
+	text[length] = '\0';
+	return text;
+}
+
+/* Its extensions and the depth of its page tables: "rv64imafdc_zicbom_... riscv,sv39". */
+static void tell_cpu(FILE *out)
+{
+	char isa[2048], mmu[64];
+
+	fprintf(out, "cpu %s %s\n", cpu_property("riscv,isa", isa, sizeof(isa)),
+		cpu_property("mmu-type", mmu, sizeof(mmu)));
 }
 
 #else

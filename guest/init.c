@@ -50,6 +50,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__riscv)
+#include "alarm.h"
+#endif
 #include "cpu.h"
 #include "fw_cfg.h"
 #include "swap.h"
@@ -632,6 +635,25 @@ static bool has_orders(void)
 	return !stat(ORDERS, &orders) && orders.st_size > 0;
 }
 
+/* Sleeps over the watchdog's end, which it was started for just now. */
+static void rest(void)
+{
+#if defined(__riscv)
+	struct timespec end;
+	const char *problem;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += 2 * WATCHDOG_US * 1000;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	problem = alarm_sleep(&end);
+	if (problem)
+		give_up("the alarm: %s: %s", problem, strerror(errno));
+#else
+	sleep_ms(2 * WATCHDOG_US / 1000 + 1);
+#endif
+}
+
 /* Returns when there are orders: at once, or in a guest that was restored. */
 static void await_orders(void)
 {
@@ -646,7 +668,7 @@ static void await_orders(void)
 	do {
 		if (!watchdog_start(&watchdog, WATCHDOG_US))
 			give_up("i6300esb: %s", strerror(errno));
-		sleep_ms(2 * WATCHDOG_US / 1000 + 1);
+		rest();
 	} while (!has_orders());
 }
 

@@ -31,13 +31,24 @@ static bool read_events(const char *path)
 	return whole;
 }
 
+/*
+ * The firmware below a kernel of riscv64 is no part of a path: it is entered where mtvec says, for a
+ * call of the kernel as for what it hands on to it, and left by mret.  Its addresses are physical.
+ */
+static unsigned int firmware_event(const struct code *code)
+{
+	if (!state.firmware)
+		return 0;
+	return code->vaddr == state.firmware ? EVENT_INTERRUPT : is_mret(code) ? EVENT_RETURN : 0;
+}
+
 /* Events of an instruction, 0 for none: by its address, or as a return by its encoding. */
 static unsigned int event_of(const struct code *code)
 {
 	uint32_t low = 0, high = state.event_count;
 
 	if (!is_kernel(code->vaddr))
-		return 0;
+		return firmware_event(code);
 	if (is_return(code))
 		return state.armed ? EVENT_RETURN : 0;
 	while (low < high) {

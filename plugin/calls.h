@@ -297,6 +297,25 @@ static uint32_t point_bit(uint64_t vaddr)
 	return (vaddr * 0x9e3779b97f4a7c15ULL >> 40) % POINT_BITS;
 }
 
+/* Calls of riscv64 leave a return address in ra or t0: jal, jalr and c.jalr. */
+static bool riscv64_may_recur(const struct code *code, uint32_t function)
+{
+	uint32_t word = word_of(code->bytes);
+	int64_t offset = (int64_t)((uint64_t)(word & 0x80000000) << 32) >> 43;
+	enum come come;
+
+	if (code->size == 2) /* c.jalr; c.ebreak is the one of register 0 */
+		return (word & 0xf07f) == 0x9002 && word >> 7 & 31;
+	if ((word >> 7 & 31) != 1 && (word >> 7 & 31) != 5)
+		return false;
+	if ((word & 0x707f) == 0x67)
+		return true;
+	if ((word & 0x7f) != 0x6f)
+		return false;
+	offset |= (word & 0xff000) | (word >> 9 & 0x800) | (word >> 20 & 0x7fe);
+	return function_of(code->vaddr + offset, &come) == function;
+}
+
 /* Does it call a function that may be its own?  Then nobody else runs between it and what follows. */
 static bool may_recur(const struct code *code, uint32_t function)
 {
@@ -309,8 +328,8 @@ static bool may_recur(const struct code *code, uint32_t function)
 					   &come) == function;
 		return (word & 0xfffffc1f) == 0xd63f0000; /* blr */
 	}
-	if (state.target != TARGET_X86_64)
-		return false;
+	if (state.target == TARGET_RISCV64)
+		return riscv64_may_recur(code, function);
 	if (code->size == 5 && code->bytes[0] == 0xe8)
 		return function_of(code->vaddr + 5 + (int32_t)word, &come) == function;
 	return (code->bytes[0] == 0xff && (code->bytes[1] >> 3 & 7) == 2) ||

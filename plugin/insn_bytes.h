@@ -49,14 +49,28 @@ static unsigned int mark_code(const struct code *code)
 	return 0;
 }
 
-/* A return from interrupt or exception: iretq of x86-64, eret of arm64. */
+static bool is_exactly(const struct code *code, const uint8_t *bytes, size_t size)
+{
+	return code->size == size && !memcmp(code->bytes, bytes, size);
+}
+
+/* A return from interrupt or exception: iretq of x86-64, eret of arm64, sret of riscv64. */
 static bool is_return(const struct code *code)
 {
 	static const uint8_t iretq[] = { 0x48, 0xcf };
 	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
+	static const uint8_t sret[] = { 0x73, 0x00, 0x20, 0x10 };
 
-	return (code->size == sizeof(iretq) && !memcmp(code->bytes, iretq, sizeof(iretq))) ||
-	       (code->size == sizeof(eret) && !memcmp(code->bytes, eret, sizeof(eret)));
+	return is_exactly(code, iretq, sizeof(iretq)) || is_exactly(code, eret, sizeof(eret)) ||
+	       is_exactly(code, sret, sizeof(sret));
+}
+
+/* A return from the firmware of a riscv64. */
+static bool is_mret(const struct code *code)
+{
+	static const uint8_t mret[] = { 0x73, 0x00, 0x20, 0x30 };
+
+	return is_exactly(code, mret, sizeof(mret));
 }
 
 /*

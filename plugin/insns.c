@@ -21,7 +21,8 @@
  * Interrupts are left out of a window: a timer tick belongs to the clock, not to the path.  The
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
  * entry of an interrupt to the return that matches it, everything is taken off the window, and so
- * are the instructions of the vector's stub, where a kernel comes to that entry through one.  So
+ * are the instructions of the vector's stub, where a kernel comes to that entry through one, and
+ * firmware.  So
  * is what runs while the vCPU is given to a task that is not the workload's, see tasks.h.
  *
  * Output: a stream of little-endian 64-bit words.  Each record is its kind, the number of words
@@ -91,15 +92,21 @@ enum event {
 	EVENT_RETURN = 8,    /* a return from interrupt or exception; found by its encoding */
 	EVENT_STUB = 16,     /* of a few instructions that lead to an asynchronous entry */
 	EVENT_NEW_TASK = 32, /* the task in its first argument is woken for the first time */
+	EVENT_TRAP = 64, /* first instruction of an entry of both kinds, which a register tells apart */
 };
 
-/* Registers that are read: arguments, rounds of a string instruction, the stack's, the result. */
+/*
+ * Registers that are read: arguments, rounds of a string instruction, the stack's, the result; why a
+ * trap was taken, and where the firmware's begin.
+ */
 enum register_index {
 	REGISTER_FIRST,
 	REGISTER_SECOND,
 	REGISTER_COUNT = 6,
 	REGISTER_STACK,
 	REGISTER_RESULT,
+	REGISTER_CAUSE,
+	REGISTER_FIRMWARE,
 	REGISTERS,
 };
 
@@ -172,6 +179,7 @@ static struct {
 	const char *const *register_names;
 	GByteArray *value; /* of a register */
 	unsigned int vcpus;
+	uint64_t firmware; /* where it is entered; 0: there is none, or it is not known yet */
 	bool armed;
 	bool overflow;
 	bool lost_string;
@@ -503,8 +511,11 @@ static void on_mark(unsigned int index, void *userdata)
 		window_open(index, phase);
 	else if (code >> 8 == MARK_END)
 		window_close(index, phase);
-	else if (code >> 8 == MARK_ARM && !state.armed)
+	else if (code >> 8 == MARK_ARM && !state.armed) {
+		if (state.register_names[REGISTER_FIRMWARE])
+			state.firmware = register_value(index, REGISTER_FIRMWARE) & ~3ULL;
 		qemu_plugin_reset(state.id, on_armed);
+	}
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -536,6 +547,9 @@ static void on_event(unsigned int index, void *userdata)
 	if (index >= state.vcpus)
 		return;
 	pthread_mutex_lock(&state.lock);
+	if (event & EVENT_TRAP)
+		event = register_value(index, REGISTER_CAUSE) >> 63 ? EVENT_INTERRUPT :
+								      EVENT_EXCEPTION;
 	if (event & (EVENT_INTERRUPT | EVENT_EXCEPTION | EVENT_STUB))
 		string_leave(index);
 	if (event & EVENT_RETURN) {
@@ -544,6 +558,8 @@ static void on_event(unsigned int index, void *userdata)
 		if (slot)
 			count_once(slot, index);
 		slot = 0;
+		if (vcpu->open && !vcpu->out)
+			memory_leave();
 		returned(vcpu);
 	} else if (event & EVENT_SWITCH) {
 		bool counted = !is_foreign(vcpu) && !vcpu->depth;
@@ -578,7 +594,7 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 	if (cut->mark[i] && slot)
 		calls_watch(insn, cut, i);
 	if (cut->mark[i])
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark, QEMU_PLUGIN_CB_R_REGS,
 						       (void *)(slot << 12 | cut->mark[i]));
 	else if (cut->event[i])
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_R_REGS,

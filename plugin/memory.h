@@ -50,6 +50,8 @@ static struct {
 	struct touched_page *page;
 	size_t page_count, page_room;
 	struct touch recent[RECENT]; /* what needs no look into the tables */
+	uint64_t *fresh; /* numbers of pages that were touched first since the kernel was left */
+	size_t fresh_count, fresh_room;
 } memory;
 
 static bool memory_read_option(const char *text)
@@ -153,6 +155,28 @@ static void page_learn(struct touched_page *page)
 	page->type = words[6];
 }
 
+static void page_is_fresh(uint64_t number)
+{
+	if (state.target != TARGET_RISCV64)
+		return;
+	if (memory.fresh_count == memory.fresh_room) {
+		memory.fresh_room = memory.fresh_room * 2 + 4096;
+		memory.fresh = grown(memory.fresh, memory.fresh_room, sizeof(*memory.fresh));
+	}
+	memory.fresh[memory.fresh_count++] = number;
+}
+
+/*
+ * The kernel is about to be left.  A page that it cleared has become by now what it is to be; at the
+ * window's end, in user space, QEMU shows us no memory of the kernel on riscv64.
+ */
+static void memory_leave(void)
+{
+	for (size_t i = 0; i < memory.fresh_count; i++)
+		page_learn(page_slot(memory.fresh[i]));
+	memory.fresh_count = 0;
+}
+
 static void page_touch(uint64_t line, unsigned int via)
 {
 	uint64_t number = line >> (PAGE_BITS - LINE_BITS);
@@ -164,6 +188,7 @@ static void page_touch(uint64_t line, unsigned int via)
 	if (!page->number) {
 		memory.page_count++;
 		*page = (struct touched_page){ .number = number, .type = UINT32_MAX };
+		page_is_fresh(number);
 	}
 	page->via |= via;
 	page_learn(page);
@@ -211,6 +236,14 @@ static void on_memory(unsigned int index, qemu_plugin_meminfo_t info, uint64_t v
 	pthread_mutex_unlock(&state.lock);
 }
 
+/* Loads and stores by sp, which is x2; the short ones are c.lwsp, c.ldsp, c.swsp, c.sdsp and like. */
+static bool riscv64_by_stack(const struct code *code)
+{
+	uint32_t word = word_of(code->bytes);
+
+	return code->size == 2 ? (word & 3) == 2 : (word >> 15 & 31) == 2;
+}
+
 /* By what an instruction that accesses memory finds it; more than that is not asked. */
 static unsigned int via_of(const struct code *code, bool *locked)
 {
@@ -221,6 +254,8 @@ static unsigned int via_of(const struct code *code, bool *locked)
 	*locked = false;
 	if (state.target == TARGET_AARCH64)
 		return (word_of(code->bytes) >> 5 & 31) == 31 ? VIA_STACK : 0;
+	if (state.target == TARGET_RISCV64)
+		return riscv64_by_stack(code) ? VIA_STACK : 0;
 	if (state.target != TARGET_X86_64)
 		return 0;
 	(void)x86_read(code, &insn);
@@ -264,7 +299,7 @@ static void memory_open(void)
 		memset(memory.touch, 0, memory.touch_room * sizeof(*memory.touch));
 	if (memory.page_count)
 		memset(memory.page, 0, memory.page_room * sizeof(*memory.page));
-	memory.touches = memory.page_count = 0;
+	memory.touches = memory.page_count = memory.fresh_count = 0;
 }
 
 /*

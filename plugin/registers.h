@@ -10,9 +10,13 @@ static const struct {
 } targets[] = {
 	{ "x86_64",
 	  TARGET_X86_64,
-	  { "rdi", "rsi", "rdx", "rcx", "r8", "r9", "rcx", "rsp", "rax" } },
-	{ "aarch64", TARGET_AARCH64, { "x0", "x1", "x2", "x3", "x4", "x5", NULL, "sp", "x0" } },
-	{ "riscv64", TARGET_RISCV64, { "a0", "a1", "a2", "a3", "a4", "a5", NULL, "sp", "a0" } },
+	  { "rdi", "rsi", "rdx", "rcx", "r8", "r9", "rcx", "rsp", "rax", NULL, NULL } },
+	{ "aarch64",
+	  TARGET_AARCH64,
+	  { "x0", "x1", "x2", "x3", "x4", "x5", NULL, "sp", "x0", NULL, NULL } },
+	{ "riscv64",
+	  TARGET_RISCV64,
+	  { "a0", "a1", "a2", "a3", "a4", "a5", NULL, "sp", "a0", "scause", "mtvec" } },
 };
 
 /* What a register of the executing vCPU holds; only in callbacks that read registers. */

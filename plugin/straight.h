@@ -195,6 +195,25 @@ static bool x86_is_straight(const struct code *code)
 	return x86_read(code, &insn) && x86_opcode_is_straight(&insn);
 }
 
+/*
+ * Loads and stores of riscv64, of integers and floating point; not atomics, and of the short ones
+ * those of the first extensions.
+ */
+static enum access riscv64_access(const struct code *code)
+{
+	uint32_t word = word_of(code->bytes);
+	unsigned int funct = word >> 13 & 7;
+
+	if (code->size == 4) {
+		word &= 0x7f;
+		return word == 0x03 || word == 0x07 ? ACCESS_READ :
+		       word == 0x23 || word == 0x27 ? ACCESS_WRITTEN : ACCESS_UNKNOWN;
+	}
+	if (word & 1 || !(funct & 3)) /* not of memory; of it are 0 and 2 */
+		return ACCESS_UNKNOWN;
+	return funct < 4 ? ACCESS_READ : ACCESS_WRITTEN;
+}
+
 static bool aarch64_is_straight(const struct code *code)
 {
 	uint32_t word = word_of(code->bytes);
@@ -253,6 +272,8 @@ static enum access last_access(enum target target, const struct code *code)
 {
 	uint8_t op = code->bytes[0];
 
+	if (target == TARGET_RISCV64)
+		return riscv64_access(code);
 	if (target != TARGET_X86_64 || mark_code(code) || is_straight(target, code))
 		return ACCESS_UNKNOWN;
 	/* The kernel's own stack is there: calls and returns go on. */

@@ -222,11 +222,3 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
     assert [row.arch for row in page.every] == ["amd64", "arm64"]
     assert any("architectures than x86-64, arm64" in each for each in page.limits)
-
-
-def test_without_counts_images_alone_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_changed", lambda _o, _n: (frozenset(["f"]), False))
-    found = checked(series("1100", "broken"), SCENARIOS, kernel, None, lambda _line: None)
-    assert found.patches[0].functions == ("f",)
-    assert "expected ;" in found.patches[1].wrong
-    assert (found.traced, found.changed) == ([], {"f"})

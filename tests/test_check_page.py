@@ -166,9 +166,6 @@ def beside(*rows: PathRow, **other: object) -> Elsewhere:
 def test_architectures_stand_side_by_side() -> None:
     page = made(row("fork:base", 6.1), row("mincore:y", 0.0), elsewhere=(
         beside(row("fork:base", -2.0), row("only:arm", 3.0), unseen=("arm_only",)),
-        Elsewhere(arch="riscv64", compiler="riscv64-linux-gnu-gcc 12", null="Null.",
-                  uncounted="built, and its code compared.",
-                  patches=(PatchRow(number=1, title="x", functions=("a", "b")),)),
     ))  # fmt: skip
     said = view.text(page)
     assert max(map(len, said.splitlines())) <= view.WIDTH
@@ -178,7 +175,6 @@ def test_architectures_stand_side_by_side() -> None:
     assert "only:arm (base pages) same +3.00 %" in lines
     assert "x86-64: more work, patch 1, 200.00 -> 212.20 a page" in lines
     assert "arm64: also arm_only" in lines
-    assert "riscv64: 2 functions changed; no path was counted." in lines
     patch = "1 mm: patch 1: 1 longer, fork:base +2.0 %; arm64 1 shorter, fork:base +0.0 %"
     assert patch in " ".join(lines)
     assert "same: executes no changed code" in view.html(page)

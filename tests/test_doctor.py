@@ -83,7 +83,6 @@ def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) ->
     assert {"QEMU (amd64)", "C compiler (amd64)"} <= lacking(rows.values())
     assert rows["QEMU (amd64)"].state is Usability.MISSING
     assert rows["QEMU (amd64)"].remedy == ("bring a QEMU 10.0.2 here and name it: KDELTA_QEMU=PATH")
-    assert rows["QEMU (riscv64)"].remedy.endswith("apt-get install qemu-system-misc")
     for name, package in (
         ("C compiler (amd64)", "gcc libc6-dev"),
         ("C compiler (arm64)", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),

@@ -281,6 +281,12 @@ def test_where_every_task_counts_none_is_told_apart(
     assert f"4 {KERNEL + 0x40:x}" in every
 
 
+def test_the_one_entry_of_riscv64_is_a_trap() -> None:
+    table = Symbols((0x1000, 0x2000, 0x9000), ("handle_exception", "__switch_to", "__switch_to_x"))
+    lines = insns.events(table, arch.of("riscv64")).splitlines()
+    assert lines == ["64 1000 1001", "4 2000 2001"]
+
+
 def test_events_of_arm64_lie_in_its_vector_tables() -> None:
     names = ("vectors", "__bp_harden_el1_vectors", "cpu_switch_to")
     table = Symbols((0x1000, 0x2000, 0x9000), names)

@@ -90,10 +90,33 @@ def test_what_a_page_of_arm64_is(release: str, page: tuple[int, ...], what: What
     assert kinds(release, *page, architecture="arm64") is what
 
 
+@pytest.mark.parametrize(
+    ("page", "what"),
+    [
+        ((0xFFFFFFD600000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
+        ((0xFFFFFFD63FFFF000, 0, 0, 0xF5000000), What.SLAB),
+        ((0xFFFFFFC502000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+        ((0xFFFFFFC600010000, 0, 0, PLAIN), What.VMALLOC),
+        ((0xFFFFFFFF80200000, 0, 0, PLAIN), What.DATA),
+        ((0xFFFFFFFF01000000, 0, 0, PLAIN), What.MODULE),
+        ((0xFF60000000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv57
+        ((0xFFFFAF8000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv48
+        ((0xFFFFFFC4FEA00000, 0, 0, PLAIN), What.OTHER),
+    ],
+)
+def test_what_a_page_of_riscv64_is(page: tuple[int, ...], what: What) -> None:
+    assert kinds("7.2.13", *page, architecture="riscv64") is what
+
+
 def test_where_memory_is_told_to_the_plugin() -> None:
     assert places("arm64", "6.17").option == "ffff000000000000:ffff800000000000:fffffdffc0000000"
     assert places("amd64", "6.17").option.count("+") == 1
-    assert memory.of("riscv64", "6.17") is None
+    assert places("riscv64", "6.17.8").option.startswith("ffffffd600000000:fffffff600000000:")
+    # Its first struct page is that of the machine's first page of memory, later that of page 0.
+    assert "c500000000+" in places("riscv64", "6.17.8").option
+    assert "c502000000+" in places("riscv64", "7.2.13+deb14-riscv64").option
+    assert memory.of("riscv64", "6.12") is None  # nobody looked
+    assert memory.of("riscv64", "") is not None
 
 
 def test_lines_are_distinct_by_function_and_in_all() -> None:

@@ -104,6 +104,20 @@ def test_companions_come_from_the_same_suites() -> None:
     assert [p.version for p in members[2:]] == ["1:10.0.2+ds-2~bpo12+1", "1.16.3-2~bpo12+1"]
 
 
+def test_firmware_is_the_architecture_s() -> None:
+    version = "1:10.0.2+ds-2~bpo12+1"
+    packages = (
+        *PACKAGES,
+        deb("qemu-system-riscv", version, "bookworm-backports"),
+        deb("opensbi", "1.1-2", "bookworm"),
+        deb("opensbi", "1.5.1-1~bpo12+2", "bookworm-backports"),
+    )
+    wanted = QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
+    members = qemu_archive.members(packages, wanted, "bookworm-backports")
+    assert [p.name for p in members][0::3] == ["qemu-system-riscv", "opensbi"]
+    assert members[3].version == "1.5.1-1~bpo12+2"
+
+
 def test_a_missing_companion_is_named() -> None:
     old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
     without = [p for p in PACKAGES if p.name != "seabios"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kinds of work by the bytes of instructions, of each class and both architectures."""
+"""Kinds of work by the bytes of instructions, of each class and architecture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import counts_stream as stream
 from kdelta import arch
-from kdelta.attribution import insns, work_arm64, work_x86
+from kdelta.attribution import insns, work_arm64, work_riscv64, work_x86
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.attribution.work import WorkRow, work
@@ -103,6 +103,56 @@ ARM64 = [
     (0xD503201F, "nop", set()),
 ]
 
+# As the assembler of Debian's cross compiler has them.
+RISCV64 = [
+    ("0085b503", "ld a0,8(a1)", {L}),
+    ("0005c503", "lbu a0,0(a1)", {L}),
+    ("00a5b423", "sd a0,8(a1)", {S}),
+    ("06b6352f", "amoadd.d.aqrl a0,a1,(a2)", {L, S, A}),
+    ("1005b52f", "lr.d a0,(a1)", {L}),
+    ("18b6352f", "sc.d a0,a1,(a2)", {S, A}),
+    ("0330000f", "fence rw,rw", {Kind.FENCE}),
+    ("0000100f", "fence.i", {Kind.SERIALISING}),
+    ("0100000f", "pause", set()),
+    ("0045200f", "cbo.zero (a0)", {S}),
+    ("12b50073", "sfence.vma a0,a1", {Kind.TLB}),
+    ("10051073", "csrw sstatus,a0", {Kind.CONTROL}),
+    ("10452073", "csrs sie,a0", {Kind.CONTROL}),
+    ("14202573", "csrr a0,scause", set()),
+    ("10016573", "csrrsi a0,sstatus,2", {Kind.CONTROL}),
+    ("c0102573", "rdtime a0", set()),
+    ("000780e7", "jalr a5", {Kind.INDIRECT}),
+    ("00078067", "jr a5", {Kind.INDIRECT}),
+    ("00008067", "ret", set()),
+    ("00028067", "jr t0, a return of millicode", set()),
+    ("010080e7", "jalr 16(ra), behind auipc: a call", set()),
+    ("01030067", "jr 16(t1), behind auipc: a tail call", set()),
+    ("0c40006f", "j", set()),
+    ("02c5c533", "div a0,a1,a2", {Kind.DIVISION}),
+    ("02c5f53b", "remuw a0,a1,a2", {Kind.DIVISION}),
+    ("02c58533", "mul a0,a1,a2", set()),
+    ("00053507", "fld fa0,(a0)", {L}),
+    ("00a53027", "fsd fa0,(a0)", {S}),
+    ("10200073", "sret", {Kind.SERIALISING}),
+    ("00000073", "ecall", set()),
+    ("10500073", "wfi", set()),
+    ("6b123037", "a mark", set()),
+    ("4188", "c.lw", {L}),
+    ("6522", "c.ldsp", {L}),
+    ("e42a", "c.sdsp", {S}),
+    ("c188", "c.sw", {S}),
+    ("2108", "c.fld", {L}),
+    ("8108", "c.lbu", {L}),
+    ("8908", "c.sb", {S}),
+    ("9782", "c.jalr a5", {Kind.INDIRECT}),
+    ("8782", "c.jr a5", {Kind.INDIRECT}),
+    ("8082", "c.ret", set()),
+    ("852e", "c.mv a0,a1", set()),
+    ("952e", "c.add a0,a1", set()),
+    ("1141", "c.addi sp,-16", set()),
+    ("9002", "c.ebreak", set()),
+]
+
 
 @pytest.mark.parametrize(("code", "text", "kinds"), X86, ids=[text for _, text, _ in X86])
 def test_x86(code: str, text: str, kinds: set[Kind]) -> None:
@@ -114,9 +164,14 @@ def test_arm64(word: int, text: str, kinds: set[Kind]) -> None:
     assert work_arm64.kinds(word.to_bytes(4, "little")) == kinds, text
 
 
-def test_every_kind_is_tested_on_both() -> None:
-    for rows in (X86, ARM64):
-        assert set(Kind) == {kind for _, _, kinds in rows for kind in kinds}
+@pytest.mark.parametrize(("word", "text", "kinds"), RISCV64, ids=[row[1] for row in RISCV64])
+def test_riscv64(word: str, text: str, kinds: set[Kind]) -> None:
+    assert work_riscv64.kinds(bytes.fromhex(word)[::-1]) == kinds, text
+
+
+def test_every_kind_is_tested_on_each() -> None:
+    for rows, none in ((X86, set()), (ARM64, set()), (RISCV64, {Kind.STRING})):
+        assert set(Kind) - none == {kind for _, _, kinds in rows for kind in kinds}
 
 
 def test_a_window_s_work_is_by_function_and_a_thunk_is_an_indirect_branch(tmp_path: Path) -> None:

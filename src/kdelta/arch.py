@@ -14,10 +14,13 @@ class Arch:
     """One architecture that a guest can have.
 
     interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
-    entered asynchronously and synchronously; switches: where it goes to another task; new_tasks:
-    where it wakes one for the first time.  stubs: (symbol, first byte, first byte behind) of what
-    holds nothing but what vectors execute on their way to one of `interrupts`.
-    firmware: what QEMU loads into such a guest out of its data folders.
+    entered asynchronously and synchronously; traps: where either way, which a register tells apart;
+    switches: where it goes to another task; new_tasks: where it wakes one for the first time.
+    stubs: (symbol, first byte, first byte behind) of what holds nothing but what vectors execute on
+    their way to one of `interrupts`.
+    firmware: what QEMU loads into such a guest out of its data folders; firmware_package: Debian's
+    package of what is not in QEMU's own.
+    cloud: Debian has kernels of that flavour; where it has none its generic one is taken.
     kbuild: its ARCH=; image: the file below arch/ that kbuild is asked for.
     """
 
@@ -37,7 +40,10 @@ class Arch:
     image: str
     new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
     stubs: tuple[tuple[str, int, int], ...] = ()
+    traps: tuple[tuple[str, int], ...] = ()
     firmware: tuple[str, ...] = ()
+    firmware_package: str = "seabios"
+    cloud: bool = True
 
 
 _WHOLE = 1 << 20  # bytes: beyond any symbol of stubs
@@ -106,14 +112,16 @@ ARCHES = {
             gnu="riscv64-linux-gnu",
             elf="EM_RISCV",
             qemu="qemu-system-riscv64",
-            qemu_package="qemu-system-misc",
+            qemu_package="qemu-system-riscv",
             machine="virt",
             firmware=("opensbi-riscv64-generic-fw_dynamic.bin",),
+            firmware_package="opensbi",
+            cloud=False,
             console="ttyS0",
             serial_fallback=False,
-            # One entry serves both kinds, so that ticks cannot be told from faults by address.
             interrupts=(),
             exceptions=(),
+            traps=(("handle_exception", 0),),
             switches=(("__switch_to", 0),),
             kbuild="riscv",
             image="riscv/boot/Image",
@@ -129,11 +137,6 @@ def of(debian: str) -> Arch:
     except KeyError:
         known = ", ".join(ARCHES)
         raise SpecError(f"unknown architecture {debian!r}", action=f"known: {known}") from None
-
-
-def counted(architecture: Arch) -> bool:
-    """True where windows can be had: what enters the kernel is known by its address."""
-    return bool(architecture.interrupts)
 
 
 def of_elf(machine: str) -> Arch | None:

@@ -12,9 +12,10 @@ from functools import cache as remember
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import structs
 
-from kdelta import arch, guest, workload
+from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.attribution.calls import Functions
 from kdelta.attribution.calls import functions as followed_functions
@@ -197,7 +198,7 @@ class Machine:
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(
             image=self.kernel.image,
-            initramfs=guest.initramfs(ARCH),
+            initramfs=guest.initramfs(self.settings.target),
             orders=told,
             restore=point.folder,
             **launch,
@@ -210,7 +211,7 @@ class Machine:
     ) -> tuple[Counted, Functions]:
         """Run a program as `count` does, with its call paths or other probes; and its functions."""
         point = self.checkpoint()
-        binary = guest.program(source, ARCH).read_bytes()
+        binary = guest.program(source, self.settings.target).read_bytes()
         functions = followed_functions(self._functions(point), binary)
         return self._count(point, source, arguments, functions, probes), functions
 
@@ -231,11 +232,11 @@ class Machine:
                 functions=listed if functions else None,
                 **(probes or {"calls": functions is not None}),
             )
-            counting.events.write_text(insns.events(table, ARCH))
+            counting.events.write_text(insns.events(table, self.settings.target))
             if functions:
                 functions.write(listed)
             told = (orders.run([str(word) for word in arguments]),)
-            binary = guest.program(source, ARCH)
+            binary = guest.program(source, self.settings.target)
             answers = self._answers(point, told, program=binary, counting=counting)
             counts = insns.read(counting.output)
         printed, status = answers.ran()
@@ -257,6 +258,19 @@ def machine(name: str, *, cpus: int = 1, cmdline: str = "") -> Machine:
         emulator=emulator(),
         kernel=kernel(name),
         settings=MachineSettings(cpus=cpus, cmdline=cmdline),
+    )
+
+
+@remember
+def of_arch(name: str, target: str) -> Machine:
+    """A machine of another architecture; skips the test where its programs cannot be compiled."""
+    architecture = arch.of(target)
+    if process.which(arch.compiler(architecture)) is None:
+        pytest.skip(f"{arch.compiler(architecture)} is not installed: tools/prepare test")
+    return Machine(
+        emulator=qemu.for_counting(architecture),
+        kernel=reference.resolve(name, target),
+        settings=MachineSettings(arch=target),
     )
 
 

@@ -53,20 +53,30 @@ def path(tree: tuple[PathNode, ...], at: int) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
-def calls(tree: tuple[PathNode, ...]) -> dict[tuple[str, ...], int]:
-    """Calls of user functions by their path, within window()."""
+def calls(tree: tuple[PathNode, ...], fault: str) -> dict[tuple[str, ...], int]:
+    """Calls of user functions by their path, within window().  fault: the kernel's entry."""
     return {
         path(tree, at)[1:]: node.calls
         for at, node in enumerate(tree)
-        if "asm_exc_page_fault" not in path(tree, at) and len(path(tree, at)) > 1
+        if fault not in path(tree, at) and len(path(tree, at)) > 1
     }
 
 
 def test_the_tree_of_a_program_is_the_known_one(machine: Machine) -> None:
-    for tree in trees(machine, lab.PROGRAMS / "paths.c", DEPTH):
+    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), "asm_exc_page_fault")
+
+
+def test_the_tree_of_a_program_of_riscv64_is_the_known_one() -> None:
+    machine = lab.of_arch("7.2", "riscv64")
+    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), "handle_exception")
+
+
+def known_trees(found_trees: list[tuple[PathNode, ...]], fault: str) -> None:
+    """Fail unless each is that of paths.c."""
+    for tree in found_trees:
         assert tree[0].function == "main"
-        library = [way for way in calls(tree) if any("jmp" in name for name in way)]
-        found = {way: count for way, count in calls(tree).items() if way not in library}
+        library = [way for way in calls(tree, fault) if any("jmp" in name for name in way)]
+        found = {way: count for way, count in calls(tree, fault).items() if way not in library}
         assert {way[:2] for way in library} >= {("window", "first")}
         down = [("window", *["recur"] * depth) for depth in range(1, DEPTH + 1)]
         assert found == {
@@ -83,8 +93,8 @@ def test_the_tree_of_a_program_is_the_known_one(machine: Machine) -> None:
             ("window", "touch"): 1,
             ("window", "touch", "leaf"): 1,
         }
-        faults = [path(tree, at) for at, n in enumerate(tree) if n.function == "asm_exc_page_fault"]
-        assert ("main", "window", "touch", "asm_exc_page_fault") in faults
+        faults = [path(tree, at) for at, n in enumerate(tree) if n.function == fault]
+        assert ("main", "window", "touch", fault) in faults
 
 
 def test_a_stack_of_ten_thousand_frames(machine: Machine) -> None:

@@ -51,7 +51,7 @@ _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
 # enum event in plugin/insns.c
-_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK = 1, 2, 4, 16, 32
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP = 1, 2, 4, 16, 32, 64
 # string_kind() in plugin/insn_bytes.h
 _STRING_LETTERS = zip(
     "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
@@ -451,6 +451,7 @@ def events(symbols: Symbols, architecture: Arch) -> str:
     kinds = (
         (_INTERRUPT, architecture.interrupts),
         (_EXCEPTION, architecture.exceptions),
+        (_TRAP, architecture.traps),
         (_SWITCH, architecture.switches),
         (_NEW_TASK, architecture.new_tasks),
     )

@@ -61,8 +61,8 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst, and
-    arm64/memory.rst with arch/arm64/include/asm/memory.h.
+    """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst,
+    arm64/memory.rst with arch/arm64/include/asm/memory.h, and riscv/vm-layout.rst.
     """
 
     direct: int
@@ -159,10 +159,52 @@ _ARM64 = _arm64(0xFFFF_8000_8000_0000, 0xFFFF_FDFF_C000_0000)
 _ARM64_SINCE = (6, 9)
 
 
+def _riscv64(first: int) -> Map:
+    """Sv39, Sv48 and Sv57 of Linux's riscv/vm-layout.rst.
+
+    first: the page of physical memory whose struct page is the first one's.
+    """
+    unseen = 64 * (_RISCV64_MEMORY - first)
+    layouts = (
+        Layout(
+            direct=direct << 32,
+            direct_end=end << 32,
+            vmalloc=vmalloc << 32,
+            vmalloc_end=direct << 32,
+            pages=(vmemmap << 32) + unseen,
+            pages_end=vmalloc << 32,
+        )
+        for vmemmap, vmalloc, direct, end in (
+            (0xFFFFFFC5, 0xFFFFFFC6, 0xFFFFFFD6, 0xFFFFFFF6),
+            (0xFFFF8D80, 0xFFFF8F80, 0xFFFFAF80, 0xFFFFEF80),
+            (0xFF1C0000, 0xFF200000, 0xFF600000, 0xFFDF0000),
+        )
+    )
+    return Map(
+        layouts=tuple(layouts),
+        image=(0xFFFF_FFFF_8000_0000, 1 << 64),
+        modules=(0xFFFF_FFFF_0000_0000, 0xFFFF_FFFF_8000_0000),
+    )
+
+
+_RISCV64_MEMORY = 0x8000_0000 >> 12  # where the memory of QEMU's machine "virt" begins
+# First and last release that was seen to have it; those between were not looked at.
+_RISCV64 = (
+    ((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)),
+    ((7, 2), (9, 99), _riscv64(0)),
+)
+
+
 def of(architecture: str, release: str) -> Map | None:
-    """The addresses of a kernel that is not randomised; None where they are not known."""
+    """The addresses of a kernel that is not randomised; None where they are not known.
+
+    release: "" for any.
+    """
     if architecture == "arm64":
         return _ARM64 if _version(release) >= _ARM64_SINCE else _ARM64_OLD
+    if architecture == "riscv64":
+        version = _version(release) if release else _RISCV64[0][0]
+        return next((one for low, high, one in _RISCV64 if low <= version <= high), None)
     return _AMD64 if architecture == "amd64" else None
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from kdelta.arch import Arch
-from kdelta.attribution import work_arm64, work_x86
+from kdelta.attribution import work_arm64, work_riscv64, work_x86
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.symbols import Symbols
@@ -38,6 +38,7 @@ class _Reader:
 _READERS = {
     "amd64": _Reader(lru_cache(1 << 16)(work_x86.kinds), work_x86.target),
     "arm64": _Reader(lru_cache(1 << 16)(work_arm64.kinds), lambda _code, _at: None),
+    "riscv64": _Reader(lru_cache(1 << 16)(work_riscv64.kinds), lambda _code, _at: None),
 }
 
 

@@ -87,18 +87,17 @@ def checked(
     series: PatchSeries,
     scenarios: Sequence[str],
     build: Builder,
-    counter: Counter | None,
+    counter: Counter,
     told: Told,
 ) -> Walk:
-    """Build and count a series; without a counter build it and compare the images alone.
+    """Build and count a series.
 
     Raises SourceError for a base that does not build, SpecError for one that nothing can be counted
     on.
     """
     base = build(series.base)
     found = Walk(base=base, last=base)
-    if counter is not None:
-        _count_base(found, scenarios, counter, told)
+    _count_base(found, scenarios, counter, told)
     for number, step in enumerate(series.steps, start=1):
         found.patches.append(_patch(found, number, step, build, counter, told))
     return found
@@ -124,7 +123,7 @@ def _on(kernel: Kernel) -> str:
 
 
 def _patch(
-    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter | None, told: Told
+    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter, told: Told
 ) -> PatchRow:
     """One patch, held against the last that could be."""
     row = PatchRow(number=number, title=step.title)
@@ -140,11 +139,6 @@ def _patch(
         return _wrong(row, error.cause)
     if lines:
         return PatchRow(number=number, title=step.title, same_image=True)
-    if counter is None:
-        found.changed |= names
-        found.data_only |= not names
-        found.last = kernel
-        return _told_by_paths(row, names, [])
     affected = [
         each for each in found.traced if not names or functions_of(each.last.functions) & names
     ]

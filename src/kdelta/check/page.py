@@ -98,26 +98,17 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """The series on another architecture: as the page has it of amd64.
-
-    uncounted: why nothing was counted there, only built and compared; "" where it was.
-    """
+    """The series on another architecture: as the page has it of amd64."""
 
     arch: str
     compiler: str
     null: str
-    uncounted: str = ""
     patches: tuple[PatchRow, ...] = ()
     paths: tuple[PathRow, ...] = ()
     identical: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-
-    @property
-    def changed(self) -> frozenset[str]:
-        """All functions that the series changes there."""
-        return frozenset(name for row in self.patches for name in row.functions)
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,8 +163,8 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arches(self) -> tuple[str, ...]:
-        """The architectures that were counted, amd64 first."""
-        return (HOME, *(each.arch for each in self.elsewhere if not each.uncounted))
+        """The architectures, amd64 first."""
+        return (HOME, *(each.arch for each in self.elsewhere))
 
     @property
     def every(self) -> tuple[PathRow, ...]:

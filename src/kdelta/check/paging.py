@@ -44,13 +44,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossWalk:
-    """The series on another architecture.  uncounted: why only images were compared there."""
+    """The series on another architecture."""
 
     arch: str
     found: Walk
     compiler: str
     null: str
-    uncounted: str = ""
 
 
 def page(
@@ -102,12 +101,11 @@ def _elsewhere(side: CrossWalk) -> Elsewhere:
         arch=side.arch,
         compiler=side.compiler,
         null=side.null,
-        uncounted=side.uncounted,
         patches=tuple(found.patches),
         paths=answering.paths(found),
         identical=tuple(_name(each.scenario) for each in found.identical),
-        unseen=() if side.uncounted else tuple(sorted(found.changed - found.executed)),
-        state=() if side.uncounted else _state(found),
+        unseen=tuple(sorted(found.changed - found.executed)),
+        state=_state(found),
         limits=tuple(_unmeasured(found)),
     )
 
@@ -168,8 +166,7 @@ def _limits(found: Walk, setting: Setting, sides: Sequence[CrossWalk]) -> tuple[
     if found.data_only:
         said.append("A patch changed the image and no function: every scenario was counted again.")
     said += _unmeasured(found)
-    said += [f"{side.arch}: {side.uncounted}" for side in sides if side.uncounted]
-    had = ", ".join(["x86-64", *(side.arch for side in sides if not side.uncounted)])
+    had = ", ".join(["x86-64", *(side.arch for side in sides)])
     said.append(f"Not measured: time, caches, contention of CPUs, other architectures than {had}.")
     how = "confined (bubblewrap: no network, no home)" if setting.confined else "as this user"
     said.append(f"The sources were built {how}.")

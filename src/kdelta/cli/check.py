@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
-_UNCOUNTED = (
-    "built, and its code compared; nothing was counted, as one entry of such a kernel serves ticks"
-    " and faults, and no window could tell them apart."
-)
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
 _FEW = 24
 _PAGES = ("4K", "64K", "2M", "2M-ptes")
@@ -211,13 +207,11 @@ class _Request:
         progress: Progress,
     ) -> CrossWalk:
         """Build and count the series for one architecture."""
-        from kdelta import arch as arches
         from kdelta.check import answering, paging
 
         built: list[Build] = []
         builder = self._builder(arch, built, progress)
-        uncounted = "" if arches.counted(arches.of(arch)) else _UNCOUNTED
-        counting = None if uncounted else self._counter(arch, scenarios, folder, means, progress)
+        counting = self._counter(arch, scenarios, folder, means, progress)
         found = answering.checked(self._series, scenarios, builder, counting, _told)
         null = self._null(arch, built, progress)
         return paging.CrossWalk(
@@ -225,7 +219,6 @@ class _Request:
             found=found,
             compiler=built[0].compiler,
             null=null,
-            uncounted=uncounted,
         )
 
     def _counter(

@@ -13,7 +13,7 @@ from kdelta.arch import ARCHES, Arch
 from kdelta.doctor import hardware, toolchain
 from kdelta.doctor.capabilities import Capability, Tried, Usability, install
 from kdelta.errors import KdeltaError
-from kdelta.guests import kvm, qemu, qemu_archive
+from kdelta.guests import kvm, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
 from kdelta.source import make
@@ -106,9 +106,6 @@ def _qemu(found: Qemu) -> Tried:
 
 def _fetched(target: Arch, sources: Callable[[], Tried]) -> Tried:
     """The QEMU that counts and is not here yet, by what apt can reach."""
-    if target.debian not in qemu_archive.GUESTS:
-        detail = f"no {target.qemu} that counts, and kdelta fetches none for {target.debian}"
-        return Tried(Usability.MISSING, detail, install(target.qemu_package))
     archive = sources()
     if archive.state is Usability.OK:
         detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"

@@ -22,8 +22,8 @@ from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests.emulator import Qemu, examine, means
 
-_MAIN = r"qemu-system-(?:x86|arm|common|data)|seabios"
-GUESTS = ("amd64", "arm64")  # architectures whose QEMU is unpacked
+_MAIN = r"qemu-system-(?:x86|arm|riscv|common|data)|seabios|opensbi"
+GUESTS = tuple(arch.ARCHES)  # architectures whose QEMU is unpacked
 _RECORD = "kdelta-qemu.json"
 
 
@@ -140,7 +140,7 @@ def _fill(
 
 def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
     """The packages that make up one QEMU: its program, what it shares, its firmware."""
-    program = arch.of(offer.guest_arch).qemu_package
+    target = arch.of(offer.guest_arch)
     near = [p for p in packages if set(p.suites) & set(programs.family(suite))]
     this = Version(offer.version)
 
@@ -163,10 +163,10 @@ def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[P
         return max(fitting, key=lambda p: Version(p.version))
 
     return [
-        newest(program, of_this_version=True),
+        newest(target.qemu_package, of_this_version=True),
         newest("qemu-system-common", of_this_version=True),
         newest("qemu-system-data", rebuilt=False),
-        newest("seabios"),
+        newest(target.firmware_package),
     ]
 
 

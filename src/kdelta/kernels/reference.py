@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kdelta import arch as arches
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import upstream_of
 from kdelta.archive.root import Archive
@@ -25,7 +26,7 @@ from kdelta.source.build import Build
 
 log = logging.getLogger(__name__)
 
-ARCHES = ("amd64", "arm64")
+ARCHES = tuple(arches.ARCHES)
 BUILT_FOR = build.BUILT_FOR
 _LOCAL = (tree_reference.PREFIX, "file:")
 
@@ -49,7 +50,7 @@ def resolve(
         return of_build(reference, built(reference, arch, flavour, progress=progress))
     if reference.startswith("file:"):
         return local.resolve(reference, arch)
-    kind = _flavour(flavour)
+    kind = _flavour(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
@@ -98,7 +99,7 @@ def _picked(
         return {}
     others = [_own_compiler(name, arch) for name in references if name.startswith(_LOCAL)]
     offered = listing(arch, flavour, progress=progress)
-    picks = alike.pick(packages, offered, arch, _flavour(flavour), others=others)
+    picks = alike.pick(packages, offered, arch, _flavour(flavour, arch), others=others)
     return dict(zip(packages, picks, strict=True))
 
 
@@ -199,7 +200,7 @@ def listing(
     progress: Progress | None = None,
 ) -> tuple[KernelOffer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
-    kind = _flavour(flavour)
+    kind = _flavour(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     return debian.offers(archive, kind)
@@ -213,7 +214,7 @@ def packaged(
 
     The files are verified, and there while the context lasts.  Raises SpecError, InfraError.
     """
-    kind = _flavour(flavour)
+    kind = _flavour(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=False, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
@@ -229,10 +230,11 @@ def opened(arch: str) -> Archive:
     return Archive(arch)
 
 
-def _flavour(name: str) -> Flavour:
+def _flavour(name: str, arch: str) -> Flavour:
     if name not in tuple(Flavour):
         raise SpecError(f"unknown flavour {name}", action=f"choose from: {', '.join(Flavour)}")
-    return Flavour(name)
+    clouded = name != Flavour.CLOUD or arch not in ARCHES or arches.of(arch).cloud
+    return Flavour(name) if clouded else Flavour.GENERIC
 
 
 def _refresh(archive: Archive, *, force: bool, progress: Progress | None) -> None:

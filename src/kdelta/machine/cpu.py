@@ -31,6 +31,21 @@ _ZEN_LACKS = (
     *("ibpb", "ibrs", "amd-stibp", "amd-ssbd", "nrip-save", "xsavec", "xsaves"),
 )
 
+_RVA22 = (
+    "rv64imafdcb_zic64b_zicbom_zicbop_zicboz_ziccamoa_ziccif_zicclsm_ziccrse_zicntr_zicsr_zifencei"
+    "_zihintpause_zihpm_zmmul_za64rs_zaamo_zalrsc_zfhmin_zca_zcd_zba_zbb_zbs_zkt_shcounterenw"
+    "_shgatpa_shtvala_shvsatpa_shvstvala_shvstvecd_ssccptr_sscounterenw_sstvala_sstvecd_ssu64xl"
+    "_svade_svinval_svpbmt"
+)
+_RVA23 = (
+    "rv64imafdcbvh_zic64b_zicbom_zicbop_zicboz_ziccamoa_ziccif_zicclsm_ziccrse_zicond_zicntr"
+    "_zicsr_zifencei_zihintntl_zihintpause_zihpm_zimop_zmmul_za64rs_zaamo_zalrsc_zawrs_zfa"
+    "_zfhmin_zca_zcb_zcd_zcmop_zba_zbb_zbs_zkt_zvbb_zve32f_zve32x_zve64f_zve64d_zve64x_zvfhmin"
+    "_zvkb_zvkt_shcounterenw_sha_shgatpa_shtvala_shvsatpa_shvstvala_shvstvecd_smnpm_smstateen"
+    "_ssccptr_sscofpmf_sscounterenw_ssnpm_ssstateen_sstc_sstvala_sstvecd_ssu64xl_supm_svade"
+    "_svinval_svnapot_svpbmt"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
@@ -76,8 +91,10 @@ _PRESETS = (
     Preset(name=EVERYDAY, arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
     Preset(name="neoverse-n1", arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
     Preset(name="neoverse-v1", arch="arm64", qemu="neoverse-v1", seen="midr 411fd402"),
-    # A profile of RISC-V International, with the extensions that it demands and no other.
-    Preset(name=EVERYDAY, arch="riscv64", qemu="rva22s64", seen=""),
+    # Profiles of RISC-V International, with the extensions that they demand and no other.
+    Preset(name=EVERYDAY, arch="riscv64", qemu="rva22s64", seen=f"{_RVA22} riscv,sv39"),
+    Preset(name="rva22s64", arch="riscv64", qemu="rva22s64", seen=f"{_RVA22} riscv,sv39"),
+    Preset(name="rva23s64", arch="riscv64", qemu="rva23s64", seen=f"{_RVA23} riscv,sv39"),
 )
 
 

@@ -68,8 +68,6 @@ def _elsewhere(page: CheckPage) -> Iterator[str]:
     for each in page.elsewhere:
         if any(row.wrong for row in each.patches) and not each.paths:
             said = "no answer: there is no kernel of a patch, or it could not be read; see below."
-        elif each.uncounted:
-            said = f"{len(each.changed)} functions changed; no path was counted."
         else:
             said = _sentence(each.paths, len(each.identical))
         yield from _wrapped(said, f"{each.arch}: ", "  ")

@@ -120,9 +120,9 @@ def prepared(
 ) -> Probing:
     """The probes of a trial of a static program on the kernel of a release.
 
-    Raises SpecError for one that this architecture has not.
+    Raises SpecError for one that this architecture or release has not.
     """
-    check(wanted, architecture)
+    check(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
     followed = {probes.CALLS, probes.MEMORY} & {*wanted}
     places = [values.ReadAt(function=one.function, argument=one.argument) for one in asked]
@@ -135,11 +135,11 @@ def prepared(
     )
 
 
-def check(wanted: Sequence[str], architecture: Arch) -> None:
-    """Raises SpecError for a probe that this architecture has not."""
-    if probes.MEMORY in wanted and memory.of(architecture.debian, "") is None:
+def check(wanted: Sequence[str], architecture: Arch, release: str = "") -> None:
+    """Raises SpecError for a probe that kernels of this architecture, or that release, have not."""
+    if probes.MEMORY in wanted and memory.of(architecture.debian, release) is None:
         raise SpecError(
-            f"memory is told apart in kernels of amd64 and arm64, not of {architecture.debian}",
+            f"where {release or 'kernels'} of {architecture.debian} has its memory is not known",
             place="probes",
             action="leave --probe memory out",
         )
