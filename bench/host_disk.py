@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A disk with Debian 12 that boots as people's machines do: GRUB by SeaBIOS, systemd-boot by OVMF.
 
-As root, with mmdebstrap, fdisk, dosfstools, e2fsprogs, ovmf and openssh-client (apt-get install),
-from the mirror that apt has.  The machine sets up both boot loaders itself, by its own tools, in a
-first boot whose kernel QEMU is given.  Its second kernel is the first without an initial RAM disk,
-so it panics.
+As root, with mmdebstrap, fdisk, dosfstools, e2fsprogs, ovmf, losetup and openssh-client (apt-get
+install), from the mirror that apt has.  Kernels, initial RAM disks, both boot loaders, dpkg, sshd
+and sudo are Debian's, set up by Debian's tools; PID 1 is a short script, since systemd takes
+minutes of an emulated CPU for each boot.  The machine's second kernel is the first without an
+initial RAM disk, so it panics.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from kdelta.guests import qemu
 from kdelta.machine.axes import MachineSettings
@@ -30,7 +32,7 @@ _PACKAGES = (
     *("initramfs-tools", "iproute2", "dosfstools", "grub-pc-bin", "grub2-common", "systemd-boot"),
     f"linux-image-{OLD}",
 )
-_LINE = "root=/dev/vda3 rw console=ttyS0 quiet panic=5"
+_LINE = "console=ttyS0 quiet panic=5 init=/sbin/box-init"
 # Sectors of 512 bytes: GRUB's own, the EFI system partition, the root.
 _PARTS = ((2048, 2048), (4096, 524288), (528384, 7858176))
 _TYPES = (
@@ -38,42 +40,78 @@ _TYPES = (
     "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
     "0FC63DAF-8483-4772-8E79-3D69D8477DE4",
 )
-_SET_UP = f"""
+_INIT = """#!/bin/sh
+# PID 1 of the machine: its disks, its network, sshd; and it takes in what others leave behind.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+mount -o remount,rw /
+mkdir -p /dev/pts /run/sshd /run/lock
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /tmp
+mount /dev/vda2 /boot/efi
+[ ! -d /sys/firmware/efi ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars
+uname -r >> /var/log/boots
+ip link set lo up
+for each in /sys/class/net/e*; do
+    ip link set "${each##*/}" up; ip addr add 10.0.2.15/24 dev "${each##*/}"
+done
+/usr/sbin/sshd
+while :; do sleep 3600 & wait; done
+"""
+_REBOOT = """#!/bin/sh
+# What systemd does at last: all on the disk, nothing writes to it any more, and off.
+(sleep 1; sync; echo s > /proc/sysrq-trigger; echo u > /proc/sysrq-trigger; sleep 1
+echo b > /proc/sysrq-trigger) > /dev/null 2>&1 < /dev/null &
+"""
+# Of mmdebstrap, in the folder that becomes the root.
+_SET_UP = """
 set -e; WHO=user
 echo box > "$1/etc/hostname"; echo "127.0.0.1 localhost box" > "$1/etc/hosts"
 chroot "$1" useradd -m -s /bin/bash user
 echo "user ALL=(ALL) NOPASSWD:ALL" > "$1/etc/sudoers.d/user"
 mkdir -m 700 "$1/home/$WHO/.ssh"; cp "$KEY.pub" "$1/home/$WHO/.ssh/authorized_keys"
 chroot "$1" chown -R "$WHO:$WHO" "/home/$WHO"
-printf '[Match]\\nName=en* eth*\\n[Network]\\nDHCP=yes\\n' > "$1/etc/systemd/network/all.network"
-chroot "$1" systemctl enable systemd-networkd ssh
-chroot "$1" systemctl mask apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
-echo LOAD_KEXEC=false > "$1/etc/default/kexec"
-echo "/dev/vda3 / ext4 defaults 0 1" > "$1/etc/fstab"
-echo "/dev/vda2 /boot/efi vfat umask=0077 0 2" >> "$1/etc/fstab"
-mkdir -p "$1/boot/efi" "$1/boot/grub" "$1/etc/default"
-echo 'GRUB_DEFAULT=saved
+"""
+# Of the disk whose root is mounted at $1.
+_LOADERS = f"""
+set -e
+for each in dev proc sys; do mount --rbind "/$each" "$1/$each"; mount --make-rslave "$1/$each"; done
+mkdir -p "$1/boot/efi"
+install -m 755 init "$1/sbin/box-init"; install -m 755 reboot "$1/usr/local/sbin/reboot"
+cat > "$1/etc/default/grub" <<EOF
+GRUB_DEFAULT=saved
 GRUB_TIMEOUT=1
 GRUB_TERMINAL=console
-GRUB_DISABLE_LINUX_UUID=true
-GRUB_CMDLINE_LINUX="console=ttyS0 panic=5"' > "$1/etc/default/grub"
-echo "{_LINE}" > "$1/etc/kernel/cmdline"
+GRUB_CMDLINE_LINUX="{_LINE}"
+EOF
+echo "root=/dev/vda3 rw {_LINE}" > "$1/etc/kernel/cmdline"
 echo layout=bls > "$1/etc/kernel/install.conf"
 cp "$1/boot/vmlinuz-{OLD}" "$1/boot/vmlinuz-{PANIC}"
+chroot "$1" systemd-machine-id-setup
+mkdir -p "$1/boot/grub/i386-pc"; cp "$1"/usr/lib/grub/i386-pc/*.[lm]* "$1/boot/grub/i386-pc"
+chroot "$1" grub-mkimage -O i386-pc -p "(hd0,gpt3)/boot/grub" -o /boot/grub/core.img \\
+    biosdisk part_gpt ext2
+# 10_linux has no entries for a root on a loop device, which only this machine takes it for.
+chroot "$1" update-grub
+chroot "$1" sh -ec 'set -a; . /etc/default/grub; GRUB_DEVICE=/dev/vda3 GRUB_FS=ext2
+    GRUB_DEVICE_UUID=$(grub-probe --target=fs_uuid /)
+    GRUB_DEVICE_BOOT=$(grub-probe --target=device /)
+    GRUB_DEVICE_BOOT_UUID=$GRUB_DEVICE_UUID pkgdatadir=/usr/share/grub
+    /etc/grub.d/10_linux > /boot/grub/entries 2> /dev/null
+    sed -i "/BEGIN .etc.grub.d.10_linux/r /boot/grub/entries" /boot/grub/grub.cfg'
+SUB=$(grep -o "gnulinux-advanced-[^' ]*" "$1/boot/grub/grub.cfg" | head -n 1)
+ENTRY=$(grep -o "gnulinux-{OLD}-advanced-[^' ]*" "$1/boot/grub/grub.cfg" | head -n 1)
+chroot "$1" grub-set-default "$SUB>$ENTRY"
+# Initial RAM disks that are made there hold what that machine needs, which takes it less time.
+echo MODULES=dep > "$1/etc/initramfs-tools/conf.d/box"
 """
-# On the machine itself, booted with its firmware's partition mounted.
-_LOADERS = f"""
-set -e; export PATH=$PATH:/sbin:/usr/sbin
-grub-install --target=i386-pc /dev/vda; update-grub
-ENTRY=$(grep -o "gnulinux-{OLD}-advanced-[^' ]*" /boot/grub/grub.cfg | head -n 1)
-SUB=$(grep -o "gnulinux-advanced-[^' ]*" /boot/grub/grub.cfg | head -n 1)
-grub-set-default "$SUB>$ENTRY"
+# On the machine itself, which GRUB booted.
+_SYSTEMD_BOOT = f"""
+set -e; export SYSTEMD_RELAX_ESP_CHECKS=1 PATH=$PATH:/sbin:/usr/sbin
 bootctl --esp-path=/boot/efi --no-variables --make-entry-directory=yes install
 kernel-install add {OLD} /boot/vmlinuz-{OLD} /boot/initrd.img-{OLD}
 kernel-install add {PANIC} /boot/vmlinuz-{PANIC}
-cd /boot/efi/loader
-printf 'timeout 1\\ndefault %s-{OLD}.conf\\n' "$(cat /etc/machine-id)" > loader.conf
-sync
+printf "timeout 1\\ndefault %s-{OLD}.conf\\n" $(cat /etc/machine-id) > /boot/efi/loader/loader.conf
+ls -l /boot/efi/loader/entries; sync
 """
 _SSH = """
 Host box
@@ -90,21 +128,60 @@ def made(folder: Path) -> None:
     """Make the machine's disk and a key for it, once."""
     if (folder / "made").exists():
         return
-    if not (folder / "files").exists():
-        _files(folder)
-    with machine(folder, "kernel"):
-        print(on_it(folder, f"sudo sh -c '{_LOADERS.replace(chr(39), _QUOTE)}'"))
-        with contextlib.suppress(subprocess.CalledProcessError):
-            on_it(folder, "sudo poweroff")
-        time.sleep(20)
+    _files(folder)
+    (folder / "init").write_text(_INIT)
+    (folder / "reboot").write_text(_REBOOT)
+    (folder / "loaders").write_text(_LOADERS)
+    place = folder / "mounted"
+    place.mkdir(exist_ok=True)
+    with _device(folder, 2) as root:
+        call("mount", root, str(place))
+        try:
+            call("sh", "loaders", str(place), cwd=folder)
+            core = (place / "boot/grub/core.img").read_bytes()
+            boot = (place / "usr/lib/grub/i386-pc/boot.img").read_bytes()
+        finally:
+            subprocess.run(["umount", "-R", str(place)], check=True)
+    with (folder / "disk").open("r+b") as disk:
+        _embed(disk, boot, core)
     (folder / "made").touch()
 
 
-_QUOTE = "'\"'\"'"
+def with_systemd_boot(folder: Path) -> None:
+    """Set systemd-boot up on the machine, by its own tools, once."""
+    if (folder / "with-systemd-boot").exists():
+        return
+    with machine(folder, "grub"):
+        print(on_it(folder, f"sudo sh -c '{_SYSTEMD_BOOT}'; sudo umount /boot/efi; sudo sync"))
+    (folder / "with-systemd-boot").touch()
+
+
+@contextlib.contextmanager
+def _device(folder: Path, part: int) -> Iterator[str]:
+    """A partition as a device of its own; this machine's kernel may know no partitions."""
+    start, size = (str(512 * each) for each in _PARTS[part])
+    words = ("--offset", start, "--sizelimit", size, str(folder / "disk"))
+    device = call("losetup", "--find", "--show", *words).strip()
+    try:
+        yield device
+    finally:
+        call("losetup", "--detach", device)
+
+
+def _embed(disk: BinaryIO, boot: bytes, core: bytes) -> None:
+    """Put GRUB where a BIOS finds it, as grub-bios-setup does.
+
+    The first sector loads the one of which it is told, at 0x5c; that one loads the rest, which its
+    last twelve bytes tell.
+    """
+    start = _PARTS[0][0]
+    disk.write(boot[:0x5C] + start.to_bytes(8, "little") + boot[0x64:440])
+    disk.seek(512 * start)
+    disk.write(core[:500] + (start + 1).to_bytes(8, "little") + core[508:])
 
 
 def _files(folder: Path) -> None:
-    """The disk as its first boot finds it."""
+    """A disk with its partitions and Debian on it, without a boot loader."""
     for name in ("key", "key.pub"):
         (folder / name).unlink(missing_ok=True)
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
@@ -134,10 +211,7 @@ def _files(folder: Path) -> None:
     call("mkfs.vfat", "-F", "32", str(esp))
     where = ("bs=512", f"seek={start}", "conv=notrunc", "status=none")
     call("dd", f"if={esp}", f"of={disk}", *where)
-    for kind in ("vmlinuz", "initrd.img"):
-        shutil.copy(folder / "root/boot" / f"{kind}-{OLD}", folder / kind)
     shutil.copy(_FIRMWARE / "OVMF_VARS_4M.fd", folder / "variables")
-    (folder / "files").touch()
 
 
 def _sources() -> list[str]:
@@ -168,21 +242,18 @@ def call(*words: str, cwd: Path | None = None, **environment: str) -> str:
 
 def _firmware(folder: Path, loader: str) -> tuple[str, ...]:
     """Options that decide what boots the machine."""
-    if loader == "systemd-boot":
-        code = f"if=pflash,format=raw,unit=0,readonly=on,file={_FIRMWARE / 'OVMF_CODE_4M.fd'}"
-        own = f"if=pflash,format=raw,unit=1,file={folder / 'variables'}"
-        return ("-drive", code, "-drive", own)
     if loader == "grub":
         return ()
-    given = ("-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd.img"))
-    return (*given, "-append", _LINE)
+    code = f"if=pflash,format=raw,unit=0,readonly=on,file={_FIRMWARE / 'OVMF_CODE_4M.fd'}"
+    own = f"if=pflash,format=raw,unit=1,file={folder / 'variables'}"
+    return ("-drive", code, "-drive", own)
 
 
 @contextlib.contextmanager
 def machine(folder: Path, loader: str) -> Iterator[None]:
     """The machine, on; its ssh on a port of this one, and no way out of it.
 
-    loader: grub, systemd-boot, or kernel: then its firmware boots OLD without either.
+    loader: grub or systemd-boot.
     """
     emulator = qemu.for_counting(MachineSettings().target)
     (folder / "monitor").unlink(missing_ok=True)
@@ -190,7 +261,7 @@ def machine(folder: Path, loader: str) -> Iterator[None]:
         str(emulator.program),
         *emulator.arguments,
         *("-nodefaults", "-display", "none", "-accel", "tcg", "-M", "q35", "-cpu", "max"),
-        *("-smp", "2", "-m", "1024", *_firmware(folder, loader)),
+        *("-smp", "1", "-m", "1024", *_firmware(folder, loader)),
         *("-drive", f"file={folder / 'disk'},if=virtio,format=raw"),
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{PORT}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),

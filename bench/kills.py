@@ -25,10 +25,12 @@ from msgspec import to_builtins
 
 import private_postgres
 from boot.test_workers import cache_of, free_port
+from kdelta import cache, data
 from kdelta.catalogue import database, indexing, queries
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.parcel import essence
+from kdelta.run.store import DECISIVE
 
 ROUNDS, WORKERS = 20, 2
 WHO = ("controller", "worker", "scheduler", "database")
@@ -94,6 +96,11 @@ def found(runs: Path) -> Found:
     """What the run has, by trial; its results lie in files, one each."""
     record = RunJournal.open(RUNS.find(runs, "latest")).record()
     return [(t.index, essence(t.result), t.result.address) for t in record.trials if t.result]
+
+
+def code() -> str:
+    """What of kdelta decides an address; who is resumed with another one counts something else."""
+    return cache.digest(*(path.read_bytes() for path in data.code(DECISIVE)))
 
 
 def told(runs: Path, alone: Path) -> list[str]:
@@ -185,13 +192,18 @@ def _until_ended(runs: Path, child: subprocess.Popen[bytes], wanted: int) -> Non
 def runs_killed(who: str, times: int, each: int, expected: Found, scratch: Path) -> None:
     """So many kills of one kind, a few in each run."""
     cluster = Cluster(scratch)
-    killed = 0
+    killed, begun = 0, code()
     try:
         while killed < times:
             runs = scratch / f"{who}-{killed}"
             kills, resumed = disturb(who, cluster, runs, min(each, times - killed))
             killed += len(kills)
-            same = found(runs) == expected
+            got = found(runs)
+            if code() != begun:
+                raise SystemExit("kdelta's own code was changed meanwhile: begin again")
+            if len(got) != ROUNDS:
+                raise SystemExit(f"the run did not end: {len(got)} of {ROUNDS} trials, {resumed=}")
+            same = got == expected
             print(f"{who} {killed}: killed after {kills} of {ROUNDS} trials, resumed {resumed}"
                   f" times: {'the same' if same else 'ANOTHER RESULT'}", flush=True)  # fmt: skip
             if not same:

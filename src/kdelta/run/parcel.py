@@ -25,6 +25,7 @@ FORMAT = 1
 MOST_INPUT = 256 << 20  # bytes of an image or a program
 _MOST_PARCEL = 512 << 20
 _MOST_FILES = 32
+_KEPT = re.compile(r"result\.json|console-[0-9]+\.log")  # the journal's, and of tries before
 _FILE = re.compile(r"[a-z][a-z0-9]*(-[0-9]+)?(\.[a-z0-9]+){1,3}")
 
 
@@ -147,6 +148,9 @@ def unpacked(parcel: Parcel, folder: Path, identity: KernelIdentity) -> TrialRes
         raise InfraError(told(f"{printable(parcel.worker, 80)}: {printable(parcel.fault, 300)}"))
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():  # of an attempt whose controller was killed
+            if left.name not in parcel.files and not _KEPT.fullmatch(left.name):
+                left.unlink()
         for name, content in parcel.files.items():
             (folder / name).write_bytes(content)
     read = parcel.result.kernel
