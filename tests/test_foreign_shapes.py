@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import foreign_files as files
+import foreign_marked as marked
 import foreign_shapes as shapes
 import foreign_turned as turned
 from kdelta.foreign import words
 from kdelta.metric import Better
 
-_READ = (*shapes.READ, *files.READ, *turned.READ)
-_ASKED = (*shapes.ASKED, *files.ASKED, *turned.ASKED)
+_READ = (*shapes.READ, *files.READ, *turned.READ, *marked.READ)
+_ASKED = (*shapes.ASKED, *files.ASKED, *turned.ASKED, *marked.ASKED)
 _EVERY = [*_READ, *shapes.EITHER, *_ASKED]
 
 

@@ -26,7 +26,8 @@ _SHARED = vocabulary(
 )
 # What a machine was: arms that differ in it are not compared.
 _MACHINES = vocabulary(
-    "host hostname machine platform cpu_model governor compiler hypervisor cluster site"
+    "host hostname machine platform cpu_model governor compiler hypervisor cluster site cmdline"
+    " kernel_cmdline boot_args bootargs command_line microcode turbo smt mitigations"
 )
 _MACHINE = re.compile(
     r"\d+\s*(?:v?cpus?|cores?|c)\s*(?P<at>[/,x+_-])\s*\d+\s*(?:[GM]i?B?)", re.IGNORECASE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kdelta.foreign import arms, dimensions, measures, samples, settings, words
+from kdelta.foreign import arms, dimensions, marked, measures, samples, settings, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
@@ -18,6 +18,7 @@ from kdelta.foreign.stack import ROUND, STACKED
 from kdelta.foreign.tidy import is_moment
 from kdelta.foreign.words import Part, Said, vocabulary
 from kdelta.foreign.work import Guess, Work
+from kdelta.metric import Better
 
 _FAILED = vocabulary(
     "fail failed failure error crash crashed timeout timedout killed invalid skipped"
@@ -38,6 +39,7 @@ _PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
 _SECONDS = re.compile(r"(?:9[5-9]\d|1\d{3}|[23]\d{3})\d{6}(?:\.\d{1,9}|\d{3})?", re.ASCII)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
+_MOST_PLANNED = 1_000_000
 _OFTEN = 5  # fewer numbers than that may be arms, each in at least one row less
 
 
@@ -49,6 +51,7 @@ def guess(
     all_asked: bool = False,
     by_file: bool = False,
     asked: tuple[str, ...] = (),
+    better: Better | None = None,
 ) -> Guess:
     """What the columns of a loaded table would be.  base: encoding and delimiter of the file.
 
@@ -56,6 +59,7 @@ def guess(
     by_file: the file is an arm, so no column is.
     all_asked: propose something for every number, since nothing else can be judged.
     asked: doubts about how the table was written.
+    better: the direction that a line beside the table says is better.
     """
     table = columns_of(source, frozenset(MISSING))
     stem = source.name.rpartition("/")[2].partition(".")[0]
@@ -69,6 +73,7 @@ def guess(
         if by_file and work.left[name].part in (Part.ARM, Part.ROLE):
             work.left[name] = Said(part=Part.UNKNOWN)
         _by_content(work, name)
+    _plans(work)
     samples.columns(work)
     if not work.of(Part.ARM):
         measures.arms_in_columns(work)
@@ -79,6 +84,8 @@ def guess(
     if arms_wanted and not work.arm and not work.arms:
         _arm_of_numbers(work)
     if arms_wanted and not work.arm and not work.arms:
+        _arm_of_settings(work)
+    if arms_wanted and not work.arm and not work.arms:
         measures.arms_by_difference(work)
         measures.arms_alike(work)
     _versions_cut(work)
@@ -88,6 +95,8 @@ def guess(
     measures.take(work)
     dimensions.take(work)
     measures.settle(work, all_asked=all_asked)
+    if better is not None:
+        measures.direct(work, better)
     return work.guess(base)
 
 
@@ -113,6 +122,17 @@ def _by_content(work: Work, name: str) -> None:
         _figure(work, name, said, cells)
     else:
         work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _plans(work: Work) -> None:
+    """A column that says how many runs were asked for, the same number in every row."""
+    for name in list(work.left):
+        cells = work.cells(name)
+        if not marked.is_plan(name) or not (cells.distinct and cells.constant and cells.whole):
+            continue
+        if work.planned is None and 0 < int(cells.distinct[0][:9]) <= _MOST_PLANNED:
+            work.planned = int(cells.distinct[0][:9])
+            work.take(name, "planned", "how many runs were asked for, of each arm")
 
 
 def _epoch(cells: Cells) -> bool:
@@ -231,8 +251,9 @@ def _all_united(cells: Cells) -> bool:
 
 
 def _unit_owner(work: Work) -> None:
-    """Where each row has a unit of its own, what the unit belongs to is the metric."""
-    units = [name for name in work.of(Part.UNIT) if not work.cells(name).constant]
+    """Where each row has a unit or direction of its own, what that belongs to is the metric."""
+    both = work.of(Part.UNIT, Part.BETTER)
+    units = [name for name in both if not work.cells(name).constant]
     for name in work.of(Part.UNKNOWN, Part.NOTE, Part.DIMENSION):
         text = work.cells(name).holds is Holds.TEXT
         if units and text and work.table.determined((name,), units[0]):
@@ -354,6 +375,21 @@ def _arm_of_numbers(work: Work) -> None:
             work.doubts.append(f"is {name} ({listed}) what is compared?")
             work.dimensions.append(name)
             return
+
+
+def _arm_of_settings(work: Work) -> None:
+    """Nothing else names what is compared: a setting of the fewest words may be it (A1, B, A2)."""
+    found = [
+        name
+        for name in work.of(Part.DIMENSION)
+        if work.cells(name).holds is Holds.TEXT and 1 < len(work.cells(name).distinct) <= _OFTEN
+    ]
+    if found and work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
+        name = min(found, key=lambda name: len(work.cells(name).distinct))
+        listed = ", ".join(work.cells(name).distinct)
+        work.key("arm", name, f"nothing else may be compared; its cells are few words: {listed}")
+        work.doubts.append(f"is {name} ({listed}) what is compared?")
+        work.dimensions.append(name)
 
 
 def _few_words(cells: Cells) -> bool:

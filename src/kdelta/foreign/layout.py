@@ -38,9 +38,18 @@ _STATISTICS = vocabulary(
     "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
 )
+_COMPARED = vocabulary(
+    "ratio change delta diff difference speedup slowdown improvement gain pct_change change_pct"
+    " delta_pct diff_pct pct_diff pct_delta percent_change p_value pvalue"
+)
 _WARM = vocabulary("warmup warm_up warming_up discard discarded")
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION, Part.STATUS)
 _COUNTS = vocabulary("n count runs")
+_NUMBERED = re.compile(
+    r"(?P<word>reboot|boot|run|rep|repetition|round|iteration|iter|trial|sample|pass)"
+    r"[-_ #]*(?P<number>\d{1,6})",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,8 @@ def trimmed(rows: Sequence[Row]) -> list[Row]:
 def _parts(rows: list[Row]) -> list[Row]:
     """Without the head line where it stands again; its parts may differ: a column numbers them."""
     head, part = rows[0][1], 0
+    if titled := _titled(rows):
+        return titled
     made: list[Row] = []
     after_head = False
     for number, cells in rows:
@@ -88,6 +99,45 @@ def _parts(rows: list[Row]) -> list[Row]:
     return [(rows[0][0], [*head, _PART]), *made]
 
 
+def _titled(rows: list[Row]) -> list[Row]:
+    """Tables of one head line below titles of one cell: the titles are a column, section or rep.
+
+    Nothing: the head line stands once, or some table has no title of its own.
+    """
+    head = rows[0][1]
+    heads = [at for at, (_, cells) in enumerate(rows) if cells == head]
+    titles = [_alone(rows[at - 1][1]) for at in heads[1:]]
+    if not titles or not all(titles) or len(set(titles)) < len(titles):
+        return []
+    counted = [_NUMBERED.fullmatch(title) for title in titles]
+    called = {one["word"].lower() for one in counted if one}
+    name = called.pop() if all(counted) and len(called) == 1 else "section"
+    if name in head:
+        return []
+    made: list[Row] = [(rows[0][0], [*head, name])]
+    title = _before(titles)
+    for at, (number, cells) in enumerate(rows[1:], start=1):
+        if at in heads:
+            title = _alone(rows[at - 1][1])
+        elif at + 1 not in heads:
+            made.append((number, [*cells, title] if len(cells) == len(head) else cells))
+    return made
+
+
+def _alone(cells: Sequence[str]) -> str:
+    """The only cell of a row that has one, without marks of a title; else nothing."""
+    text = next(filter(None, map(str.strip, cells)), "")
+    return text.strip("#*=: ") if _filled(cells) == 1 else ""
+
+
+def _before(titles: Sequence[str]) -> str:
+    """The title of the first table, which was cut off above its head: rep 1 of rep 2, rep 3."""
+    cut = _NUMBERED.fullmatch(titles[0])
+    if cut and int(cut["number"]) > 0:
+        return titles[0].replace(cut["number"], str(int(cut["number"]) - 1))
+    return "first"
+
+
 def _one_head(rows: list[Row]) -> list[Row]:
     """Two head lines as one, where the first names groups: 6.16,,6.17, over mean,sd,mean,sd."""
     if len(rows) < 3 or len(rows[0][1]) != len(rows[1][1]):
@@ -95,7 +145,8 @@ def _one_head(rows: list[Row]) -> list[Row]:
     (number, upper), (_, lower) = rows[:2]
     pairs = list(zip(upper, lower, strict=True))
     grouped = any(not top.strip() and below.strip() for top, below in pairs)
-    if not grouped or any(re.fullmatch(NUMBER, cell.strip()) for cell in lower):
+    figures = (cell.strip() for cell in lower if not arms.is_version(cell.strip()))
+    if not grouped or any(re.fullmatch(NUMBER, cell) for cell in figures):
         return rows
     names, group = [], ""
     for top, below in pairs:
@@ -194,6 +245,7 @@ def _named(rows: list[Row]) -> list[Row]:
     head = rows[0][1]
     if all(cell.strip() for cell in head):
         return rows
+    rows = _labelled(rows)
     wide = [cells for _, cells in rows[1:] if len(cells) == len(head)]
     gone = {
         at
@@ -208,6 +260,28 @@ def _named(rows: list[Row]) -> list[Row]:
         else (number, cells)
         for number, cells in rows
     ]
+
+
+def _labelled(rows: list[Row]) -> list[Row]:
+    """A first column without a name whose cells are boot 1, boot 2 is called so; of words, row."""
+    (number, head), *below = rows
+    cells = [cells[0].strip() for _, cells in below if len(cells) == len(head)]
+    if (
+        head[0].strip()
+        or not all(cells)
+        or len(set(cells)) < 2
+        or not all(map(str.strip, head[1:]))
+    ):
+        return rows
+    counted = [_NUMBERED.fullmatch(cell) for cell in cells]
+    called = {one["word"].lower() for one in counted if one}
+    if len(called) == 1 and all(counted):
+        name = called.pop()
+    elif any(re.fullmatch(NUMBER, cell) for cell in cells):
+        return rows
+    else:
+        name = "row"
+    return rows if name in head else [(number, [name, *head[1:]]), *below]
 
 
 def _index(at: int, rows: Sequence[Sequence[str]]) -> bool:
@@ -312,7 +386,7 @@ def _pair(cut: re.Match[str] | None) -> list[str]:
 
 def _statistic(text: str) -> str:
     word = "_".join(words.words(text))
-    return word if word in _STATISTICS or word in _WARM else ""
+    return word if word in (*_STATISTICS, *_COMPARED, *_WARM) else ""
 
 
 def _statistics(found: Plain) -> Plain:

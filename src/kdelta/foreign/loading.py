@@ -20,6 +20,7 @@ from kdelta.foreign import (
     kernbench,
     layout,
     lkp,
+    marked,
     perf_stat,
     programs,
     proposal,
@@ -35,6 +36,7 @@ from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.record import ImportFormat, SourceFile
 from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, of_grid, repeats, stacked
 from kdelta.foreign.work import Guess
+from kdelta.metric import Better
 
 MAX_FILES = 1000
 _MAX_DEPTH = 8
@@ -69,6 +71,7 @@ class LoadedFile:
     label: what tells it from the others of the import; it names the arm of a table without one.
     stack: the files that it stands for, where it is several below each other.
     notes: sentences on what of it is not read.
+    better: the direction that a line beside the table says is better.
     """
 
     number: int
@@ -80,6 +83,7 @@ class LoadedFile:
     guess: Guess | None = None
     stack: Stack | None = None
     notes: tuple[str, ...] = ()
+    better: Better | None = None
 
 
 def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
@@ -215,7 +219,7 @@ def _table(
     mapped: Mapping | None,
     encoding: str,
 ) -> LoadedFile:
-    text = shapes.of_gnuplot(layout.framed(text))
+    whole, text = text, shapes.of_gnuplot(layout.framed(text))
     text = prose.table_in(text) if suffix in _PROSE else text
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)
@@ -231,8 +235,12 @@ def _table(
     if mapped:
         dimensions.check(found, mapped)
     made = None if mapped else known(found.columns, base)
+    better = None
     if not (mapped or made):
-        made = guess(found, base, asked=shown.doubts)
+        better, asked = marked.direction(whole, delimiter)
+        if asked and marked.directed(shown):
+            asked = ()
+        made = guess(found, base, asked=(*shown.doubts, *asked), better=better)
     kind = ImportFormat.BUNDLE if bundle.is_bundle(found) else ImportFormat.TABLE
     return LoadedFile(
         number=number,
@@ -242,6 +250,7 @@ def _table(
         mapping=mapped or (made.mapping if made else None),
         guess=made,
         notes=tuple(f"{source.name}: {note}" for note in shown.notes),
+        better=better,
     )
 
 
@@ -328,7 +337,9 @@ def _as_arm(file: LoadedFile, *, asked: bool) -> LoadedFile:
     column = mapping.columns.arm
     doubts = (f"is each file an arm, or {column}, which is called so?",)
     unsure = asked and file.guess is not None and not file.guess.unnamed
-    found = guess(file.source, base, by_file=True, asked=doubts if unsure else ())
+    found = guess(
+        file.source, base, by_file=True, asked=doubts if unsure else (), better=file.better
+    )
     return replace(file, mapping=found.mapping, guess=found)
 
 

@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+import msgspec
+
 from kdelta.foreign import arms, samples, settings, wide, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
@@ -181,6 +183,7 @@ def settle(work: Work, *, all_asked: bool = False) -> None:
     failed = [name for name, said in work.figures.items() if said.part is Part.FAILED]
     bases = _bases(work)
     summary = _summary(work, counts, bases)
+    _levels(work, bases, runs=not (summary or work.arms or "metric" in work.keys))
     if work.arms:
         _settle_arms(work, summary=summary)
     elif "metric" in work.keys:
@@ -224,12 +227,67 @@ def _bases(work: Work) -> dict[str, dict[str, str]]:
         elif said.part is Part.VALUES:
             found.setdefault(_owner("", found), {})["values"] = name
         elif said.part is Part.STATISTIC:
+            if words.is_percentile(said.statistic):
+                continue  # see _levels
             if said.statistic not in _SUMMARY:
                 work.leave(name, f"{said.statistic} is no figure to judge by")
                 continue
             base = said.metric if said.metric != "value" else ""
             found.setdefault(_owner(base, found), {})[said.statistic] = name
     return found
+
+
+def _levels(work: Work, bases: dict[str, dict[str, str]], *, runs: bool) -> None:
+    """p50_us, p95_us, p99_us of each run: each is a metric, since one may pay for another.
+
+    runs: rows are runs, and columns metrics; else percentiles are not read, nor are they beside the
+    quantity itself, or its mean (a time beside times).
+    """
+    whole = {
+        said.better
+        for said in work.figures.values()
+        if said.part is Part.TIME and said.statistic in ("", "mean")
+    }
+    found = [
+        name
+        for name, said in work.figures.items()
+        if said.part is Part.STATISTIC and words.is_percentile(said.statistic)
+    ]
+    places = list(work.table.cells)
+    for name in found:
+        better = work.figures[name].better
+        if runs and better not in whole and work.cells(name).holds is Holds.NUMBERS:
+            bases[name] = {"": name}
+        else:
+            work.leave(name, f"{work.figures[name].statistic} is no figure to judge by")
+    for base, columns in list(bases.items()) if found and runs else ():
+        middle = columns.get("median", "")
+        named = any(map(words.is_percentile, words.words(middle)))
+        if named and any(name in bases for name in found):
+            del columns["median"]
+            bases[middle] = {"": middle}
+        if not columns:
+            del bases[base]
+    ranked = sorted(bases.items(), key=lambda item: min(map(places.index, item[1].values())))
+    bases.clear()
+    bases |= ranked
+
+
+def direct(work: Work, better: Better) -> None:
+    """Where a line says that lower is better, it is said of all metrics whose names do not tell."""
+    if "better" in work.keys:
+        return
+    for name, keys in list(work.metrics.items()):
+        known = keys.better
+        if known is None and (found := words.metric_of(name)):
+            known = found.better
+        if known not in (None, Better.NONE, better):
+            work.doubts.append(
+                f"a line says that {better} is better, and the name of {name} that {known} is:"
+                " which is it?"
+            )
+        work.metrics[name] = msgspec.structs.replace(keys, better=better)
+        work.united = True
 
 
 def _owner(base: str, found: Mapping[str, Columns]) -> str:

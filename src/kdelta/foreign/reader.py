@@ -114,7 +114,7 @@ def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
         if file.guess and file.source.lines and not file.guess.profile:
             known = file.guess.mapping
             base = Mapping(delimiter=known.delimiter, encoding=known.encoding)
-            made = guess(file.source, base, arms_wanted=True, all_asked=True)
+            made = guess(file.source, base, arms_wanted=True, all_asked=True, better=file.better)
             if made.measured:
                 return UndescribedError(
                     "nothing in it is known to be a measured time: "
@@ -238,7 +238,7 @@ def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: b
         if not alone:
             return "no column names an arm"
         base = Mapping(delimiter=made.mapping.delimiter, encoding=made.mapping.encoding)
-        made = guess(file.source, base, arms_wanted=True)
+        made = guess(file.source, base, arms_wanted=True, better=file.better)
         made = replace(made, doubts=made.doubts or ("no column says what is compared",))
     if made.measured and not made.united and not alone and not by_file:
         return "its figures have no unit"

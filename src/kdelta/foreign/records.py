@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign import aggregates, arms, layout, nested_text
+from kdelta.foreign import aggregates, arms, layout, marked, nested_text
 from kdelta.foreign.json_text import loaded
 from kdelta.foreign.record import Line
 from kdelta.foreign.tables import MAX_COLUMNS, MAX_LINES
@@ -306,4 +306,4 @@ def table_of(records: Sequence[Numbered], name: str) -> layout.Plain:
         Line(number=number, cells=tuple(record.get(key, "").strip() for key in columns))
         for number, record in records
     )
-    return aggregates.apart(layout.plain(columns, lines))
+    return aggregates.apart(marked.plain(layout.plain(columns, lines)))

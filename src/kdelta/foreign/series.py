@@ -255,13 +255,19 @@ def _boots(readings: Sequence[ForeignReading]) -> Iterator[Boot]:
     yield from made
 
 
+def _rounded(printed: float, mean: float) -> float:
+    """How far a printed mean may be from that of the values: it has the digits that it has."""
+    digits = len(f"{printed:.9f}".rstrip("0").partition(".")[2])
+    return max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
+
+
 def _contradicted(series: Series, one: Published) -> Iterator[str]:
     """Sentences where a published summary is not that of the values."""
     values = series.values
     if not values:
         return
     mean = statistics.fmean(values)
-    if one.mean is not None and abs(one.mean - mean) > max(6e-4, 1e-5 * abs(mean)):
+    if one.mean is not None and abs(one.mean - mean) > _rounded(one.mean, mean):
         yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
     if one.ok is not None and one.ok != len(values):
         yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"

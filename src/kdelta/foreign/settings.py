@@ -26,6 +26,10 @@ def with_units(work: Work) -> None:
     measured += work.of(Part.VALUE, Part.VALUES, Part.STATISTIC)
     for name in found if measured or work.arms else ():
         work.left[name] = Said(part=Part.DIMENSION)
+    summed = [name for name in work.of(Part.TIME, Part.STATISTIC) if work.left[name].statistic]
+    for name in () if summed else work.of(Part.COUNT):  # n 1024, 4096: no counts of runs
+        if _set(work, name):
+            work.left[name] = Said(part=Part.DIMENSION)
     for name in work.of(Part.DERIVED):  # a ratio that was set; one of two arms differs by row
         cells = work.cells(name)
         few = len(cells.distinct) > 1 and _THRICE * len(cells.distinct) <= work.table.rows

@@ -183,6 +183,13 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for depth in range(max(map(len, folders))):
         level = [folder[depth] if depth < len(folder) else "" for folder in folders]
+        turns = [_TURN.fullmatch(part) for part in level]
+        words = {(one["word"] or "").lower() for one in turns if one and not one["name"]}
+        if len(set(level)) > 1 and all(turns) and len(words) == 1 and words != {""}:
+            key = "boot" if words <= {*_BOOTS} else ROUND
+            if key not in found:  # boot-0, boot-1 within each folder
+                found[key] = [one["number"] for one in turns if one]
+                continue
         if len(set(level)) > 1:
             found[_free(FOLDER, found)] = level
     stems = [_stem(name) for name in names]
@@ -199,7 +206,7 @@ def _told(names: Sequence[str]) -> dict[str, list[str]]:
     numbers = [number for _, number, _ in cuts]
     if len(set(numbers)) > 1:
         boots = all(word.lower() in _BOOTS for _, _, word in cuts)
-        found["boot" if boots else ROUND] = numbers
+        found[_free("boot" if boots else ROUND, found)] = numbers
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta.errors import SpecError
-from kdelta.foreign import aggregates, layout, shapes
+from kdelta.foreign import aggregates, layout, marked, shapes
 from kdelta.foreign.record import Line, SourceFile
 from kdelta.printable import printable, quoted
 
@@ -228,7 +228,8 @@ def table(text: str, name: str, delimiter: str) -> layout.Plain:
             action="name the columns in a line above, such as kernel,ns",
         )
     shown = layout.plain(*shapes.runs_below(columns, tuple(_lines(iter(found[1:]), columns, name))))
-    return aggregates.apart(replace(shown, doubts=(*doubts, *shown.doubts)))
+    shown = marked.plain(replace(shown, doubts=(*doubts, *shown.doubts)))
+    return aggregates.apart(shown)
 
 
 def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -236,11 +237,16 @@ def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]
     started = False
     first = next((line for line in text.splitlines() if line.strip()), "").strip()
     framed = delimiter == "|" and first.startswith("|") and first.endswith("|")
+    below: list[str] | None = None
+    if first.startswith("#"):
+        cut = (row for _, row in _cut(text, name, delimiter))
+        filled = (row for row in cut if any(cell.strip() for cell in row))
+        below = next((row for row in filled if not row[0].lstrip().startswith("#")), None)
     for number, raw in _cut(text, name, delimiter):
         if not any(cell.strip() for cell in raw) and (delimiter == BLANKS or len(raw) < 2):
             continue
         marked = raw[0].lstrip().startswith("#")
-        if marked and (started or len(raw) < 2):
+        if marked and (started or len(raw) < 2 or not _heads(raw, below, delimiter)):
             continue
         cells = _unmarked(raw, delimiter) if marked else raw
         if framed:
@@ -248,6 +254,16 @@ def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]
         if cells:
             started = True
             yield number, cells
+
+
+def _heads(cells: list[str], below: list[str] | None, delimiter: str) -> bool:
+    """False for a remark: the first line without a # is as wide, or wider, and itself a head line.
+
+    What has figures in the line below it is a head line: # kernel ns.
+    """
+    if below is None or any(_NUMBER.fullmatch(cell.strip()) for cell in below):
+        return True
+    return len(_unmarked(cells, delimiter)) > len(below)
 
 
 def _unmarked(cells: list[str], delimiter: str) -> list[str]:

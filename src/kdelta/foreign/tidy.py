@@ -16,7 +16,7 @@ import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.foreign import mapping as mappings
-from kdelta.foreign import published, words
+from kdelta.foreign import published, unlike, words
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.mapping import Figures, MetricKeys
 from kdelta.foreign.record import (
@@ -74,10 +74,13 @@ def read(number: int, source: SourceFile, mapping: mappings.Mapping, arm: str = 
     gated = _gated(kept)
     blocks = not mapping.columns.boot and _in_blocks(gated)
     readings = _placed(gated, boots=blocks)
-    notes = tuple(
-        f"{source.name}: {printable(name, 60)} is kept and not judged, nothing says which direction"
-        " is better; a mapping can"
-        for name in kept.left
+    notes = (
+        *unlike.sentences(found, source.name, mapping),
+        *(
+            f"{source.name}: {printable(name, 60)} is kept and not judged, nothing says which"
+            " direction is better; a mapping can"
+            for name in kept.left
+        ),
     )
     return Contents(
         metrics=tuple(kept.metrics.values()),
@@ -284,7 +287,8 @@ def _figures(
     said = published.of_row(kept.number, row, key, name, figures, mapping)
     if said:
         kept.published.append(said)
-    for at, (value, why) in enumerate(_values(cells, figures, failure, mapping, said)):
+    count = row.text(figures.n or mapping.columns.n)
+    for at, (value, why) in enumerate(_values(cells, figures, failure, mapping, said, count)):
         kept.counts[*key, name] += 1
         made = _reading(kept, row, (*key, name), mapping)
         position = None if place is None else place * MAX_CELL + at
@@ -308,9 +312,11 @@ def _values(
     failure: str,
     mapping: mappings.Mapping,
     said: Published | None,
+    count: str,
 ) -> Iterator[tuple[float | None, str]]:
-    """(value, why there is none) of each value that a row lists."""
+    """(value, why there is none) of each value that a row lists; count: how many, as it says."""
     listed = isinstance(figures.values, str) and figures.value is None
+    wanted = int(count) if count.isdecimal() and len(count) < 6 else 0
     for cell in cells:
         if failure:
             yield None, failure
@@ -326,6 +332,8 @@ def _values(
                 raise cell.wrong(f"a list of {said.ok} values, as the row says")
             for value in values:
                 yield value, ""
+            for _ in range(wanted - len(values)):
+                yield None, "fewer values than runs"
         else:
             yield cell.number(), ""
 

@@ -83,7 +83,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     Part.POSITION: vocabulary(
         "order step sequence seq index position slot place execution_order exec_order"
         " run_order timestamp time_stamp started started_at start_time when date datetime"
-        " at_utc timestamp_utc started_at_utc"
+        " at_utc timestamp_utc started_at_utc time_of_day clock_time"
     ),
     Part.ROUND: vocabulary(
         "round repeat rep repetition iteration iter trial sample attempt pass try round_no"
@@ -131,6 +131,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
         " significant confidence reliability star"
     ),
 }
+_LAST = (Part.BOOT, Part.ROUND, Part.RUN, Part.STATUS, Part.METRIC, Part.VALUE, Part.UNIT)
 _DIMENSIONS = vocabulary(
     "environment env cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus guest_cpus guest_cpu smp core"
     " cores thread threads nthreads nr_threads num_threads worker workers nr_workers jobs"
@@ -144,6 +145,7 @@ _DIMENSIONS = vocabulary(
     " config configuration preempt preempt_model governor page_type folio_order folio"
     " pages nr_pages npages backend cluster site group set access pattern topology"
     " distance policy flag flags variant_of setting settings hypervisor compiler shared"
+    " cmdline kernel_cmdline boot_args bootargs command_line microcode turbo smt"
     " distinct watchers mitigations cpu_mem smp_mem lab old_node new_node"
 )
 _READ_BACK = {
@@ -170,6 +172,7 @@ _READ_BACK = {
     "exitcode": "returncode",
     "rc": "returncode",
     "retcode": "returncode",
+    "exit": "returncode",
 }
 _PERCENTILES = vocabulary("percentile percentiles quantile quantiles pctl pctile ptile")
 _PERCENTILE = re.compile(
@@ -244,6 +247,9 @@ _COUNT_GATE = re.compile(
     r"(?:failures|errors|violations)|failed_(?:units|checks|ops|calls)|errors|violations|bad_steps"
     r"|corruptions?|checks_failed)(?:_sum|_mean)?\Z"
 )
+# start_s, end_time_ms: when a run was, on some clock, and not how long.
+_MOMENTS = vocabulary("start begin began started end ended stop stopped finish finished")
+_OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *_TIME_UNITS}
 _GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
 _SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
@@ -327,9 +333,18 @@ def said(name: str) -> Said:
         return Said(part=Part.DIMENSION)
     if is_gate(name):
         return Said(part=Part.GATE)
-    if is_state(name):
-        return Said(part=Part.STATE)
-    return _quantity(found)
+    if found[-1] in ("unit", "units"):
+        return Said(part=Part.UNIT)
+    return Said(part=Part.STATE) if is_state(name) else _measured(name, found)
+
+
+def _measured(name: str, found: tuple[str, ...]) -> Said:
+    """A quantity; of a path that is none (run boot, result unit) what its last word says."""
+    measured = _quantity(found)
+    if measured.part is not Part.UNKNOWN or " " not in name.strip():
+        return measured
+    last = said(name.rsplit(maxsplit=1)[-1])
+    return last if last.part in _LAST else measured
 
 
 def _two_dimensions(name: str) -> bool:
@@ -351,6 +366,8 @@ def _quantity(found: tuple[str, ...]) -> Said:
     """A quantity, or a statistic of one: mean_x_ns, x_ns_p99, "cv (%)", delta_pct."""
     rest, statistic = _stripped(found)
     unit, better = _unit(rest)
+    if unit in _TIME_UNITS.values() and set(rest) <= _OF_MOMENTS and {*rest} & {*_MOMENTS}:
+        return Said(part=Part.POSITION if rest[0] in _MOMENTS[:4] else Part.NOTE)
     better = _stated(found) or (None if _contradicts(rest, unit, better) else better)
     metric = "_".join(rest)
     if statistic in ("", "mean", "median", "values"):

@@ -76,6 +76,7 @@ class Work:
     samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     beside: Said | None = None
     replicate: ReplicateUnit | None = None
+    planned: int | None = None
     measured: bool = False
     united: bool = False
     profile: bool = False
@@ -126,6 +127,7 @@ class Work:
             decimal=self.table.decimal,
             ok=self.ok,
             replicate=self._repeated(),
+            planned=self.planned or base.planned,
             ignore=tuple(self.ignore),
             details=self.details,
             read_back=self.read_back,

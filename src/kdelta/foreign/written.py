@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 from kdelta.foreign import words
 from kdelta.foreign.words import Part, vocabulary
@@ -21,10 +22,12 @@ _MARKS = " '\u00a0\u202f\u2019"  # that people put between thousands
 _WITH_UNIT = re.compile(rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
 _SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
+_UNDERSCORED = re.compile(r"[-+]?\d{1,3}(?:_\d{3})+(?:\.\d+)?", re.ASCII)
 _POINTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?", re.ASCII)
 _SURELY_POINTED = re.compile(r"[-+]?\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)", re.ASCII)
 _SPACED = re.compile(rf"[-+]?\d{{1,3}}(?:[{_MARKS}]\d{{3}})+(?:[.,]\d+)?", re.ASCII)
 _SHORT = re.compile(r"[-+]?\d{1,3}(?:[.,]\d+)?", re.ASCII)
+_CLOCK = 4  # rows that tell a clock
 _MANY_PARTS = 2  # blanks in a number; more are between the values of a list
 _DURATION = re.compile(
     r"(?:(?P<h>\d+)h ?)?(?P<m>\d+)m ?(?P<s>\d+(?:\.\d+)?)s?"
@@ -72,6 +75,16 @@ def pointed(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     return WrittenColumn(name=name, cells=made)
 
 
+def underscored(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """1_234_567 is one number, as programs write it."""
+    parts = [cell for cell in cells if cell]
+    if not any(map(_UNDERSCORED.fullmatch, parts)):
+        return None
+    if not all(_UNDERSCORED.fullmatch(cell) or _SHORT.fullmatch(cell) for cell in parts):
+        return None
+    return WrittenColumn(name=name, cells=tuple(cell.replace("_", "") for cell in cells))
+
+
 def spaced(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     """1 047 454 is one number, and so is 1'047'454; with blanks and no zero after one it is asked.
 
@@ -97,7 +110,13 @@ def durations(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     if not parts or len(parts) < len(cut) or not (named or all(one["m"] for one in parts)):
         return None
     made = tuple(_in_seconds(_DURATION.fullmatch(cell)) for cell in cells)
-    return WrittenColumn(name=f"{name} (s)", cells=made)
+    if not all(one["hours"] for one in parts) or words.words(name) != ("time",):
+        return WrittenColumn(name=f"{name} (s)", cells=made)
+    numbers = [Decimal(cell) for cell in made if cell]
+    if len(numbers) >= _CLOCK and all(one < other for one, other in pairwise(numbers)):
+        return WrittenColumn(name=f"{name} of day", cells=made)  # 10:00:05, 10:30:05: a clock's
+    doubt = f"is {name} ({printable(cells[0], 30)}) a time that passed, or the clock on the wall?"
+    return WrittenColumn(name=f"{name} (s)", cells=made, doubt=doubt)
 
 
 def _in_seconds(cut: re.Match[str] | None) -> str:
@@ -116,7 +135,7 @@ def with_units(name: str, cells: Sequence[str]) -> WrittenColumn | None:
         return None
     if len(set(cells)) < max(2, _REPEATED * len(cells)):
         return None
-    unit = _common({one["unit"] for one in parts})
+    unit = common({one["unit"] for one in parts})
     if unit is None:
         return None
     made = tuple(_scaled(_WITH_UNIT.fullmatch(cell), unit) for cell in cells)
@@ -124,7 +143,7 @@ def with_units(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     return WrittenColumn(name=name if known else f"{name} ({unit})", cells=made)
 
 
-def _common(units: set[str]) -> str | None:
+def common(units: set[str]) -> str | None:
     """The smallest of units of one kind; "" of 1.2k and 3M, which are numbers; None of others."""
     for kind in (_TIMES, *_RATES):
         if units <= kind.keys():
@@ -133,6 +152,15 @@ def _common(units: set[str]) -> str | None:
         return ""
     one = next(iter(units))
     return one if len(units) == 1 and words.said(one).better else None
+
+
+def in_unit(cell: str, unit: str, small: str) -> str | None:
+    """A number in one unit written in another of its kind; None of what is no number."""
+    kind = next((kind for kind in (_TIMES, *_RATES) if {unit, small} <= kind.keys()), None)
+    if not cell or kind is None or not re.fullmatch(NUMBER, cell):
+        return None if cell else ""
+    factor = Decimal(kind[unit]) / Decimal(kind[small])
+    return cell if factor == 1 else f"{Decimal(cell.replace(',', '')) * factor:f}"
 
 
 def _scaled(cut: re.Match[str] | None, unit: str) -> str:
@@ -148,5 +176,5 @@ def _scaled(cut: re.Match[str] | None, unit: str) -> str:
 
 
 WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (
-    *(grouped, pointed, spaced, durations, with_units),
+    *(grouped, underscored, pointed, spaced, durations, with_units),
 )
