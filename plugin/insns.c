@@ -75,7 +75,7 @@ enum mark_error {
 	ERROR_NESTED_BEGIN = 1,	  /* BEGIN while a window is open on this vCPU */
 	ERROR_END_WITHOUT_BEGIN = 2,  /* END, but no window is open on this vCPU */
 	ERROR_PHASE = 3,		  /* END of another phase than the open one */
-	ERROR_NOT_ARMED = 4,	  /* BEGIN before ARM took effect */
+	ERROR_NOT_ARMED = 4,	  /* BEGIN before ARM took effect, or behind the last window */
 	ERROR_TOO_MANY_SLOTS = 5,	  /* more code than MAX_CHUNKS holds: counts would be short */
 	ERROR_TOO_MANY_WINDOWS = 6,
 	ERROR_LOST_STRING = 7, /* a string instruction was left where no entry is known */
@@ -181,11 +181,13 @@ static struct {
 	unsigned int vcpus;
 	uint64_t firmware; /* where it is entered; 0: there is none, or it is not known yet */
 	bool armed;
+	bool done; /* all windows that were told have closed */
 	bool overflow;
 	bool lost_string;
 	bool lost_tasks; /* there were too many */
 	bool new_tasks; /* the kernel says where it makes them */
 	uint64_t windows;
+	uint64_t windows_told; /* how many there will be, 0: not known */
 	struct chunk *chunks[MAX_CHUNKS];
 	uint32_t chunk_count;
 	struct place *place; /* of all groups */
@@ -355,6 +357,20 @@ static void window_update(unsigned int index)
 		snapshot_drop(index);
 }
 
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+static void on_exit_qemu(qemu_plugin_id_t id, void *userdata);
+
+/*
+ * Nothing that is translated behind the last window can be counted: QEMU then translates as it does
+ * without us.  A window that comes nevertheless is an error, see window_open().
+ */
+static void finish(void)
+{
+	state.armed = false;
+	state.done = true;
+	qemu_plugin_register_vcpu_tb_trans_cb(state.id, NULL);
+}
+
 static void window_open(unsigned int index, unsigned int phase)
 {
 	struct vcpu *vcpu = &state.vcpu[index];
@@ -470,10 +486,9 @@ static void window_close(unsigned int index, unsigned int phase)
 	}
 	snapshot_cover(&vcpu->base);
 	emit_window(index);
+	if (state.windows == state.windows_told)
+		finish();
 }
-
-static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
-static void on_exit_qemu(qemu_plugin_id_t id, void *userdata);
 
 /* A reset: all vCPUs are stopped, the translation cache is empty, and so is our registration. */
 static void on_reset(qemu_plugin_id_t id)
@@ -511,7 +526,7 @@ static void on_mark(unsigned int index, void *userdata)
 		window_open(index, phase);
 	else if (code >> 8 == MARK_END)
 		window_close(index, phase);
-	else if (code >> 8 == MARK_ARM && !state.armed) {
+	else if (code >> 8 == MARK_ARM && !state.armed && !state.done) {
 		if (state.register_names[REGISTER_FIRMWARE])
 			state.firmware = register_value(index, REGISTER_FIRMWARE) & ~3ULL;
 		qemu_plugin_reset(state.id, on_armed);

@@ -22,6 +22,8 @@ static int read_options(int argc, char **argv)
 			path = text;
 		else if ((text = option(argv[i], "events=")))
 			events = read_events(text);
+		else if ((text = option(argv[i], "windows=")))
+			state.windows_told = strtoull(text, NULL, 10);
 		else if ((text = option(argv[i], "functions=")))
 			whole &= calls_read(text);
 		else if ((text = option(argv[i], "calls=")))

@@ -103,6 +103,8 @@ if behaviour == "lies":
     port.write(b"kdelta-answer zero bytes\\n" * 10)
     sys.exit()
 obey()
+if behaviour == "stays":
+    time.sleep(60)
 """
 
 

@@ -14,7 +14,7 @@ from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError
 from kdelta.output import Reading, TimedWindow
 from kdelta.run import counting
-from kdelta.workload import Window
+from kdelta.workload import Window, parse_reference
 
 TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
 PHASES = (
@@ -50,6 +50,19 @@ def windows() -> list[list[int]]:
         found.append(window({0x1000: 5, KERNEL: 10, KERNEL + 0x44: 3 + extra}, phase=0))
         found.append(window({0x2000: 7}, phase=3))
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mincore:no_thp_pte_scan_4m", 8),
+        ("mprotect:shared_dirty_full_toggle_64m", 24),
+        ("fault_fork:exit_teardown", 31),
+    ],
+)
+def test_the_plugin_is_told_how_many_windows_come(name: str, expected: int) -> None:
+    _, scenario = parse_reference(name)
+    assert counting._windows(scenario) == expected
 
 
 def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> None:

@@ -263,7 +263,11 @@ def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
     argv = qemu.command(of_version("10.0.2"), SETTINGS, launch, CHANNELS)
     library, output, events = argv[argv.index("-plugin") + 1].split(",", 1)[0], "a,,b", "events"
     assert Path(library).is_file()
-    assert f"out={tmp_path}/{output},events={tmp_path}/{events}" in argv[argv.index("-plugin") + 1]
+    assert argv[argv.index("-plugin") + 1].endswith(
+        f",out={tmp_path}/{output},events={tmp_path}/{events}"
+    )
+    told = CountingFiles(output=Path("a"), events=Path("b"), windows=24)
+    assert told.options() == "out=a,events=b,windows=24"
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")

@@ -52,6 +52,12 @@ def test_orders_and_answers(tmp_path: Path) -> None:
     assert greeting.identity == answers.identity(SETTINGS)
 
 
+def test_a_guest_that_has_answered_is_not_waited_for(tmp_path: Path) -> None:
+    with boot(tmp_path, "stays", IDENTITY, orders.run(["a"])) as guest:
+        assert guest.finish(10).ran()[1] == 5
+        assert not guest.has_ended
+
+
 def test_the_command_can_be_read_with_its_orders(tmp_path: Path) -> None:
     with boot(tmp_path, "obeys", IDENTITY, orders.run(["a"])) as guest:
         guest.finish(10)

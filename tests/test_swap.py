@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import threading
 from pathlib import Path
 from typing import Literal
 
@@ -13,14 +14,17 @@ import pytest
 from msgspec import structs
 
 from fake_qemu import IDENTITY
+from kdelta import guest, workload
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
-from kdelta.guests import qemu, swap
+from kdelta.guests import checkpoint, qemu, swap
 from kdelta.guests.emulator import Qemu
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import parse_identity
 from kdelta.machine.readback import mismatches
+from kdelta.run import counting
+from kdelta.run.restoring import Bench
 
 SETTINGS = MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"
@@ -85,6 +89,32 @@ def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
     config.write_text("CONFIG_ZRAM=m\n")
     with swap.backing(settings, kernel(config), tmp_path) as given:
         assert given.without
+
+
+@pytest.mark.parametrize(("wanted", "different"), [("zram", 2), ("disk", 1), ("", 1)])
+def test_counts_depend_on_a_configuration_that_was_read(
+    wanted: Literal["", "disk", "zram"],
+    different: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "key", lambda *_: "checkpoint")
+    for where, name in ((qemu, "plugin"), (guest, "program")):
+        monkeypatch.setattr(where, name, lambda *_, **__: Path(__file__))
+    load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
+    bench = Bench(
+        emulator=EMULATOR,
+        settings=structs.replace(SETTINGS, swap=wanted),
+        fresh_boot=False,
+        timeout_s=1,
+        cancelled=threading.Event(),
+    )
+    config = tmp_path / "config"
+    found = set()
+    for text in ("CONFIG_ZRAM=y\n", "CONFIG_ZRAM=m\n", "CONFIG_ZRAM=y\n"):
+        config.write_text(text)
+        found.add(counting.depends_on(bench, kernel(config), scenario, load.program))
+    assert len(found) == different
 
 
 CHANNELS = qemu.Channels(port=3, serial=4, console=5, orders=6)

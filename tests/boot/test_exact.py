@@ -29,6 +29,15 @@ def test_a_loop_counts_exactly(machine: Machine) -> None:
     assert not any(window.switched for window in counted.windows)
 
 
+def test_nothing_is_counted_behind_the_last_window(machine: Machine) -> None:
+    program = lab.PROGRAMS / "oracle.c"
+    alone = machine.count(program, "child", 3, 4)
+    told = machine.count(program, "child", 3, 4, told=4)
+    assert alone.windows == told.windows
+    with pytest.raises(AssertionError, match="counting began, or after it had ended"):
+        machine.count(program, "loop", ROUNDS, 4, told=3)
+
+
 def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> None:
     # QEMU before 8.1 announces the crossing instruction in a block that ends before it.
     counted = machine.oracle("cross", ROUNDS, 4)

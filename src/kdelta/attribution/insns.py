@@ -66,7 +66,7 @@ _ERRORS = {
     1: "a window was opened inside a window",
     2: "a window was closed that was not open",
     3: "a window was closed as another phase than it was opened",
-    4: "a window was opened before counting began",
+    4: "a window was opened before counting began, or after it had ended",
     5: "more code was executed than the plugin can count",
     6: "more windows were opened than the plugin can count",
     7: "a string instruction was interrupted where no entry of the kernel is known",

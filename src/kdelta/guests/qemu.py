@@ -77,11 +77,13 @@ class CountingFiles:
     output: the counts; events: kernel entries (attribution.insns); functions: of which code is
     (attribution.calls).  calls: follow them; memory: where the kernel has it, to tell what is
     touched (attribution.memory); both need functions.  arguments: which are told
-    (attribution.arguments).
+    (attribution.arguments).  windows: how many there will be, 0 where that is not known; behind the
+    last one nothing is prepared for counting, which costs time.
     """
 
     output: Path
     events: Path
+    windows: int = 0
     functions: Path | None = None
     calls: bool = False
     memory: str = ""
@@ -93,6 +95,7 @@ class CountingFiles:
         files["arguments"] = self.arguments
         given = {name: _escaped(path) for name, path in files.items() if path}
         words = {"calls": "on" if self.calls else "", "memory": self.memory}
+        words["windows"] = str(self.windows) if self.windows else ""
         given |= {name: word for name, word in words.items() if word}
         return ",".join(f"{name}={text}" for name, text in given.items())
 

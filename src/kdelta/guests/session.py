@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_CONSOLE = 1 << 20  # bytes of it that are kept
 _MAX_STDERR = 1 << 16
 _MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
-_POLL_S = 0.05
+_POLL_S = 0.01
 _END_S = 2.0
 _CONNECT_S = 60.0  # reserving huge pages comes first
 _MAX_REASON = 300
@@ -90,6 +90,7 @@ class Guest:
         self._cancelled = cancelled or threading.Event()
         self._greeting: Greeting | None = None
         self._console_text = ""
+        self._heard = 0  # bytes of answers that were looked at
         with ExitStack() as ours, ExitStack() as theirs:
             self._port = _Kept("port", ours)
             self._serial = _Kept("serial", ours)
@@ -196,14 +197,15 @@ class Guest:
         return self._greeting
 
     def finish(self, timeout: float) -> Answers:
-        """Wait until the guest has obeyed its orders and has ended; what it answered.
+        """Wait until the guest has answered its orders, or has ended; what it answered.
 
-        timeout: seconds, once for its boot and once for its orders.  Raises BootError, GuestError,
-        InfraError, Cancelled, and Lacking for what its kernel does not have.
+        Switching itself off would take it longer than much of what it is started for: the caller
+        closes it.  timeout: seconds, once for its boot and once for its orders.  Raises BootError,
+        GuestError, InfraError, Cancelled, and Lacking for what its kernel does not have.
         """
         if not self._restored:
             self._wait(self._greeted, timeout, "PID 1 did not greet")
-        self._wait(lambda: False, timeout, "the guest did not do its orders")
+        self._wait(self._answered, timeout, "the guest did not do its orders")
         found = orders.answers(self._orders, self._said())
         if len(found.answered) < len(self._orders):
             raise self._failure(self._end())
@@ -268,6 +270,14 @@ class Guest:
         if self._greeting is None:
             self._greeting = orders.greeting(self._said())
         return self._greeting is not None
+
+    def _answered(self) -> bool:
+        """True when all answers are there.  Raises as `orders.answers` does."""
+        heard = self._port.size + self._serial.size
+        if heard == self._heard:
+            return False
+        self._heard = heard
+        return len(orders.answers(self._orders, self._said()).answered) == len(self._orders)
 
     def _failure(self, what: str) -> KdeltaError:
         """The error for what happened: whose fault it is shows in what was said where."""

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kdelta.cache import writing
+from kdelta.files import digest_of
 from kdelta.guests.orders import Order, why
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
@@ -55,6 +56,12 @@ def backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator
         yield _modules(kernel)
     else:
         yield Backing()
+
+
+def reads(settings: MachineSettings, kernel: Kernel) -> str:
+    """Digest of the configuration that decides whether modules are loaded; "" where none does."""
+    config = kernel.config
+    return digest_of(config) if settings.swap == "zram" and config else ""
 
 
 def orders(settings: MachineSettings, given: Backing) -> tuple[Order, ...]:

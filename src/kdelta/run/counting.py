@@ -47,6 +47,7 @@ def depends_on(
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
+        swap.reads(bench.settings, kernel),
         kernel.version,
         kernel.release,  # probes go by it
         str(bench.seed),
@@ -131,6 +132,7 @@ class _CountedTrial(GuestTrial):
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
             events=events,
+            windows=_windows(self._scenario),
             **self._prepared(point).files(self._folder),
         )
         return self._launched(point, given, orders, counting)
@@ -177,6 +179,12 @@ class _CountedTrial(GuestTrial):
             mitigations="; ".join(identity.seen.mitigations),
             self_test=self._tested,
         )
+
+
+def _windows(scenario: workload.Scenario) -> int:
+    """How many its program has, of all phases; 0 where that decides for itself."""
+    rounds = -(-WINDOWS // scenario.layouts) * scenario.layouts
+    return 0 if scenario.declared else rounds * len(scenario.windows)
 
 
 def _counted(
