@@ -10,7 +10,7 @@ import random
 import shutil
 import signal
 import threading
-import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from kdelta import sample
 from kdelta.errors import StoreError
+from kdelta.journal import files
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.machine.axes import MachineSettings
 from kdelta.study import spec
@@ -275,16 +276,27 @@ def test_attempts_of_a_killed_process_are_counted(tmp_path: Path) -> None:
     assert RunJournal.open(folder).record().trials[7].attempts == 4
 
 
-def test_a_large_run_is_read_fast(tmp_path: Path) -> None:
+def test_each_file_of_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
-    journal = RunJournal.create(folder, new_run(arms=55, rounds=5))
+    journal = RunJournal.create(folder, new_run(arms=3, rounds=2))
     with journal.executing():
         for trial in journal.pending():
             journal.claim(trial.index)
-            journal.finish(trial.index, result_of(trial.index, functions=200))
-    begun = time.process_time()
-    assert len(RunJournal.open(folder).record().trials) == 550
-    assert time.process_time() - begun < 1
+            journal.finish(trial.index, result_of(trial.index))
+    opened = RunJournal.open(folder)
+    seen: Counter[str] = Counter()
+    read = files.read
+
+    def counting(path: Path, kind: type[Any], *, action: str = "") -> Any:
+        seen[str(path.relative_to(folder))] += 1
+        return read(path, kind, action=action)
+
+    monkeypatch.setattr(files, "read", counting)
+    results = [trial.result for trial in opened.record().trials]
+    assert len(results) == 12
+    assert all(results)
+    assert sum(name.startswith("trials/") for name in seen) == 12
+    assert set(seen.values()) == {1}
 
 
 # Full disk
