@@ -27,6 +27,8 @@ from kdelta.sample import Outcome
 from kdelta.study import plan, pools, spec
 from kdelta.study.slurm import SlurmPool
 
+pytestmark = pytest.mark.program
+
 ORDER = BlockOrder(kdelta=("kdelta 1", "sources"))
 POOL = SlurmPool(partition="bench", minutes=7)
 

@@ -8,6 +8,7 @@ are and which page state has to hold; `output` refuses what disagrees.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -247,16 +248,16 @@ def load(name: str, directory: Path | None = None) -> Workload:
     """
     if is_file(name):
         return _of_file(Path(name))
-    folder = directory or data.directory("workloads")
-    if not _NAME.fullmatch(name) or not (folder / f"{name}.toml").is_file():
-        raise SpecError(f"unknown workload {quoted(name)}", action=known(name, names(folder)))
-    file = folder / f"{name}.toml"
-    toml = _convert(_parse_toml(file), _WorkloadToml, file)
-    if toml.name != name:
-        raise SpecError(f"{quoted(toml.name)} is not the file's name", place=_at(file, "name"))
-    if not (folder / f"{name}.c").is_file():
+    file = (directory or data.directory("workloads")) / f"{name}.toml"
+    if not _NAME.fullmatch(name) or not file.is_file():
+        raise SpecError(f"unknown workload {quoted(name)}", action=known(name, names(directory)))
+    try:
+        found = _read(file, file.read_bytes())
+    except OSError as error:
+        raise InfraError(f"cannot be read: {error.strerror}", place=str(file)) from error
+    if not found.program.is_file():
         raise SpecError(f"its program {name}.c is missing", place=file.name)
-    return _workload(toml, file)
+    return found
 
 
 def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
@@ -296,8 +297,7 @@ def is_reference(word: str) -> bool:
 def absolute(word: str, beside: Path) -> str:
     """A scenario with its C file's whole path: "./loop.c:name".  Others stay.
 
-    beside: the folder that a relative path is of.  A file alone is all that its TOML names, or,
-    without one, `main`.
+    beside: the folder that a relative path is of.  A file alone: all in its TOML, or else `main`.
     """
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
@@ -365,16 +365,16 @@ def text_of(path: Path) -> str:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
 
 
-# ---- TOML, read ----------------------------------------------------------------------------
-
-
-def _parse_toml(file: Path) -> dict[str, object]:
+@functools.lru_cache(maxsize=256)  # commands ask for all of them, several times
+def _read(file: Path, held: bytes) -> Workload:
     try:
-        return tomllib.loads(file.read_bytes().decode())
-    except OSError as error:
-        raise InfraError(f"cannot be read: {error.strerror}", place=str(file)) from error
+        table = tomllib.loads(held.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"not valid TOML: {error}", place=file.name) from error
+    toml = _convert(table, _WorkloadToml, file)
+    if toml.name != file.stem:
+        raise SpecError(f"{quoted(toml.name)} is not the file's name", place=_at(file, "name"))
+    return _workload(toml, file)
 
 
 def _at(file: Path, key: str) -> str:

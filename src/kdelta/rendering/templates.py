@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def asset(name: str) -> Asset:
     return Asset(template(name).render())
 
 
+@functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
