@@ -54,7 +54,7 @@ static const char *alarm_sleep(const struct timespec *save)
 	unsigned long rings;
 
 	if (clock < 0 || timer < 0)
-		return ALARM_CLOCK;
+		return ALARM_CLOCK " (CONFIG_RTC_DRV_GOLDFISH=y)";
 	if (!alarm_set(clock))
 		return "RTC_ALM_SET";
 	if (timerfd_settime(timer, TFD_TIMER_ABSTIME, &sleep, NULL))

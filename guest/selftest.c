@@ -2,18 +2,32 @@
 /*
  * What a QEMU has to count right before anything is counted with it: windows that are assembly from
  * mark to mark, so that their numbers are known; they are in src/kdelta/run/selftest.py, by phase.
- * x86-64 only.
+ * x86-64 and riscv64.
  */
 #include "kdelta.h"
 
 #include <sys/syscall.h>
 
-#ifdef __x86_64__
+enum { LOOPS = 10000, STRINGS = 100, BYTES = 5000, FAULTS = 64, CALLS = 1000, LONG_PAGES = 8 };
+
+#if defined(__x86_64__) || (defined(__riscv) && __riscv_xlen == 64)
+
+static char *untouched(void)
+{
+	char *pages = mmap(NULL, FAULTS * KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED)
+		kd_die("mmap");
+	madvise(pages, FAULTS * KD_PAGE, MADV_NOHUGEPAGE);
+	return pages;
+}
+
+#endif
+
+#if defined(__x86_64__)
 
 #define BEGIN(phase) "nopl 0x6b640100+" #phase "(%%rax)\n\t"
 #define END(phase) "nopl 0x6b640200+" #phase "(%%rax)\n\t"
-
-enum { LOOPS = 10000, STRINGS = 100, BYTES = 5000, FAULTS = 64, CALLS = 1000, LONG_PAGES = 8 };
 
 static noinline void loop(void)
 {
@@ -97,16 +111,6 @@ static noinline void long_string(char *pages)
 		     : "rcx", "rdi", "memory");
 }
 
-static char *untouched(void)
-{
-	char *pages = mmap(NULL, FAULTS * KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (pages == MAP_FAILED)
-		kd_die("mmap");
-	madvise(pages, FAULTS * KD_PAGE, MADV_NOHUGEPAGE);
-	return pages;
-}
-
 int main(void)
 {
 	static char from[BYTES], to[BYTES];
@@ -119,6 +123,78 @@ int main(void)
 	last_faults(untouched());
 	calls();
 	long_string(untouched());
+	return 0;
+}
+
+#elif defined(__riscv) && __riscv_xlen == 64
+
+#define BEGIN(phase) "lui zero, 0x6b100+" #phase "\n\t"
+#define END(phase) "lui zero, 0x6b200+" #phase "\n\t"
+
+static noinline void loop(void)
+{
+	asm volatile(BEGIN(0) "mv t0, %[n]\n"
+		     "1:\taddi t0, t0, -1\n\t"
+		     "bnez t0, 1b\n\t" END(0)
+		     :
+		     : [n] "r"(LOOPS)
+		     : "t0", "memory");
+}
+
+/* A store in the middle of its block meets a page that is not there. */
+static noinline void faults(char *pages)
+{
+	asm volatile(BEGIN(1) "mv t0, %[n]\n\t"
+		     "mv t1, %[pages]\n"
+		     "1:\taddi t2, t2, 1\n\t"
+		     "sb t0, (t1)\n\t"
+		     "addi t2, t2, 1\n\t"
+		     "add t1, t1, %[page]\n\t"
+		     "addi t0, t0, -1\n\t"
+		     "bnez t0, 1b\n\t" END(1)
+		     :
+		     : [n] "r"(FAULTS), [pages] "r"(pages), [page] "r"(KD_PAGE)
+		     : "t0", "t1", "t2", "memory");
+}
+
+/* ... and the last of its block: it ends its page of code. */
+static noinline void last_faults(char *pages)
+{
+	asm volatile(".option push\n\t"
+		     ".option norvc\n\t" BEGIN(2) "mv t0, %[n]\n\t"
+		     "mv t1, %[pages]\n\t"
+		     "j 1f\n\t"
+		     ".balign 4096\n\t"
+		     ".skip 4096 - 4\n"
+		     "1:\tsb t0, (t1)\n\t"
+		     "add t1, t1, %[page]\n\t"
+		     "addi t0, t0, -1\n\t"
+		     "bnez t0, 1b\n\t" END(2) ".option pop"
+		     :
+		     : [n] "r"(FAULTS), [pages] "r"(pages), [page] "r"(KD_PAGE)
+		     : "t0", "t1", "memory");
+}
+
+static noinline void calls(void)
+{
+	asm volatile(BEGIN(3) "mv t0, %[n]\n"
+		     "1:\tli a7, %[number]\n\t"
+		     "ecall\n\t"
+		     "addi t0, t0, -1\n\t"
+		     "bnez t0, 1b\n\t" END(3)
+		     :
+		     : [n] "r"(CALLS), [number] "i"(SYS_getppid)
+		     : "t0", "a0", "a7", "memory");
+}
+
+int main(void)
+{
+	KD_ARM();
+	sched_yield();
+	loop();
+	faults(untouched());
+	last_faults(untouched());
+	calls();
 	return 0;
 }
 

@@ -63,21 +63,22 @@ def test_two_checkouts_have_one_test_and_the_same_programs(
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"the cache of {name}"))
         made = (guest.program(data.directory("guest") / "selftest.c", AMD64), qemu.plugin())
         keys = tuple(path.relative_to(cache.root()) for path in made)
-        found.add((selftest.name(), keys, tuple(path.read_bytes() for path in made)))
+        found.add((selftest.name("amd64"), keys, tuple(path.read_bytes() for path in made)))
     assert len(found) == 1
 
 
 def test_the_test_is_named_by_all_that_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [selftest.name()]
+    names = [selftest.name("amd64")]
     monkeypatch.setattr(data, "_PACKAGE", checkout(tmp_path))
-    assert selftest.name() == names[0]
+    assert selftest.name("amd64") == names[0]
     for path in ("guest/selftest.c", "guest/kdelta.h", "plugin/tasks.h"):
         changed = tmp_path / path
         changed.write_text(changed.read_text() + "/* another */\n")
-        names.append(selftest.name())
-    known = (with_fields(selftest.KNOWN[0], user=1), *selftest.KNOWN[1:])
+        names.append(selftest.name("amd64"))
+    first, *rest = selftest.KNOWN["amd64"]
+    known = {"amd64": (with_fields(first, user=1), *rest)}
     monkeypatch.setattr(selftest, "KNOWN", known)
-    names.append(selftest.name())
+    names.append(selftest.name("amd64"))
     assert len(set(names)) == len(names)

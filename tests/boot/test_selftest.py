@@ -62,11 +62,38 @@ def test_what_is_counted_otherwise_is_named(
     known: dict[str, object],
     fault: str,
 ) -> None:
-    wrong = [*selftest.KNOWN]
+    wrong = [*selftest.KNOWN["amd64"]]
     wrong[at] = replace(wrong[at], **known)  # type: ignore[arg-type]
-    monkeypatch.setattr(selftest, "KNOWN", tuple(wrong))
+    monkeypatch.setitem(selftest.KNOWN, "amd64", tuple(wrong))
     for time in ("first", "again"):  # a failure is not kept as a pass
         with pytest.raises(InfraError, match="fails its self-test: ") as caught:
             lab.run_scenario(machine, GOOD, tmp_path / time)
         assert fault in caught.value.cause
         assert caught.value.action == "get another with: kdelta qemu fetch 10.0.2"
+
+
+@pytest.mark.parametrize(
+    ("at", "known", "fault"),
+    [
+        (2, {"user": 3 + 4 * 64 + 64}, "faults at the end of a block took 259 instructions, not"),
+        (3, {"calls": ("handle_exception", 999)}, "handle_exception 1000 times, not 999"),
+    ],
+)
+def test_that_of_riscv64(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    known: dict[str, object],
+    fault: str,
+) -> None:
+    machine = lab.of_arch("7.2", "riscv64")
+    passed = lab.run_scenario(machine, GOOD, tmp_path / "right")
+    assert passed.outcome is Outcome.OK
+    assert passed.environment is not None
+    assert passed.environment.self_test
+    wrong = [*selftest.KNOWN["riscv64"]]
+    wrong[at] = replace(wrong[at], **known)  # type: ignore[arg-type]
+    monkeypatch.setitem(selftest.KNOWN, "riscv64", tuple(wrong))
+    with pytest.raises(InfraError, match="fails its self-test: ") as caught:
+        lab.run_scenario(machine, GOOD, tmp_path / "wrong")
+    assert fault in caught.value.cause

@@ -31,7 +31,8 @@ _BRANCH = {
 }
 _CALLS = {"call", "bl", "jal"}
 # riscv64 makes an address of two instructions; objdump tells it beside the second.
-_UPPER = re.compile(r"(auipc \w+),0x[0-9a-f]+")
+_UPPER = re.compile(r"auipc (\w+),0x[0-9a-f]+")
+_BASE = re.compile(r"\((\w+)\)$|,(\w+)(?:,-?\d+)?$")
 _LOWER = re.compile(r"-?\d+(?=\(\w+\)$|$)")
 _PADDING = re.compile(
     r"nop[lw]?\b.*|int3|(?:data16 |cs )+nop[lw]?\b.*|xchg %ax,%ax|udf #0"
@@ -179,6 +180,8 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
             built.append(_addressed(row, function.names))
     if architecture.debian == "arm64" and function.relocations is None:
         built = _paged(built, function.names)
+    if architecture.debian == "riscv64" and function.relocations is None:
+        built = _halved(built)
     while built and _PADDING.fullmatch(built[-1].text):
         built.pop()
     if not built:
@@ -267,8 +270,26 @@ def _completed(row: Row, names: Names) -> Instruction:
     """riscv64: an address stands beside the instruction that completes it."""
     name = "" if row.address is None else names(row.address)
     if not name:
-        return _made(row, text=_UPPER.sub(r"\1", row.text))
+        return _made(row, text=row.text)
     return _made(row, text=_LOWER.sub(lambda _: name, row.text, count=1), references=(name,))
+
+
+def _halved(built: list[Instruction]) -> list[Instruction]:
+    """riscv64: the upper half of an address goes without its number where the lower has a name.
+
+    One that nothing completes keeps it: it is another one wherever the code lies.
+    """
+    result = list(built)
+    halves: dict[str, int] = {}  # register -> index of its upper half
+    for index, instruction in enumerate(built):
+        upper = _UPPER.fullmatch(instruction.raw)
+        if upper is not None:
+            halves[upper[1]] = index
+        elif instruction.references and (by := _BASE.search(instruction.raw)):
+            found = halves.pop(by[1] or by[2], None)
+            if found is not None:
+                result[found] = replace(built[found], text=f"auipc {by[1] or by[2]}")
+    return result
 
 
 def _paged(built: list[Instruction], names: Names) -> list[Instruction]:

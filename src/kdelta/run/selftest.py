@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Does this QEMU count right?  Asked once of each QEMU, CPU and plugin, before it counts anything.
 
-A program of known numbers (guest/selftest.c) is counted in a guest: loops, string instructions,
-faults in the middle and at the end of blocks, system calls.
+A program of known numbers (guest/selftest.c) is counted in a guest: loops, string instructions
+where there are any, faults in the middle and at the end of blocks, system calls.
 """
 
 from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class KnownWindow:
 
 
 # By phase; the numbers of rounds are those of the C file.
-KNOWN = (
+_AMD64 = (
     KnownWindow(what="a loop", user=1 + 2 * 10_000),
     KnownWindow(
         what="string instructions",
@@ -57,6 +57,15 @@ KNOWN = (
         what="an interrupted string instruction", user=1, strings=(("rep stosq", 1, 8 * 4096),)
     ),
 )
+_RISCV64 = (
+    KnownWindow(what="a loop", user=1 + 2 * 10_000),
+    KnownWindow(what="faults", user=2 + 6 * 64, calls=("handle_exception", 64)),
+    KnownWindow(
+        what="faults at the end of a block", user=3 + 4 * 64, calls=("handle_exception", 64)
+    ),
+    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("handle_exception", 1000)),
+)
+KNOWN = {"amd64": _AMD64, "riscv64": _RISCV64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +80,14 @@ class Subject:
     cancelled: threading.Event
 
 
-def name() -> str:
-    """The test, by all that it is: its program's text, the known numbers, the plugin.
+def name(arch: str) -> str:
+    """The test of an architecture, by all that it is: its program, the known numbers, the plugin.
 
     What compiled it and where it lies is no part: its windows are assembly, so that the results of
     any two machines which passed it are comparable.
     """
     texts = (path.read_bytes() for path in guest.sources(_program()))
-    return cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN), *texts)[:16]
+    return cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN[arch]), *texts)[:16]
 
 
 def _program() -> Path:
@@ -89,24 +98,25 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
     """The name of the test that this QEMU passed with this CPU, now or before.
 
     whole: says whether the guest is what was saved; asked when it is to be used.  "" where there
-    is no test: on other architectures than x86-64, on several CPUs, and on a kernel on which the
-    program does not run to its end, which is for its trial to say.  Raises InfraError for a QEMU
+    is no test: on arm64, on several CPUs, and on a kernel on which the program does not run to its
+    end, which is for its trial to say.  Raises InfraError for a QEMU
     that counts something else than is known.
     """
     emulator, settings = subject.emulator, subject.settings
-    if settings.arch != "amd64" or settings.cpus != 1:
+    if settings.arch not in KNOWN or settings.cpus != 1:
         return ""
     program = guest.program(_program(), settings.target)
     build = emulator.program.stat()
     # Another compiler's program is tested once more, and is the same test.
     compiled = program.parent.name
+    tested = name(settings.arch)
     about = (compiled, emulator.banner, f"{build.st_size} {build.st_mtime_ns}", settings.cpu_model)
 
     def make(folder: Path) -> None:
         if not whole():
             raise RestoreError("the saved guest is damaged")
         counted = _counted(subject, program)
-        if fault := difference(counted, subject.table):
+        if fault := difference(counted, subject.table, KNOWN[settings.arch]):
             raise InfraError(
                 f"QEMU {emulator.version} fails its self-test: {fault}",
                 place=str(emulator.program),
@@ -115,10 +125,10 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
         (folder / "passed").write_text(f"{emulator.banner}, {settings.cpu_model}\n")
 
     try:
-        cache.entry("selftests", cache.digest(name(), *about), make)
+        cache.entry("selftests", cache.digest(tested, *about), make)
     except GuestFault:
         return ""
-    return name()
+    return tested
 
 
 def _counted(subject: Subject, program: Path) -> insns.Counts:
@@ -140,13 +150,13 @@ def _counted(subject: Subject, program: Path) -> insns.Counts:
         return insns.read(files.output)
 
 
-def difference(counts: insns.Counts, table: symbols.Symbols) -> str:
+def difference(counts: insns.Counts, table: symbols.Symbols, wanted: Sequence[KnownWindow]) -> str:
     """What was counted otherwise than is known, "" for nothing."""
     if counts.errors:
         return counts.errors[0]
-    if [window.phase for window in counts.windows] != list(range(len(KNOWN))):
-        return f"it has {len(counts.windows)} windows, not {len(KNOWN)}"
-    for known, window in zip(KNOWN, counts.windows, strict=True):
+    if [window.phase for window in counts.windows] != list(range(len(wanted))):
+        return f"it has {len(counts.windows)} windows, not {len(wanted)}"
+    for known, window in zip(wanted, counts.windows, strict=True):
         if window.user != known.user:
             return f"{known.what} took {window.user} instructions, not {known.user}"
         own = (row for row in window.strings if row.address < 1 << 63)
