@@ -7,8 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import kernel_tree
+from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source import series
 from kdelta.source.tree import SourceTree, of_commit, of_folder
@@ -78,6 +80,19 @@ def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
     assert "return pte + 3" in content(found.steps[1].tree)
     assert "return pte + 2" in content(found.steps[0].tree)
     assert series.base_commit([path]) == "a" * 40
+
+
+def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    cover = mail("[PATCH 0/1] mm: faster", "Why.\n\nbase-commit: " + "a" * 40)
+    path = box(
+        tmp_path, cover, mail("[PATCH 1/1] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}")
+    )
+    ended = CliRunner().invoke(cli, ["check", str(path), "--base", str(root), "--trust"])
+    assert isinstance(ended.exception, SpecError)
+    said = ended.exception.sentence()
+    assert "no commit aaaaaaaaaaaa, which the series names as its base-commit; fetch it" in said
+    assert "--base PATH@COMMIT" in said
 
 
 def content(tree: SourceTree | None) -> str:

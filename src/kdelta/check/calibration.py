@@ -82,6 +82,11 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
     done_by: str = ""
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The words of its kind: "path+contention" is of two."""
+        return tuple(word.strip() for word in self.kind.split("+"))
+
+    @property
     def is_built(self) -> bool:
         """True where two builds of one source show it."""
         return bool(self.scenario and (self.undone_by or self.done_by))
@@ -206,7 +211,7 @@ def lacking(case: PublishedCase, between: tuple[Series, Series] | None) -> str:
     """Why a case cannot be counted here, or ""."""
     if case.lacks:
         return case.lacks
-    if "device" in case.kind.split("+"):
+    if "device" in case.kinds:
         return "it is a device's time, and a count knows no device"
     if not case.scenario:
         return "no scenario is known to execute what it says"
@@ -299,6 +304,8 @@ def _said(
 
 def _right(case: PublishedCase, said: CountsSay, total: float, *, built: bool) -> bool | None:
     if said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or case.expect not in _JUDGED:
+        return None
+    if "state" in case.kinds:  # two things were counted
         return None
     if case.expect == "same-or-little":
         published = [float(number) for number in _PERCENT.findall(case.reported)]

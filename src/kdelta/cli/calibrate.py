@@ -13,6 +13,7 @@ from kdelta.cli import execution
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json, write_output
 from kdelta.errors import InfraError, SpecError
+from kdelta.printable import meant, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kdelta.kernels.kernel import Kernel
 
 EXIT_WRONG = 1
+_NAMED = 40
 BUILT_FROM = "6.17.8"  # the source of the archive in which variants take changes back
 
 
@@ -62,7 +64,13 @@ def calibrate(
     known = calibration.read(brought)
     wanted = [calibration.placed(case, known) for case in calibration.read(file)]
     if missing := set(only) - {case.id for case in wanted}:
-        raise SpecError(f"no case {min(missing)}", place=str(file))
+        wrong, names = min(missing), [case.id for case in wanted]
+        raise SpecError(
+            f"no case {quoted(wrong)}",
+            place=str(file),
+            action=f"{meant(wrong, names)}known: {', '.join(names[:_NAMED])}"
+            f"{' ...' if len(names) > _NAMED else ''}",
+        )
     wanted = [case for case in wanted if not only or case.id in only]
     if no_builds:
         wanted = [msgspec.structs.replace(case, undone_by="", done_by="") for case in wanted]

@@ -320,7 +320,11 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
             wanted = series.base_commit(files) if reference.path and not reference.commit else ""
             if wanted:
                 reference = replace(reference, commit=wanted)
-            return series.of_files(files, tree_reference.source(reference, progress=progress))
+            try:
+                applied_to = tree_reference.source(reference, progress=progress)
+            except SpecError as error:
+                raise _without_base(error, wanted) from error
+            return series.of_files(files, applied_to)
         if len(words) != 1 or reference.path is None:
             missing = next(word for word in words if not Path(word).is_file())
             raise SpecError(
@@ -331,6 +335,17 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
         ranged = ".." in words[0]
         own = None if ranged else tree_reference.source(reference, progress=progress)
         return series.of_commits(reference.path, words[0], own)
+
+
+def _without_base(error: SpecError, wanted: str) -> SpecError:
+    """The error; where a commit lacks that nobody but the mail named, what to do about that."""
+    if not wanted or wanted not in error.cause:
+        return error
+    return SpecError(
+        f"the repository has no commit {wanted[:12]}, which the series names as its base-commit",
+        place=error.place,
+        action="fetch it, or name the commit that the series applies to: --base PATH@COMMIT",
+    )
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:

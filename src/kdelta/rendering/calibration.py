@@ -48,6 +48,22 @@ def summary(answers: Sequence[CaseAnswer]) -> str:
     return (
         f"{right} of {len(judged)} published changes that could be judged have the sign that counts"
         f" give{share}; {open_} undecided, {absent} cannot be had here, of {len(answers)}."
+        f"{_paths(answers)}"
+    )
+
+
+def _paths(answers: Sequence[CaseAnswer]) -> str:
+    """How many changes of a path were found, and which were not: a sentence, "" without any."""
+    paths = [each for each in answers if "path" in each.case.kinds]
+    if not paths:
+        return ""
+    found = [each for each in paths if each.right or (each.case.expect == "both" and each.found)]
+    named = sum(bool(each.found) for each in found)
+    missed = ", ".join(each.case.id for each in paths if each not in found)
+    left = f"; not found: {missed}" if missed else ""
+    return (
+        f" Of {len(paths)} changes of a path {len(found)} were found"
+        f" ({100 * len(found) / len(paths):.0f} %), {named} with a function of theirs{left}."
     )
 
 
@@ -111,8 +127,9 @@ def _told(each: CaseAnswer) -> str:
 
 def _about(case: PublishedCase) -> str:
     """What has to be known of a kind of change: "path+contention" is of two."""
-    kinds = [word.strip() for word in case.kind.split("+")]
-    told = [_ABOUT.get(kind, f"{quoted(kind)} is no kind that is known here") for kind in kinds]
+    told = [
+        _ABOUT.get(kind, f"{quoted(kind)} is no kind that is known here") for kind in case.kinds
+    ]
     return "; ".join(filter(None, told))
 
 
