@@ -49,7 +49,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
 mount /dev/vda2 /boot/efi
 [ ! -d /sys/firmware/efi ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars
-uname -r >> /var/log/boots
+hostname box; uname -r >> /var/log/boots
 ip link set lo up
 for each in /sys/class/net/e*; do
     ip link set "${each##*/}" up; ip addr add 10.0.2.15/24 dev "${each##*/}"

@@ -33,14 +33,19 @@ class Cost:
     seconds: float
 
 
-def costs(record: RunRecord) -> list[Cost]:
-    """The trials of a run in their order."""
+def by_scenario(record: RunRecord) -> dict[str, list[float]]:
+    """What the trials of a run that were counted took, by scenario."""
     own: dict[str, list[float]] = {}
     for trial in record.trials:
         result = trial.result
         if result and result.outcome is Outcome.OK and not result.copied and not result.stored:
             own.setdefault(trial.scenario, []).append(result.wall_s)
-    typical = {name: statistics.median(found) for name, found in own.items()}
+    return own
+
+
+def costs(record: RunRecord) -> list[Cost]:
+    """The trials of a run in their order."""
+    typical = {name: statistics.median(found) for name, found in by_scenario(record).items()}
     # What is longer than twice its median made the checkpoint, too: that is counted apart.
     return [
         Cost(str(trial.arm), min(trial.result.wall_s, 2 * typical[trial.scenario])
@@ -51,13 +56,25 @@ def costs(record: RunRecord) -> list[Cost]:
     ]  # fmt: skip
 
 
-def elapsed(trials: list[Cost], workers: int, boot_s: float) -> float:
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Checkpoints: seconds to make one, how many the controller makes at once, and seconds until
+    one that is there has come to a worker.
+    """
+
+    boot_s: float
+    at_once: int
+    sent_s: float
+
+
+def elapsed(trials: list[Cost], workers: int, points: Points) -> float:
     """Seconds until all trials are done."""
     names = [f"worker {at}" for at in range(workers)]
     kernels: dict[str, set[str]] = {}
     left, waiting = list(trials), Counter(each.kernel for each in trials)
     busy: list[tuple[float, str]] = []
     free, now, controller = list(names), 0.0, 0.0
+    makers, made = [0.0] * points.at_once, dict[str, float]()
     while left or busy:
         given = True
         while given and free and left:
@@ -66,10 +83,16 @@ def elapsed(trials: list[Cost], workers: int, boot_s: float) -> float:
                 chosen = choice(trial.kernel, free, kernels, waiting)
                 if chosen is None:
                     continue
-                boots = 0.0 if trial.kernel in kernels.get(chosen, ()) else boot_s
+                if trial.kernel not in made:
+                    begins = max(now, heapq.heappop(makers))
+                    made[trial.kernel] = begins + points.boot_s
+                    heapq.heappush(makers, made[trial.kernel])
+                there = now
+                if trial.kernel not in kernels.get(chosen, ()):
+                    there = max(now, made[trial.kernel]) + points.sent_s
                 kernels.setdefault(chosen, set()).add(trial.kernel)
                 waiting[trial.kernel] -= 1
-                heapq.heappush(busy, (now + boots + trial.seconds, chosen))
+                heapq.heappush(busy, (there + trial.seconds, chosen))
                 free.remove(chosen)
                 del left[at]
                 given = True
@@ -86,19 +109,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--boot", type=float, default=10.0, help="seconds to make a checkpoint")
+    parser.add_argument("--at-once", type=int, default=2, help="that the controller makes")
+    parser.add_argument("--sent", type=float, default=2.0, help="seconds until one has come")
+    parser.add_argument("--scenarios", type=int, help="so many, on so many kernels")
+    parser.add_argument("--kernels", type=int)
     chosen = parser.parse_args()
     record = RunJournal.open(chosen.run).record()
     trials = costs(record)
+    if chosen.scenarios and chosen.kernels:
+        typical = [statistics.median(own) for own in by_scenario(record).values()]
+        typical = typical[: chosen.scenarios]
+        trials = [Cost(str(at), each) for each in typical for at in range(chosen.kernels)]
+    points = Points(chosen.boot, chosen.at_once, chosen.sent)
     kernels = len({each.kernel for each in trials})
     total = sum(each.seconds for each in trials)
     print(
         f"{len(trials)} trials over {kernels} kernels, {total:.0f} s, a boot is {chosen.boot:g} s"
     )
     print("| workers | seconds | efficiency |\n|--:|--:|--:|")
-    alone = elapsed(trials, 1, chosen.boot)
+    alone = elapsed(trials, 1, points)
     worst = 1.0
     for number in range(1, MOST + 1):
-        took = elapsed(trials, number, chosen.boot)
+        took = elapsed(trials, number, points)
         worst = min(worst, alone / took / number)
         print(f"| {number} | {took:.0f} | {alone / took / number:.2f} |")
     print(f"the least: {worst:.2f} x linear")

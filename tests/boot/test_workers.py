@@ -24,7 +24,7 @@ from kdelta.run.parcel import essence
 pytestmark = pytest.mark.boot
 _ROUNDS = 20  # so many that a second worker is worth its boot
 # Of each worker alone; who shares entries must share the locks under which they are made.
-_OWN = ("results", "inputs")
+_OWN = ("results", "inputs", "checkpoints")
 
 
 def free_port() -> int:
@@ -109,3 +109,7 @@ def test_two_workers_of_which_one_is_killed_count_what_one_machine_does(tmp_path
         os.kill(numbers[victim], signal.SIGKILL)
         assert child.wait(timeout=300) == 0
     assert essences(spread) == essences(alone)
+    # Neither worker had a checkpoint, and none was booted there.
+    points = list(tmp_path.glob("*/kdelta/checkpoints/[!.]*"))
+    assert points
+    assert all((point / "brought").is_file() for point in points)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,14 +98,19 @@ def spread(journal: RunJournal, trials: Trials | TimingPools, means: Means) -> I
         return
     from kdelta.run.cluster import ManyWorkers
     from kdelta.run.spread import SpreadTrials
+    from kdelta.run.travel import Points
 
     asked = _asked(means)
     workers = ManyWorkers(_workers(asked, journal, means))
     doing = Doing(journal.folder)
-    try:
-        yield SpreadTrials(trials, workers, twice=asked.check.twice, doing=doing.tell)
-    finally:
-        workers.close()
+    with TemporaryDirectory(prefix="kdelta-spread-") as scratch:
+        points = Points(Path(scratch), trials.cancelled)
+        try:
+            yield SpreadTrials(
+                trials, workers, points=points, twice=asked.check.twice, doing=doing.tell
+            )
+        finally:
+            workers.close()
 
 
 def _workers(asked: LabPools, journal: RunJournal, means: Means) -> list[Workers]:

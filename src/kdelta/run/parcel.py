@@ -21,7 +21,7 @@ from kdelta.printable import printable
 from kdelta.run.trial import told
 from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
 
-FORMAT = 1
+FORMAT = 2
 MOST_INPUT = 256 << 20  # bytes of an image or a program
 _MOST_PARCEL = 512 << 20
 _MOST_FILES = 32
@@ -59,6 +59,16 @@ class SentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     toml: str
 
 
+class SentPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A checkpoint that is sent (run.travel): where it belongs in a cache, the SHA-256 of what is
+    sent, and the digest of what its files hold.
+    """
+
+    key: str
+    packed: str
+    listed: str
+
+
 class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One trial to be counted.
 
@@ -79,11 +89,13 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     other_seed: bool
     programs: dict[str, str]
     file: SentFile | None = None
+    point: SentPoint | None = None
 
     @property
     def inputs(self) -> set[str]:
         """SHA-256 of all that the worker must have."""
         own = {self.kernel.image_sha256, *self.programs.values()}
+        own |= {self.point.packed} if self.point else set()
         return own | ({self.file.source, self.file.toml} - {""} if self.file else set())
 
 

@@ -29,6 +29,7 @@ from kdelta.printable import printable
 from kdelta.run import parcel, worker
 from kdelta.run.exact import ExactTrials
 from kdelta.run.parcel import Parcel, SentFile, TrialOrder
+from kdelta.run.travel import Points
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 _ELSEWHERE = 4  # workers that one attempt at a trial may cost
 _PATIENCE_S = 30.0  # without any worker
 _POLL_S = 0.2
-_WORTH = 8  # trials that a worker must get for a boot of its own
+_WORTH = 2  # trials that a worker must get for a checkpoint that is sent to it
 _LOOK_S = 0.5  # until it is looked again whether a worker came or went
 _BOUNDS = 4.0  # of a trial, as often as the study's timeout
 _SENDING_S = 300.0
@@ -71,6 +72,7 @@ class SpreadTrials(Trials):
         own: ExactTrials,
         workers: Workers,
         *,
+        points: Points | None = None,
         twice: int = 0,
         doing: Callable[[int, str], None] = lambda _index, _name: None,
         limit_s: float = 0.0,
@@ -78,11 +80,13 @@ class SpreadTrials(Trials):
     ) -> None:
         """own: knows kernels, machines and addresses, and measures nothing.
 
+        points: the checkpoints that workers get; without, each makes its own.
         twice: every so manieth trial is counted by two workers, 0: none.  doing: told which worker
         has a trial, "" when none has.  limit_s: after which a worker hangs, 0: by the study's.
         """
         self.cancelled = own.cancelled
         self._own, self._workers, self._twice = own, workers, twice
+        self._points = points
         self._doing, self._limit_s, self._patience_s = doing, limit_s, patience_s
         self._taken: Counter[str] = Counter()
         self._aside: dict[str, str] = {}
@@ -186,6 +190,7 @@ class SpreadTrials(Trials):
         with build.noting() as used:
             self._own.address(trial, how)
         file, more = _file_of(trial.workload)
+        point = self._points and self._points.of(trial, how, bench, settings, kernel)
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel=parcel.sent(kernel),
@@ -199,8 +204,10 @@ class SpreadTrials(Trials):
             other_seed=how.other_seed,
             programs={key: digest_of(path) for key, path in used.items()},
             file=file,
+            point=point[0] if point else None,
         )
         paths = {digest_of(path): path for path in (*used.values(), *more)}
+        paths |= {point[0].packed: point[1]} if point else {}
         return order, {**paths, kernel.image_sha256: kernel.image}
 
     def _bring(self, name: str, inputs: set[str], files: dict[str, Path]) -> None:
@@ -308,9 +315,9 @@ def choice(
 ) -> str | None:
     """Which of the free workers takes a trial of a kernel; None: the trial waits for another one.
 
-    A kernel's checkpoint costs a worker a boot.  So a worker goes on with the kernels that it has
+    A kernel's checkpoint has to come to a worker.  So a worker goes on with the kernels that it has
     while trials of these wait; then it takes the one with most of them for each of its workers,
-    unless what is left of that is done before it has booted.  One that no worker has comes first.
+    unless what is left of that is done before it has come.  One that no worker has comes first.
     kernels: that each worker has; waiting: trials by kernel.  anyone: it has waited enough.
     """
     ready = [name for name in free if image in kernels.get(name, ())]

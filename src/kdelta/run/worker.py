@@ -22,6 +22,7 @@ from kdelta import build, cache
 from kdelta.errors import Cancelled, GuestFault, InfraError, KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.journal.results import trial_folder
+from kdelta.run import travel
 from kdelta.run.exact import ExactTrials
 from kdelta.run.parcel import FORMAT, MOST_INPUT, Parcel, TrialOrder, order_of
 from kdelta.run.restoring import Bench
@@ -83,6 +84,8 @@ def _counted(order: TrialOrder, folder: Path) -> Parcel:
         trials = _trials(order)
         how = How(fresh_boot=order.fresh_boot, other_seed=order.other_seed)
         address = trials.address(trial, how)
+        if order.point:
+            travel.arrive(order.point, _input(order.point.packed))
         with trials.slot(trial):
             result: TrialResult = trials.measure(trial, folder, how)
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

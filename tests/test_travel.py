@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Checkpoints that go to workers: the same bytes there, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+import run_records
+from kdelta import cache
+from kdelta.errors import BootError, InfraError
+from kdelta.files import digest_of
+from kdelta.journal.run import RunJournal
+from kdelta.run import travel
+from kdelta.run.exact import ExactTrials
+from kdelta.run.parcel import SentPoint
+from kdelta.run.travel import Points
+from kdelta.run.trials import AS_PLANNED, How
+from test_spread import Own, Twins, answer, spread
+
+KEY = "ab" * 32
+_HOLE = 8 << 20
+
+
+def made(place: Path, ram: bytes = b"memory") -> None:
+    """A checkpoint's files, with holes at both ends and in the middle."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "meta.json").write_bytes(b'{"settled":true,"build_id":"f0"}')
+    (place / "state").write_bytes(os.urandom(3 << 20))
+    (place / "console.log").write_bytes(b"")
+    with (place / "ram").open("wb") as out:
+        out.seek(_HOLE)
+        out.write(ram * 1000)
+        out.seek(3 * _HOLE)
+        out.write(ram)
+        out.truncate(4 * _HOLE)
+
+
+def sent(folder: Path, file: Path) -> SentPoint:
+    travel.pack(folder, file)
+    return SentPoint(key=KEY, packed=digest_of(file), listed=travel._content(folder))
+
+
+def test_what_arrives_is_what_was_sent_with_its_holes(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    travel.pack(tmp_path / "a", tmp_path / "packed")
+    assert (tmp_path / "packed").stat().st_size < 4 << 20
+    (tmp_path / "b").mkdir()
+    travel.unpack(tmp_path / "packed", tmp_path / "b")
+    for name in ("meta.json", "state", "ram", "console.log"):
+        assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
+    assert (tmp_path / "b/ram").stat().st_blocks * 512 < _HOLE
+
+
+def test_a_worker_takes_it_instead_of_one_of_another_boot(tmp_path: Path) -> None:
+    cache.entry("checkpoints", KEY, lambda place: made(place, b"another boot's"))
+    made(tmp_path / "a")
+    point = sent(tmp_path / "a", tmp_path / "packed")
+    for _ in range(2):  # the second time it is there
+        travel.arrive(point, tmp_path / "packed")
+    there = cache.found("checkpoints", KEY)
+    assert there is not None
+    assert (there / "ram").read_bytes() == (tmp_path / "a/ram").read_bytes()
+    (tmp_path / "packed").unlink()
+    travel.arrive(point, tmp_path / "packed")
+
+
+def test_a_worker_in_the_controllers_cache_keeps_its_own(tmp_path: Path) -> None:
+    own = cache.entry("checkpoints", KEY, made)
+    point = sent(own, tmp_path / "packed")
+    before = (own / "ram").stat().st_ino
+    travel.arrive(point, tmp_path / "packed")
+    assert (own / "ram").stat().st_ino == before
+
+
+def _packed(files: object, content: bytes = b"x" * 10, more: bytes = b"") -> bytes:
+    return msgspec.json.encode(files) + b"\n" + zlib.compress(content) + more
+
+
+def _file(name: str = "ram", size: int = 10, parts: object = ((0, 10),)) -> dict[str, object]:
+    return {"name": name, "size": size, "parts": parts}
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"no list\n",
+        _packed([_file("../out")]),
+        _packed([_file(), _file()]),
+        _packed([_file(size=-1, parts=())]),
+        _packed([_file(size=1 << 50, parts=())]),
+        _packed([_file(parts=((5, 10),))]),
+        _packed([_file(parts=((-5, 10),))]),
+        _packed([_file(parts=((0, 5), (3, 5)))]),
+        _packed([_file(size=20, parts=((0, 20),))]),
+        _packed([_file()], b"x" * 11),
+        _packed([_file()], more=b"more"),
+        _packed([_file()])[:-8],
+        _packed([_file()])[:-12] + b"\xff" * 12,
+        _packed([{**_file(), "mode": 7}]),
+    ],
+)
+def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> None:
+    file = tmp_path / "packed"
+    file.write_bytes(packed)
+    with pytest.raises(InfraError, match="is damaged"):
+        travel.arrive(SentPoint(key=KEY, packed=digest_of(file), listed="x"), file)
+    assert cache.found("checkpoints", KEY) is None
+    with pytest.raises(InfraError, match="is no SHA-256"):
+        travel.arrive(SentPoint(key="../x", packed="", listed=""), file)
+
+
+class Given(Points):
+    """Points whose checkpoint is there, or cannot be made."""
+
+    def __init__(self, scratch: Path, folder: Path | None) -> None:
+        super().__init__(scratch, threading.Event())
+        self.folder, self.asked = folder, 0
+
+    def _found(self, *_: object) -> Path:
+        self.asked += 1
+        if self.folder is None:
+            raise BootError("it panicked")
+        return self.folder
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactTrials:
+    monkeypatch.setattr("kdelta.guests.checkpoint.key", lambda *_: KEY)
+    monkeypatch.setattr("kdelta.workload.load", lambda _name: _Load())
+    monkeypatch.setattr("kdelta.run.travel.with_needs", lambda settings, _needs: settings)
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"a kernel")
+    return cast("ExactTrials", Own(image))
+
+
+class _Load:
+    needs = None
+
+    def scenario(self, _name: str) -> _Load:
+        return self
+
+
+def test_it_goes_to_each_worker_once(own: ExactTrials, tmp_path: Path) -> None:
+    made(tmp_path / "point")
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    twins, points = Twins({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
+    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    digest = digest_of(tmp_path / KEY)
+    assert sorted(name for name, one in twins.sent if one == digest) == sorted(
+        {name for name, _ in twins.counted}
+    )
+    assert points.asked == 1
+
+
+def test_a_kernel_that_does_not_come_up_here_is_left_to_the_workers(
+    own: ExactTrials, tmp_path: Path
+) -> None:
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    points = Given(tmp_path, None)
+    assert spread(own, Twins({"a": answer}), journal, points=points) == ["ok"] * 8
+    assert points.asked == 1
+    trial = journal.record().trials[0]
+    bench, settings, kernel = own.given(trial)
+    fresh = points.of(trial, How(fresh_boot=True), bench, settings, kernel)
+    assert (fresh, points.of(trial, AS_PLANNED, bench, settings, kernel)) == (None, None)
