@@ -12,8 +12,8 @@ import operator
 import re
 import sys
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -185,10 +185,10 @@ def instruction(first: int, second: int) -> bytes:
     return content[: min(content[-1], _LONGEST)]
 
 
-def read(path: Path, *, paths: bool = True) -> Counts:
+def read(path: Path, *, paths: bool = True, encodings: bool = True) -> Counts:
     """Read a stream; a record cut short at its end (QEMU was killed) is left out.
 
-    paths: call paths, too, which are most of one that has them.
+    paths: call paths, too, which are most of one that has them; encodings: the instructions' bytes.
 
     Raises InfraError when there is no stream or it is not one.
     """
@@ -198,9 +198,9 @@ def read(path: Path, *, paths: bool = True) -> Counts:
             "no counts of this kdelta's plugin: it did not load, or is another's", place=str(path)
         )
     reader = _Reader(str(path))
-    for kind, record in _records(words, str(path)):
-        if paths or kind not in (_CONTEXTS, _CALLS):
-            reader.take(kind, record)
+    left_out = {*(() if paths else (_CONTEXTS, _CALLS)), *(() if encodings else (_BYTES,))}
+    for kind, record in _records(words, str(path), left_out):
+        reader.take(kind, record)
     return Counts(
         api=words[3],
         armed=reader.armed,
@@ -323,8 +323,13 @@ class _Reader:
         return InfraError(f"the plugin's counts are damaged: {how}", place=self._place)
 
 
-def _records(words: array[int], place: str) -> Iterator[tuple[int, array[int]]]:
-    """Kind and words of the whole records behind the header.  Raises InfraError for others."""
+def _records(
+    words: array[int], place: str, left_out: Collection[int]
+) -> Iterator[tuple[int, array[int]]]:
+    """Kind and words of the whole records behind the header, but of the kinds left out.
+
+    Raises InfraError for others.
+    """
     at = 2 + _FIELDS[_HEADER][0]
     while at + 2 <= len(words):
         kind, size = words[at], words[at + 1]
@@ -339,7 +344,8 @@ def _records(words: array[int], place: str) -> Iterator[tuple[int, array[int]]]:
             raise InfraError(f"the plugin's counts are damaged at word {at}", place=place)
         if at + 2 + size > len(words):
             return
-        yield kind, words[at + 2 : at + 2 + size]
+        if kind not in left_out:
+            yield kind, words[at + 2 : at + 2 + size]
         at += 2 + size
 
 
@@ -355,7 +361,7 @@ def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow
 
 
 def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
-    counts: Counter[int] = Counter()
+    counts: defaultdict[int, int] = defaultdict(int)  # of a few hundred thousand rows
     for window in windows:
         for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
             counts[slot] += count

@@ -116,8 +116,8 @@ def executed_functions(
         told = beside.kept(folder, index).functions
         places = sorted((start, end, name) for name in told for start, end in told[name])
         starts = [start for start, _, _ in places]
-        window = recount.standing(folder, index, trial.result)[phase]
-        for address, _, count in window.instructions():
+        window = recount.standing(folder, index, trial.result, encodings=False)[phase]
+        for address, count in window.addresses():
             at = bisect_right(starts, address) - 1
             if count and at >= 0 and address < places[at][1]:
                 start, _, name = places[at]

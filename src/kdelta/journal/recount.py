@@ -47,8 +47,8 @@ def recounted(
             yield Difference(file=name, what=what)
 
 
-def read(path: Path, *, paths: bool = True) -> insns.Counts:
-    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.
+def read(path: Path, *, paths: bool = True, encodings: bool = True) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept; paths, encodings: see insns.read.
 
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
@@ -62,7 +62,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
                     raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
                 raw.write(piece)
         raw.flush()
-        return insns.read(Path(raw.name), paths=paths)
+        return insns.read(Path(raw.name), paths=paths, encodings=encodings)
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -81,14 +81,17 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
     return {}
 
 
-def standing(folder: Path, index: int, result: TrialResult) -> dict[str, insns.CountedWindow]:
+def standing(
+    folder: Path, index: int, result: TrialResult, *, encodings: bool = True
+) -> dict[str, insns.CountedWindow]:
     """Of each phase of a trial the window that stands for it, without its call paths.
 
+    encodings: with the bytes of its instructions, which take as long to read as all else.
     Raises SpecError when the run did not keep it, StoreError when it is damaged.
     """
     path = trial_folder(folder, index) / _COUNTS
     try:
-        counts = read(path, paths=False)
+        counts = read(path, paths=False, encodings=encodings)
     except FileNotFoundError:
         raise SpecError(
             "the run kept no raw counts",
