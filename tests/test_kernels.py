@@ -20,7 +20,7 @@ from kdelta.files import sha256_of
 from kdelta.kernels import debian, image
 from kdelta.kernels.debian import KernelOffer, is_cached
 from kdelta.kernels.kernel import Flavour
-from kdelta.kernels.reference import listing, resolve
+from kdelta.kernels.reference import flavour_of, listing, resolve
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
@@ -265,6 +265,12 @@ def test_two_processes_share_one_download(mirror: Mirror) -> None:
     assert [child.returncode for child in running] == [0, 0, 0], printed
     assert len({out for out, _ in printed}) == 1
     assert sorted(path.count("linux-image-6.17.8") for path in mirror.requests) == [0, 0, 1]
+
+
+def test_cloud_means_generic_where_debian_has_no_cloud_kernels() -> None:
+    assert flavour_of("cloud", "riscv64") is Flavour.GENERIC
+    assert flavour_of("rt", "riscv64") is Flavour.RT
+    assert flavour_of("cloud", "arm64") is Flavour.CLOUD
 
 
 def test_unknown_architecture_and_flavour() -> None:

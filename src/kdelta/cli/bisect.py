@@ -276,13 +276,12 @@ def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tupl
     from kdelta.bisect import releases
     from kdelta.cli.download import reporting
     from kdelta.kernels import reference
-    from kdelta.kernels.kernel import Flavour
 
     arch = study.machine.arch
     good, bad = study.kernels
     with reporting() as progress:
         offers = reference.listing(arch, study.machine.flavour, progress=progress)
-    flavour = Flavour(study.machine.flavour)
+    flavour = reference.flavour_of(study.machine.flavour, arch)
     points = releases.between(
         offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
     )

@@ -139,8 +139,9 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
-    end = Flavour(flavour).suffix(arch)
-    click.echo(f"{len(offers)} kernels, {flavour} {arch}; release names end in {end}")
+    kind = reference.flavour_of(flavour, arch)
+    end = kind.suffix(arch)
+    click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
     heads = ("release", "upstream", "version", "suites", "MB", "cached")
     print_table(heads, _rows(offers, end), right=("MB",), wrap="suites")
 

@@ -234,7 +234,6 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
     """All kernels of the archive, as it is now, and those that are watched."""
     from kdelta.cli.download import reporting
     from kdelta.kernels import alike, reference
-    from kdelta.kernels.kernel import Flavour
 
     with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
         offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
@@ -246,7 +245,8 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
     if wanted.every:
         return offered, offered
     series = alike.every_series(offered)
-    picked = alike.pick(series, offered, wanted.arch, Flavour(wanted.flavour))
+    kind = reference.flavour_of(wanted.flavour, wanted.arch)
+    picked = alike.pick(series, offered, wanted.arch, kind)
     return offered, [one.offer for one in picked]
 
 

@@ -50,7 +50,7 @@ def resolve(
         return of_build(reference, built(reference, arch, flavour, progress=progress))
     if reference.startswith("file:"):
         return local.resolve(reference, arch)
-    kind = _flavour(flavour, arch)
+    kind = flavour_of(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
@@ -99,7 +99,7 @@ def _picked(
         return {}
     others = [_own_compiler(name, arch) for name in references if name.startswith(_LOCAL)]
     offered = listing(arch, flavour, progress=progress)
-    picks = alike.pick(packages, offered, arch, _flavour(flavour, arch), others=others)
+    picks = alike.pick(packages, offered, arch, flavour_of(flavour, arch), others=others)
     return dict(zip(packages, picks, strict=True))
 
 
@@ -200,7 +200,7 @@ def listing(
     progress: Progress | None = None,
 ) -> tuple[KernelOffer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
-    kind = _flavour(flavour, arch)
+    kind = flavour_of(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
     return debian.offers(archive, kind)
@@ -214,7 +214,7 @@ def packaged(
 
     The files are verified, and there while the context lasts.  Raises SpecError, InfraError.
     """
-    kind = _flavour(flavour, arch)
+    kind = flavour_of(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=False, progress=progress)
     offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
@@ -230,7 +230,11 @@ def opened(arch: str) -> Archive:
     return Archive(arch)
 
 
-def _flavour(name: str, arch: str) -> Flavour:
+def flavour_of(name: str, arch: str) -> Flavour:
+    """Debian's flavour of that name on an architecture: generic for cloud where there is none.
+
+    Raises SpecError for an unknown name.
+    """
     if name not in tuple(Flavour):
         raise SpecError(f"unknown flavour {name}", action=f"choose from: {', '.join(Flavour)}")
     clouded = name != Flavour.CLOUD or arch not in ARCHES or arches.of(arch).cloud
