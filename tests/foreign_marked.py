@@ -147,6 +147,31 @@ def legs_in_a_phase(shape: Shape) -> None:
     shape.table("phase,boot,ns_per_op", rows)
 
 
+def costs_in_whole_nanoseconds(shape: Shape) -> None:
+    """Few numbers that go together, in both arms: measured all the same."""
+    rows = []
+    for arm in shape.arms:
+        for run in range(18):
+            number = shape.rng.choice((60, 61, 62))
+            shape.put(arm, "loop", number)
+            shape.put(arm, "lock", number // 2)
+            rows.append((arm, run, number, number // 2))
+    shape.table("kernel,boot,loop_ns_per_page,lock_ns", rows)
+
+
+def legs_of_sides(shape: Shape) -> None:
+    """What the arms are is told twice, and only once which of the old ones it was."""
+    rows = [
+        (leg, side, run, shape.value(leg, "", level))
+        for leg, side, level in (
+            *(("before-a", "base", 60.0), ("with-patch", "tip", 70.0), ("before-b", "base", 60.0)),
+        )
+        for run in range(shape.runs)
+    ]
+    name = shape.rng.choice(("side", "commit", "kernel"))
+    shape.table(f"leg,{name},rep,ns_per_page", rows)
+
+
 READ: tuple[Maker, ...] = (
     percentiles_beside_a_rate,
     percentiles_alone,
@@ -162,5 +187,7 @@ READ: tuple[Maker, ...] = (
     two_head_lines_and_boots,
     boots_in_folders,
     sections_with_directions,
+    legs_of_sides,
+    costs_in_whole_nanoseconds,
 )
 ASKED: tuple[Maker, ...] = (legs_in_a_phase,)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from foreign_records import imported
+from kdelta.analysis import judgement
 from kdelta.errors import SpecError
 from kdelta.foreign import reader, series
 from kdelta.foreign.record import Contents
@@ -99,6 +101,7 @@ def test_a_mean_has_the_digits_that_it_is_printed_with(
         ("freq_mhz", "{at}{value}", "freq_mhz differs between the arms"),
         ("freq_mhz", "3{boot}00", ""),
         ("HZ", "{at}50", "HZ changes with the arm"),
+        ("version_family", "{arm}-lts", ""),
     ],
 )
 def test_what_differs_with_the_arm_is_told(
@@ -112,3 +115,24 @@ def test_a_command_line_is_a_fact_of_the_machine(tmp_path: Path) -> None:
     found = read(tmp_path, table("kernel,boot,cmdline,ns", "{arm},{boot},hz={at},{value}"))
     (case,) = series.cases(found)
     assert [one.fact("cmdline") for one in case.series] == ["hz=0", "hz=1"]
+
+
+def test_a_mean_of_audits_is_state(tmp_path: Path) -> None:
+    rows = [
+        f"{arm},{metric},{value},9"
+        for arm, huge in (("6.16", "0.0"), ("6.17", "16384.0"))
+        for metric, value in (("anon_huge_kb_mean", huge), ("touch_ns", "50.0"))
+    ]
+    text = "\n".join(("exact_version,metric,mean,ok_runs", *rows)) + "\n"
+    (audit,) = series.audits(read(tmp_path, text))
+    assert audit.differing == ("anon_huge_kb_mean",)
+
+
+def test_state_that_differs_elsewhere_is_told_of_summaries_too(tmp_path: Path) -> None:
+    """They are undecided anyway; without it the published change would seem to be the kernel's."""
+    (tmp_path / "s.state.csv").write_text("kernel,anon_huge_kb\n6.16,0\n6.17,2048\n")
+    text = "kernel,mean_touch_ns,sd,n\n6.16,100,1,9\n6.17,50,1,9\n"
+    (tmp_path / "t.touch.csv").write_text(text)
+    found = judgement.judge("x", imported(tmp_path), judgement.JudgementChoice())
+    reasons = [pair.comparison.reasons for one in found.findings for pair in one.pairs]
+    assert any("anon_huge_kb 0 against 2048" in text for told in reasons for text in told)

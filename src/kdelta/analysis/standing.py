@@ -31,9 +31,10 @@ def limited(
 
     table: the data is a table that people made, and no program that names its units wrote it.
     """
-    if comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+    if comparison.verdict is Verdict.INVALID:
         return comparison
-    units = _units(old, new, comparison) if table else ()
+    decided = comparison.verdict is not Verdict.UNDECIDED
+    units = _units(old, new, comparison) if table and decided else ()
     reasons = (*units, *_elsewhere(old, new, audits))
     if not reasons:
         return comparison

@@ -271,6 +271,7 @@ def _arm(work: Work) -> None:
     varying = [name for name in named if not work.cells(name).constant]
     if varying:
         _among(work, varying)
+        _sandwiched(work)
     elif named and not _by_words(work):
         work.key("arm", named[0], "its name says so; it is the same in every row")
     elif not named and _by_words(work):
@@ -285,7 +286,7 @@ def _arm(work: Work) -> None:
 
 
 def _sandwiched(work: Work) -> None:
-    """Where a leg (A1, B, A2) says more than old and new, it is the arm, and they are its role."""
+    """Where a leg (A1, B, A2) says more than the arm, it is the arm, and the other its role."""
     (arm,) = work.arm
     for name in work.of(Part.ROLE):
         finer = work.table.determined((name,), arm) and not work.table.determined((arm,), name)

@@ -11,10 +11,12 @@ from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys
 from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Work
+from kdelta.metric import Better
 
 _FAR_LESS = 0.25  # of the mean square
 _THRICE = 3  # a setting stands in so many rows, on average
 _APART = 1.5  # times: rows that differ so much are no runs of one thing
+_SET_APART = 1.2  # times: numbers of a time that was set
 _MOVED = 0.25  # of what rows differ by: what the arms beside them may differ in
 
 
@@ -81,7 +83,7 @@ def _set(work: Work, name: str) -> bool:
     """True for few numbers that stand equally often with every arm, or that others depend on."""
     cells = work.cells(name)
     few = len(cells.distinct) > 1 and _THRICE * len(cells.distinct) <= work.table.rows
-    if cells.holds is not Holds.NUMBERS or not few:
+    if cells.holds is not Holds.NUMBERS or not few or _measured(work, name):
         return False
     others = [other for other in work.of(Part.TIME, Part.VALUE) if other != name]
     others += _arm_columns(work)
@@ -90,6 +92,22 @@ def _set(work: Work, name: str) -> bool:
             work.table.crosses(work.arm[0], name) and tells(work, name, others, work.arm)
         )
     return tells(work, name, others, ())
+
+
+def _measured(work: Work, name: str) -> bool:
+    """True for a cost (ns/page), and for numbers too near to each other, or by arm, to be set.
+
+    Times that are printed in whole ns are few numbers, too, and those of one run go together.
+    """
+    said = work.left[name]
+    if said.part is not Part.TIME:
+        return False
+    values = _numbers(work, name)
+    near = bool(values) and max(values) < _SET_APART * min(values)
+    if near or (said.better is Better.LOWER and "/" in said.unit):
+        return True
+    by_arm = work.table.groups(work.arm)
+    return _scatter(values, by_arm) < _FAR_LESS * _scatter(values, work.table.groups(()))
 
 
 def tells(work: Work, name: str, figures: Sequence[str], by: tuple[str, ...]) -> bool:

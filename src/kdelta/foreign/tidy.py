@@ -41,6 +41,7 @@ _UNITS = re.compile(
 # ISO dates and times sort as text; other words do not.
 _WHEN = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z")
 _STAMP = re.compile(r"\d{8}T\d{6}Z?\Z")
+_STATISTIC = re.compile(r"[_ ](?:mean|avg|median)\Z", re.IGNORECASE)  # of the runs of an arm
 _Key = tuple[str, Pairs]
 
 
@@ -272,7 +273,7 @@ def _figures(
     name, keys = named
     if not name or not figures.measured:
         return
-    if mapping.columns.metric and (words.is_state(name) or words.is_gate(name)):
+    if mapping.columns.metric and (words.is_state(_STATISTIC.sub("", name)) or words.is_gate(name)):
         _audited(kept, row, key, name, figures)
         return
     metric = _metric(row, name, keys, mapping)

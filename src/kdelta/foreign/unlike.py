@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kdelta.foreign import marked, words
+from kdelta.foreign.arms import is_version
 from kdelta.foreign.mapping import Mapping
 from kdelta.foreign.tables import TableRow
 from kdelta.foreign.words import Part
@@ -50,6 +51,8 @@ def _beside(found: Sequence[TableRow], name: str, mapping: Mapping) -> Iterator[
         if words.said(column).part is Part.ARM:
             continue
         held = {row.text(arm): row.text(column) for row in found}
+        if all(is_version(text) or text in one or one in text for one, text in held.items()):
+            continue  # it names the arm once more: version_family
         if len(set(held.values())) > 1:
             listed = ", ".join(f"{text} of {one}" for one, text in list(held.items())[:4])
             yield (
