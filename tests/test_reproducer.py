@@ -19,8 +19,8 @@ from kdelta.workload import Scenario, load, names
 
 # Programs of several tasks, or of several pieces of kernel to set up: they do not fit.
 LONGER = {"inotify_churn": 600, "kernbench": 370, "khugepaged": 700}
-LONG = {"demand_fault": 230, "fault": 210, "fault_fork": 240, "lock": 205,
-        "loops_ipc": 235, "loops_mm": 220, "loops_uring": 230, "madvise_pageout": 230, "memcg": 225,
+LONG = {"demand_fault": 230, "fault": 210, "fault_fork": 240, "loops_mm": 220,
+        "loops_uring": 230, "madvise_pageout": 230, "memcg": 225,
         "migrate_pages": 265, "mincore": 210, "mprotect": 210, "unmap": 280, "userfault": 240,
 }  # fmt: skip
 # Tables of functions that differ in a few lines: some of each are compiled, all are counted.

@@ -48,12 +48,12 @@ _FACTS = frozenset({"kd_state", "kd_all"})
 _STEPS = (frozenset[str](), _FACTS, _FACTS, _FACTS | {"audit", "kd_look"})
 _AUDIT_ONLY = 2
 _GAPS = re.compile(r"(?<=\{\n)\n|\n{3,}")  # what was between lines is left
-# Headers that are wanted only where one of their words is.
+# Headers that are wanted only where one of their words is: any of these,
 _HEADERS = (
     ("dirent.h", r"DIR|opendir"),
     ("err.h", r"err|errx|warnx"),
     ("errno.h", r"errno|E[A-Z]{3,}"),
-    ("fcntl.h", r"open|O_[A-Z]+|fcntl"),
+    ("fcntl.h", r"open\w*|O_[A-Z]+|fcntl|F_[A-Z]+|AT_\w+|\w*splice|tee|\w*fallocate|readahead"),
     ("inttypes.h", r"PRIu64"),
     ("linux/magic.h", r"[A-Z]+_MAGIC"),
     ("pthread.h", r"pthread_\w+|PTHREAD_\w+"),
@@ -75,6 +75,35 @@ _HEADERS = (
     ("sys/wait.h", r"wait\w*|W[A-Z]{4,}"),
     ("time.h", r"clock_gettime|nanosleep|timespec"),
     ("unistd.h", r"\w*"),
+)
+# and of these what the program has.
+_OWN_HEADERS = (
+    ("arpa/inet.h", r"sockaddr_in\w*|in_addr|hton[ls]|ntoh[ls]|INADDR_\w+|IPPROTO_\w+"),
+    ("linux/futex.h", r"FUTEX\w+|futex_\w+"),
+    ("mqueue.h", r"mq_\w+|mqd_t"),
+    ("net/if.h", r"ifreq|IFF_\w+"),
+    ("poll.h", r"p?poll|pollfd|POLL\w+"),
+    ("semaphore.h", r"sem_\w+"),
+    ("sys/epoll.h", r"epoll_\w+|EPOLL\w+"),
+    ("sys/eventfd.h", r"eventfd|EFD_\w+"),
+    ("sys/file.h", r"flock|LOCK_\w+"),
+    ("sys/inotify.h", r"inotify_\w+|IN_[A-Z]+"),
+    ("sys/ioctl.h", r"ioctl|SIOC\w+"),
+    ("sys/ipc.h", r"IPC_\w+|ftok"),
+    ("sys/msg.h", r"msg(?:get|ctl|snd|rcv)|msqid_ds"),
+    ("sys/prctl.h", r"prctl|PR_\w+"),
+    ("sys/random.h", r"getrandom|GRND_\w+"),
+    ("sys/select.h", r"p?select|fd_set|FD_\w+"),
+    ("sys/sem.h", r"sem(?:get|ctl|op|timedop|buf)|SEM_\w+"),
+    ("sys/sendfile.h", r"sendfile"),
+    ("sys/shm.h", r"shm(?:get|at|dt|ctl)|SHM_\w+"),
+    ("sys/signalfd.h", r"signalfd\w*|SFD_\w+"),
+    ("sys/socket.h", r"socket\w*|[AP]F_\w+|SOCK_\w+|sockaddr\w*|msghdr|send\w+|recv\w+"),
+    ("sys/syscall.h", r"syscall|SYS_\w+"),
+    ("sys/sysinfo.h", r"sysinfo"),
+    ("sys/timerfd.h", r"timerfd_\w+|TFD_\w+"),
+    ("sys/uio.h", r"iovec|\w*readv2?|\w*writev2?"),
+    ("sys/xattr.h", r"\w*xattr"),
 )
 _PREFACE = """\
 {name}.c - {summary}
@@ -285,9 +314,13 @@ class _Order:
 
 def _includes(program: str, found: Iterable[Item]) -> str:
     body = "\n".join(c_items.bare(item.text) for item in found)
-    wanted = [name for name, words in _HEADERS if re.search(rf"\b(?:{words})\b", body)]
-    wanted += re.findall(r"#include <([^>]+)>", program)
-    lines = "".join(f"#include <{name}>\n" for name in sorted(set(wanted)))
+    used = {
+        name for name, words in (*_HEADERS, *_OWN_HEADERS) if re.search(rf"\b(?:{words})\b", body)
+    }
+    own = set(re.findall(r"#include <([^>]+)>", program))
+    wanted = used - (dict(_OWN_HEADERS).keys() - own)
+    wanted |= own - dict((*_HEADERS, *_OWN_HEADERS)).keys()
+    lines = "".join(f"#include <{name}>\n" for name in sorted(wanted))
     return f"#define _GNU_SOURCE\n{lines}" + (
         "#define noinline __attribute__((noinline))\n" if "noinline" in body else ""
     )
