@@ -13,7 +13,7 @@ from msgspec import Meta, structs
 from fake_qemu import IDENTITY
 from kdelta import arch, data
 from kdelta.cli.run import run
-from kdelta.errors import GuestError
+from kdelta.errors import GuestError, SpecError
 from kdelta.machine import axes, cpu
 from kdelta.machine.axes import AXES, MachineSettings
 from kdelta.machine.identity import parse_identity
@@ -91,6 +91,14 @@ def test_a_model_of_qemu_s_own_is_whatever_qemu_makes_of_it() -> None:
     identity = parse_identity(IDENTITY.splitlines())
     asked = structs.replace(SETTINGS, cpu_model="max")
     assert mismatches(asked, RELEASE, identity) == ()
+
+
+def test_a_cpu_whose_guests_are_not_restored_is_refused_before_one_boots() -> None:
+    settings = structs.replace(SETTINGS, arch="riscv64", cpu_model="max,v=off")
+    with pytest.raises(SpecError, match="does not restore saved guests of riscv64"):
+        settings.qemu_options  # noqa: B018
+    assert structs.replace(settings, cpu_model="rva22s64,zacas=on").qemu_options
+    assert structs.replace(settings, arch="arm64", cpu_model="max").qemu_options
 
 
 def test_every_architecture_has_the_default_preset() -> None:

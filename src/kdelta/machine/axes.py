@@ -59,8 +59,7 @@ class Axis:
 
 
 def _cpu(machine: MachineSettings) -> list[str]:
-    chosen = cpu.preset(machine.cpu_model, machine.arch)
-    return ["-cpu", chosen.qemu if chosen else machine.cpu_model]
+    return ["-cpu", cpu.of_qemu(machine.cpu_model, machine.arch)]
 
 
 def _is_preset(asked: str, seen: str | None) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kdelta.errors import SpecError
+
 EVERYDAY = "everyday"
 
 _COMMON = (
@@ -96,6 +98,20 @@ _PRESETS = (
     Preset(name="rva22s64", arch="riscv64", qemu="rva22s64", seen=f"{_RVA22} riscv,sv39"),
     Preset(name="rva23s64", arch="riscv64", qemu="rva23s64", seen=f"{_RVA23} riscv,sv39"),
 )
+
+
+def of_qemu(name: str, arch: str) -> str:
+    """QEMU's words for a preset, or for a model of its own.
+
+    Raises SpecError for one whose saved guests it does not restore.
+    """
+    if (arch, name.partition(",")[0]) == ("riscv64", "max"):
+        raise SpecError(
+            "QEMU 10.0 does not restore saved guests of riscv64 with its CPU max",
+            action="take rva23s64, or rva22s64 with features: rva22s64,zacas=on",
+        )
+    chosen = preset(name, arch)
+    return chosen.qemu if chosen else name
 
 
 def preset(name: str, arch: str) -> Preset | None:
