@@ -33,7 +33,8 @@ whole path decides only where the interval is of one release and no function is 
 without either is undecided, and so is one whose functions and path differ in sign over several
 releases. "6.17.8 without it" is a source that was built here twice, once with the change taken back
 by a variant (`variants/calibrate-*.patch`): there nothing else differs, and the whole path decides,
-to the instruction.
+to the instruction. "6.17.8 with it" is the change as it first came, written into a source that has
+it in another form by now, or not at all.
 
 """
 
