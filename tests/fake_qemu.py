@@ -75,6 +75,8 @@ if behaviour == "refuses":
     sys.exit(1)
 if behaviour == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
+if behaviour == "terminated":
+    sys.exit(print("qemu: terminating on signal 15 from pid 1 (init)", file=sys.stderr))
 if behaviour == "panics":
     give_up(b"[1.0] Kernel panic - not syncing: no init\\r\\n[1.1] ---\\r\\n", 0)
 if behaviour == "resets":

@@ -198,6 +198,14 @@ def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
         assert guest.finish(10).identity(SETTINGS).seen.cpus == 1
 
 
+def test_a_qemu_that_was_asked_to_end_is_not_the_kernels_fault(tmp_path: Path) -> None:
+    with (
+        boot(tmp_path, "terminated", IDENTITY) as guest,
+        pytest.raises(InfraError, match="QEMU was ended by signal 15"),
+    ):
+        guest.finish(10)
+
+
 def test_a_killed_qemu_is_this_machines_fault(tmp_path: Path) -> None:
     with (
         boot(tmp_path, "killed", IDENTITY) as guest,

@@ -40,6 +40,9 @@ _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
+# It ends with status 0 where someone asked it to.
+_ASKED_TO_END = re.compile(r"terminating on signal (\d+)")
+
 
 class RestoreError(InfraError):
     """QEMU does not take a checkpoint: another one has to be made."""
@@ -291,8 +294,10 @@ class Guest:
         if ended not in (None, 0) and said and not _reason(console):
             kind = RestoreError if self._restored else InfraError
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
-        if ended is not None and ended < 0:  # no guest can do that
-            return InfraError(f"QEMU was ended by signal {-ended}", action="is memory short?")
+        asked = _ASKED_TO_END.search(self.stderr_text)
+        if asked or (ended is not None and ended < 0):  # no guest can do that
+            number = asked[1] if asked else -(ended or 0)
+            return InfraError(f"QEMU was ended by signal {number}", action="is memory short?")
         reason = _reason(console)
         if not reason:
             last = [line.strip() for line in console.splitlines() if line.strip()]
