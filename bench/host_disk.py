@@ -32,7 +32,7 @@ _PACKAGES = (
     *("initramfs-tools", "iproute2", "dosfstools", "grub-pc-bin", "grub2-common", "systemd-boot"),
     f"linux-image-{OLD}",
 )
-_LINE = "console=ttyS0 quiet panic=5 init=/sbin/box-init"
+_LINE = "console=ttyS0 quiet panic=5 no_timer_check init=/sbin/box-init"
 # Sectors of 512 bytes: GRUB's own, the EFI system partition, the root.
 _PARTS = ((2048, 2048), (4096, 524288), (528384, 7858176))
 _TYPES = (

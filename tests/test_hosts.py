@@ -102,6 +102,15 @@ def test_a_machine_that_is_not_accepted_is_not_waited_for(
     assert mend in (raised.value.action or "")
 
 
+def test_the_command_to_try_is_the_one_that_is_given(fake: FakeHost, tmp_path: Path) -> None:
+    (fake.folder / "down").write_text("Host key verification failed.")
+    own = str(tmp_path / "config")
+    with remote.connection("box", "ssh://me@b:7", threading.Event(), own) as connected:
+        with pytest.raises(RefusedError) as raised:
+            connected.get("true")
+        assert f"ssh -F {own} -p 7 -l me b" in (raised.value.action or "")
+
+
 def test_no_right_to_boot_is_told(fake: FakeHost, errand: Errand) -> None:
     fake.program("bin/kexec", "#!/bin/sh\necho 'kexec: not permitted' >&2\nexit 1\n")
     with pytest.raises(PoolError, match="cannot be told to boot: kexec: not permitted"):

@@ -103,10 +103,10 @@ class Remote:
         """name: what messages call the machine; sockets: a private folder with a short path."""
         self.name = name
         self.cancelled = cancelled
-        config = ["-F", str(Path(ssh_config).expanduser())] if ssh_config else []
+        self._config = ["-F", str(Path(ssh_config).expanduser())] if ssh_config else []
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
-        self._client = ["ssh", *config, *options]
+        self._client = ["ssh", *self._config, *options]
         self._where = address.words()
 
     def ask(
@@ -153,7 +153,7 @@ class Remote:
 
     def by_hand(self) -> str:
         """The command that a user gives to see what ssh says."""
-        return process.quote(["ssh", *(word for word in self._where if word != "--")])
+        return process.quote(["ssh", *self._config, *(w for w in self._where if w != "--")])
 
     def _unreached(self, errors: str) -> InfraError:
         last = Done(status=_FAILED, text="", errors=errors).last_words
