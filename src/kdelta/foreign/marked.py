@@ -102,7 +102,8 @@ def _without_warm_ups(found: Plain) -> Plain:
             gone = [_word(cell) in _WARM for cell in cells]
         if any(gone) and not all(gone):
             kept = tuple(line for line, one in zip(found.lines, gone, strict=True) if not one)
-            note = f"{sum(gone)} rows warm up, as {printable(name, 60)} says: no runs"
+            said = printable(name, 60)
+            note = f"{sum(gone)} rows warm up or are set apart, as {said} says: no runs"
             return replace(found, lines=kept, notes=(*found.notes, note))
     return found
 

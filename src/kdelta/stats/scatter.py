@@ -22,12 +22,14 @@ Flags = npt.NDArray[np.bool_]
 # where they are needed, with heavy tails, the test of means hardly ever rejects.
 MEANS_BESIDE_RANKS = 1.15
 RANKS_BESIDE_MEANS = 1.05
-# Where tails are heavy ranks cost nothing, and means more; where both arms of one size, fewer than
-# _TOLD, have two modes, or surely the larger arm is the wider one, it is the other way round.
+# Where tails are heavy ranks cost nothing, and means more, and so where both arms of one size, of
+# _TOLD or more, have two modes; where these are fewer, or surely the larger arm is the wider one,
+# it is the other way round.
 _HEAVY, _VERY_HEAVY = 0.7, 2.0  # excess of the fourth moment of both arms' values
 _OF_HEAVY = (1.3, 1.0)  # prices of means and of ranks
 _TWO_MODES = -1.3
 _OF_MODES = (1.0, 1.4)
+_OF_MANY_MODES = (1.5, 1.0)
 _OF_WIDE = (1.02, 2.0)
 _LARGER = 1.5  # times the other arm's size
 _WIDE_SD, _WIDE_NEAR = 0.5, 0.3  # logs of ratios of standard deviations, and of robust scales
@@ -74,14 +76,14 @@ class Terms:
         same, far = alike(logs, n_old), far_apart(logs, n_old)
         heavy = tails > _HEAVY
         wide = _wide_and_large(logs, n_old) & (tails > _EVEN_ENOUGH) & ~heavy
-        modes = (tails < _TWO_MODES) & (not uneven and n_old < _TOLD)
+        modes = (tails < _TWO_MODES) & (not uneven)
         prices = [
             np.select([far, wide, heavy, modes], [alone, ofw, ofh, ofm], usual)
             for alone, ofw, ofh, ofm, usual in zip(
                 (1.0, np.inf),
                 _OF_WIDE,
                 _OF_HEAVY,
-                _OF_MODES,
+                _OF_MODES if n_old < _TOLD else _OF_MANY_MODES,
                 (MEANS_BESIDE_RANKS, RANKS_BESIDE_MEANS),
                 strict=True,
             )
