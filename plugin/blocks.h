@@ -49,7 +49,7 @@ static unsigned int event_of(const struct code *code)
 
 	if (!is_kernel(code->vaddr))
 		return firmware_event(code);
-	if (is_return(code))
+	if (is_return(state.target, code))
 		return state.armed ? EVENT_RETURN : 0;
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
@@ -83,7 +83,7 @@ static void cut_block(struct cut *cut, const struct qemu_plugin_tb *tb)
 		memset(code, 0, sizeof(*code));
 		code->vaddr = qemu_plugin_insn_vaddr(insn);
 		code->size = qemu_plugin_insn_data(insn, code->bytes, sizeof(code->bytes));
-		cut->mark[i] = mark_code(code);
+		cut->mark[i] = mark_code(state.target, code);
 		cut->event[i] = event_of(code);
 		cut->watched[i] = state.armed && calls.wanted && calls_note(cut, i);
 		own = cut->mark[i] || cut->event[i] || (i && cut->watched[i]);

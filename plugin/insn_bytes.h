@@ -10,6 +10,8 @@
 
 #define MAX_INSN_BYTES 16u
 
+enum target { TARGET_OTHER, TARGET_X86_64, TARGET_AARCH64, TARGET_RISCV64 };
+
 /* An instruction as QEMU is about to translate it. */
 struct code {
 	uint64_t vaddr;
@@ -29,11 +31,11 @@ static uint32_t word_of(const uint8_t *bytes)
 }
 
 /* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
-static unsigned int mark_code(const struct code *code)
+static unsigned int mark_code(enum target target, const struct code *code)
 {
 	uint32_t word;
 
-	if (code->size == 7) { /* x86-64: nopl imm32(%rax) */
+	if (target == TARGET_X86_64 && code->size == 7) { /* x86-64: nopl imm32(%rax) */
 		if (code->bytes[0] != 0x0f || code->bytes[1] != 0x1f || code->bytes[2] != 0x80)
 			return 0;
 		word = word_of(code->bytes + 3);
@@ -42,9 +44,9 @@ static unsigned int mark_code(const struct code *code)
 	if (code->size != 4)
 		return 0;
 	word = word_of(code->bytes);
-	if ((word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
+	if (target == TARGET_AARCH64 && (word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
 		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
-	if ((word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
+	if (target == TARGET_RISCV64 && (word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
 		return word >> 24 == 0x6b ? word >> 12 & 0xfff : 0;
 	return 0;
 }
@@ -54,15 +56,20 @@ static bool is_exactly(const struct code *code, const uint8_t *bytes, size_t siz
 	return code->size == size && !memcmp(code->bytes, bytes, size);
 }
 
-/* A return from interrupt or exception: iretq of x86-64, eret of arm64, sret of riscv64. */
-static bool is_return(const struct code *code)
+/*
+ * A return from interrupt or exception: iretq of x86-64, eret of arm64, sret of riscv64.  The bytes
+ * of one are another instruction elsewhere: iretq's store a word on riscv64.
+ */
+static bool is_return(enum target target, const struct code *code)
 {
 	static const uint8_t iretq[] = { 0x48, 0xcf };
 	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
 	static const uint8_t sret[] = { 0x73, 0x00, 0x20, 0x10 };
 
-	return is_exactly(code, iretq, sizeof(iretq)) || is_exactly(code, eret, sizeof(eret)) ||
-	       is_exactly(code, sret, sizeof(sret));
+	if (target == TARGET_X86_64)
+		return is_exactly(code, iretq, sizeof(iretq));
+	return target == TARGET_AARCH64 ? is_exactly(code, eret, sizeof(eret)) :
+					  is_exactly(code, sret, sizeof(sret));
 }
 
 /* A return from the firmware of a riscv64. */

@@ -281,7 +281,7 @@ static void memory_watch(struct qemu_plugin_insn *insn, const struct code *code)
 	unsigned int via;
 	bool locked;
 
-	if (!memory.wanted || is_return(code))
+	if (!memory.wanted || is_return(state.target, code))
 		return;
 	function = function_of(code->vaddr, &come);
 	via = via_of(code, &locked);

@@ -13,8 +13,6 @@
 
 #include "insn_bytes.h"
 
-enum target { TARGET_OTHER, TARGET_X86_64, TARGET_AARCH64, TARGET_RISCV64 };
-
 /* Of an instruction of x86-64: what stands in front of its opcode, and its operand. */
 struct x86 {
 	bool kernel;
@@ -274,7 +272,7 @@ static enum access last_access(enum target target, const struct code *code)
 
 	if (target == TARGET_RISCV64)
 		return riscv64_access(code);
-	if (target != TARGET_X86_64 || mark_code(code) || is_straight(target, code))
+	if (target != TARGET_X86_64 || mark_code(target, code) || is_straight(target, code))
 		return ACCESS_UNKNOWN;
 	/* The kernel's own stack is there: calls and returns go on. */
 	if (is_kernel(code->vaddr) && (op == 0xe8 || op == 0xc3))
