@@ -68,7 +68,8 @@ def said(*words: str, may: tuple[int, ...] = ()) -> str:
     """
     print("$ kdelta", *words, file=sys.stderr, flush=True)
     argv = [sys.executable, "-c", _MAIN, *words]
-    done = subprocess.run(argv, check=False, stdout=subprocess.PIPE, text=True)
+    wide = {**os.environ, "COLUMNS": "100"}  # as the documents are that show it
+    done = subprocess.run(argv, check=False, env=wide, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, *may):
         raise BenchError(f"exit status {done.returncode} of kdelta {' '.join(words)[:300]}")
     return done.stdout

@@ -20,6 +20,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("untimed")
 
+# Boots are read on pages as wide as documents show them, whatever terminal starts the tests.
+os.environ["COLUMNS"] = "100"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -52,9 +55,10 @@ def pytest_runtest_makereport(
 def _private_directories(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unit tests see none of this user's caches; boots share the real one, full of kernels."""
+    """Unit tests see none of this user's caches, nor a width; boots share the cache of kernels."""
     if request.node.get_closest_marker("boot"):
         return
+    monkeypatch.delenv("COLUMNS")
     for name in ("CACHE", "CONFIG", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / f"xdg-{name.lower()}"))
 
