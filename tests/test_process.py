@@ -159,8 +159,8 @@ def test_patience_ends_for_what_never_runs(monkeypatch: pytest.MonkeyPatch) -> N
 def test_patience_with_what_idles_is_its_seconds() -> None:
     child = process.start(["sleep", "60"])
     try:
-        patience = process.Patience(child.pid, 0.3)
         begun = time.monotonic()
+        patience = process.Patience(child.pid, 0.3)
         while patience.left:
             time.sleep(0.01)
         assert 0.3 <= time.monotonic() - begun < 60
