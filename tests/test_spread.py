@@ -23,7 +23,7 @@ from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.run import parcel, worker
-from kdelta.run.cluster import DaskWorkers, checked, is_open
+from kdelta.run.cluster import DaskWorkers, ManyWorkers, checked, is_open
 from kdelta.run.exact import ExactTrials
 from kdelta.run.parcel import Parcel
 from kdelta.run.restoring import Bench
@@ -451,3 +451,18 @@ def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
         spreading.placed(study, Means(pools=file, pool="c"))
     with pytest.raises(SpecError, match="leave out --on and --scheduler"):
         spreading.check(study, Means(scheduler="tcp://127.0.0.1:1"))
+
+
+def test_a_worker_of_several_pools_that_went_is_still_asked_of_its_pool() -> None:
+    """Between who is there and the asking one may die; the answer was StopIteration."""
+    pools_of = [Twins({"a": _never}), Twins({"b": _never})]
+    both = ManyWorkers(pools_of)
+    assert both.places() == {"a": 1, "b": 1}
+    pools_of[1].dead.add("b")
+    assert cast("_Named", both.executor("b")).name == "b"
+    assert both.places() == {"a": 1}
+    both.close()
+
+
+def _never(trial: TrialRecord, name: str) -> bytes:
+    raise AssertionError(f"{name} counts nothing here: {trial.index}")

@@ -126,14 +126,17 @@ class ManyWorkers:
 
     def __init__(self, pools: Sequence[Workers]) -> None:
         self._pools = pools
+        self._of: dict[str, Workers] = {}
 
     def places(self) -> dict[str, int]:
         """See Workers."""
-        return {name: number for pool in self._pools for name, number in pool.places().items()}
+        found = [(pool, pool.places()) for pool in self._pools]
+        self._of |= {name: pool for pool, there in found for name in there}
+        return {name: number for _, there in found for name, number in there.items()}
 
     def executor(self, name: str) -> Executor:
-        """See Workers."""
-        return next(pool for pool in self._pools if name in pool.places()).executor(name)
+        """See Workers; a worker may be gone since it was named, which its pool finds out."""
+        return self._of[name].executor(name)
 
     def close(self) -> None:
         """See Workers."""
