@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     from kdelta import data
     from kdelta.check import calibration, robot
     from kdelta.rendering import calibration as view
+    from kdelta.rendering.columns import filled
 
     report = robot.read(mail)
     brought = calibration.read(data.directory("calibration") / "cases.toml")
@@ -53,7 +53,7 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
             raise _unplaced(report, case, mail)
         (answer,) = calibrate.counted(between, [case], means)
     for line in view.explained(answer, report.percent, of_time=report.is_time).splitlines():
-        click.echo(textwrap.fill(line, page_width()))
+        click.echo("\n".join(filled(line, page_width())))
     if answer.said in (calibration.CountsSay.UNDECIDED, calibration.CountsSay.NOT_HAD):
         click.get_current_context().exit(EXIT_UNDECIDED)
 

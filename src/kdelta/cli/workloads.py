@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from kdelta import data
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.machine.axes import words
+from kdelta.rendering.columns import filled
 from kdelta.rendering.exported import exported_source
 from kdelta.workload import Scenario, Workload, is_file, load, names
 
@@ -128,7 +128,7 @@ def _print_list(workload: Workload) -> None:
 
 def _print_workload(workload: Workload) -> None:
     click.echo(f"{workload.name}: {workload.title}\n")
-    click.echo(textwrap.fill(workload.description, page_width()) + "\n")
+    click.echo("\n".join((*filled(workload.description, page_width()), "")))
     print_table(("", ""), [("path", workload.path), ("source", workload.mail)])
     click.echo("\nphases")
     _print_rows((phase.name, phase.what) for phase in workload.phases)
