@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 import select
+import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -296,8 +297,9 @@ class Guest:
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         asked = _ASKED_TO_END.search(self.stderr_text)
         if asked or (ended is not None and ended < 0):  # no guest can do that
-            number = asked[1] if asked else -(ended or 0)
-            return InfraError(f"QEMU was ended by signal {number}", action="is memory short?")
+            number = int(asked[1]) if asked else -(ended or 0)
+            why = "is memory short?" if number == signal.SIGKILL else "somebody did: run it again"
+            return InfraError(f"QEMU was ended by signal {number}", action=why)
         reason = _reason(console)
         if not reason:
             last = [line.strip() for line in console.splitlines() if line.strip()]
