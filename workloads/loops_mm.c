@@ -14,7 +14,7 @@ enum {							/* calls */
 	PAGE_FAULT1, PAGE_FAULT2, PAGE_FAULT3, POPULATE, MMAP_128M, MMAP_FILE, MMAP_OVER, HOLE,
 	TLB_FLUSH, MADV_FREE_TOUCH, WILLNEED, COLD, POPULATE_READ, DONTFORK, PROTECT, GROW,
 	MOVE, MSYNC, MLOCK, MLOCK2, MINCORE, STACK, SHM_SYSV, MEMFD_MAP, REMAP, READV,
-	ADVISE_COLD, ADVISE_DONTNEED, MBIND, GET_MEMPOLICY, MOVE_PAGES, VMAS_64,
+	ADVISE_COLD, ADVISE_DONTNEED, MBIND, GET_MEMPOLICY, MOVE_PAGES, VMAS_64, PAGEMAP, SMAPS,
 };
 
 enum {							/* what is needed */
@@ -86,6 +86,10 @@ static const struct kd_scenario scenarios[] = {
 	{ "move_pages", "move_pages() that asks where 15 resident pages are",
 	  0, MOVE_PAGES | NODES, 62 },
 	{ "vmas_64", "mprotect() over 64 mappings, and one mapping again", 0, VMAS_64 | OTHER, 15 },
+	{ "pagemap", "pread() of 128 entries of /proc/self/pagemap, of resident pages",
+	  0, PAGEMAP | OTHER, 62 },
+	{ "smaps", "/proc/self/smaps opened, read and closed, with 128 resident pages",
+	  0, SMAPS | OTHER, 15 },
 };
 
 static char *start;
@@ -93,6 +97,7 @@ static char *other;
 static char *mapped;
 static int file;
 static int pidfd;
+static int pagemap;
 
 static char *map_anew(int fd, int flags)
 {
@@ -355,6 +360,26 @@ static void protect_many(void)
 	kd_must(!mprotect(other, 128 * KD_PAGE, KD_RW));
 }
 
+static void ask_pagemap(void)
+{
+	static uint64_t entries[128];
+	off_t at = (uintptr_t)other / KD_PAGE * sizeof(*entries);
+
+	kd_must(pread(pagemap, entries, sizeof(entries), at) == sizeof(entries));
+	kd_must(entries[127] >> 63);	/* present */
+}
+
+static void ask_smaps(void)
+{
+	static char text[65536];
+	int fd = open("/proc/self/smaps", O_RDONLY);
+
+	kd_must(fd >= 0);
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+	kd_must(!close(fd));
+}
+
 static void set_up_memory(void)
 {
 	start = kd_map(SPAN, KD_RW, MAP_PRIVATE);
@@ -383,6 +408,9 @@ static void set_up(const struct kd_scenario *s)
 	}
 	if (s->flags & STACKS)
 		kd_must(!munmap(start - KD_HUGE - KD_MIB(1), KD_MIB(1) + KD_PAGE));
+	pagemap = open("/proc/self/pagemap", O_RDONLY);
+	if ((s->flags & CALL) == PAGEMAP && pagemap < 0)
+		kd_skip("pagemap cannot be read: %s", strerror(errno));
 	if (s->flags & PIDFD)
 		pidfd = syscall(SYS_pidfd_open, getpid(), 0);
 	if (s->flags & NODES && syscall(SYS_get_mempolicy, NULL, NULL, 0, NULL, 0))
@@ -406,6 +434,7 @@ int main(int argc, char **argv)
 		[READV] = read_memory, [ADVISE_COLD] = cold_ranges,
 		[ADVISE_DONTNEED] = drop_ranges, [MBIND] = bind_node,
 		[GET_MEMPOLICY] = ask_policy, [MOVE_PAGES] = ask_nodes, [VMAS_64] = protect_many,
+		[PAGEMAP] = ask_pagemap, [SMAPS] = ask_smaps,
 	};
 	const struct kd_scenario *s = kd_start(argc, argv, "loops_mm", scenarios,
 					       ARRAY_SIZE(scenarios));

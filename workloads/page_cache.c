@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What does read() of a file cost whose pages are in the page cache, in small and in large pieces?
- * A file of tmpfs has a path of its own; that of most others is here: filemap_read().
+ * What does read() of a file cost whose pages are in the page cache, in small and in large pieces,
+ * and write() that brings new pages into it?  A file of tmpfs has a path of its own; that of most
+ * others is here: filemap_read(), generic_perform_write().
  */
 #include "kdelta.h"
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-enum { READ };						/* phases */
-enum { IN_ORDER = 1 };					/* scenario flags: read() moves on */
+enum { READ, WRITE };					/* phases */
+enum { IN_ORDER = 1, NEW = 2 };				/* scenario flags: read() moves on */
 enum { CACHED = 240 * KD_PAGE, SETTLED = 8 };
 
 /* `bytes` a call; so many `calls` that no window goes beyond the end. */
@@ -18,6 +19,7 @@ static const struct kd_scenario scenarios[] = {
 	{ "read_16_pages", "pread() of 64 KiB a call", 16 * KD_PAGE, 0, KD_PAGES(CACHED) / 16 },
 	{ "read_in_order", "read() of 1 KiB a call, from the beginning to the end",
 	  1024, IN_ORDER, CACHED / 1024 },
+	{ "write_new", "write() of 4 KiB a call to an empty file", KD_PAGE, NEW, KD_PAGES(KD_BATCHES) },
 };
 
 static char folder[64], file[80], buffer[16 * KD_PAGE];
@@ -30,7 +32,7 @@ static void leave(void)
 }
 
 /* A file of ramfs: its pages are nowhere else, so nothing writes them back or drops them. */
-static int cached_file(void)
+static int empty_file(void)
 {
 	int fd;
 
@@ -46,10 +48,20 @@ static int cached_file(void)
 	fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_NOATIME, 0600);
 	if (fd < 0)
 		kd_die("open");
-	for (size_t at = 0; at < CACHED; at += sizeof(buffer))
-		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
-			kd_die("write");
 	return fd;
+}
+
+static noinline void write_new(int fd, size_t bytes)
+{
+	for (; bytes; bytes -= KD_PAGE)
+		if (write(fd, buffer, KD_PAGE) != KD_PAGE)
+			kd_die("write");
+}
+
+static void empty(int fd)
+{
+	if (ftruncate(fd, 0) || lseek(fd, 0, SEEK_SET))
+		kd_die("ftruncate");
 }
 
 static noinline void read_at(int fd, size_t bytes, unsigned int calls)
@@ -78,11 +90,11 @@ static long file_pages(int fd)
 }
 
 /* The pages of the file, seen through a mapping that exists only here. */
-static void audit(enum kd_when when, int fd)
+static void audit(enum kd_when when, int fd, size_t bytes)
 {
-	char *start = kd_reserve(CACHED, KD_HUGE);
+	char *start = kd_reserve(bytes, KD_HUGE);
 	const struct kd_want want[] = {
-		{ "present_pages", KD_PAGES(CACHED) },
+		{ "present_pages", KD_PAGES(bytes) },
 		{ "swapped_pages", 0 },
 		{ "anon_pages", 0 },
 		{ "compound_heads", 0 },
@@ -91,12 +103,12 @@ static void audit(enum kd_when when, int fd)
 		{ "pswpout", 0 },
 	};
 
-	kd_map_at(start, CACHED, PROT_READ, MAP_SHARED, fd);
-	for (size_t at = 0; at < CACHED; at += KD_PAGE)
+	kd_map_at(start, bytes, PROT_READ, MAP_SHARED, fd);
+	for (size_t at = 0; at < bytes; at += KD_PAGE)
 		(void)*(volatile char *)(start + at);
-	kd_state(when, "file_pages", file_pages(fd), KD_PAGES(CACHED));
-	kd_audit_state(when, start, CACHED, want, ARRAY_SIZE(want));
-	if (munmap(start, CACHED))
+	kd_state(when, "file_pages", file_pages(fd), KD_PAGES(bytes));
+	kd_audit_state(when, start, bytes, want, ARRAY_SIZE(want));
+	if (munmap(start, bytes))
 		kd_die("munmap");
 }
 
@@ -104,23 +116,32 @@ int main(int argc, char **argv)
 {
 	const struct kd_scenario *s = kd_start(argc, argv, "page_cache", scenarios,
 					       ARRAY_SIZE(scenarios));
-	int fd = cached_file();
+	size_t bytes = s->flags & NEW ? s->calls * s->bytes : CACHED;
+	int fd = empty_file();
 
 	kd_alone(4);
-	kd_phase(READ, "read", "call", s->calls);
-	audit(KD_BEFORE, fd);
+	if (s->flags & NEW)
+		kd_phase(WRITE, "write", "call", s->calls);
+	else
+		kd_phase(READ, "read", "call", s->calls);
+	write_new(fd, bytes);
+	audit(KD_BEFORE, fd, bytes);
 	/* Reclaim notes how often a page was used, up to a bound: that is reached here. */
 	for (int i = 0; i < SETTLED; i++)
-		read_at(fd, KD_PAGE, KD_PAGES(CACHED));
+		read_at(fd, KD_PAGE, KD_PAGES(bytes));
 
 	while (kd_next()) {
-		if (lseek(fd, 0, SEEK_SET))
+		if (s->flags & NEW)
+			empty(fd);
+		else if (lseek(fd, 0, SEEK_SET))
 			kd_die("lseek");
-		if (s->flags & IN_ORDER)
+		if (s->flags & NEW)
+			KD_WINDOW(WRITE, write_new(fd, bytes));
+		else if (s->flags & IN_ORDER)
 			KD_WINDOW(READ, read_on(fd, s->bytes, s->calls));
 		else
 			KD_WINDOW(READ, read_at(fd, s->bytes, s->calls));
 	}
-	audit(KD_AFTER, fd);
+	audit(KD_AFTER, fd, bytes);
 	return kd_finish();
 }

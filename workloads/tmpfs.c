@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 enum { WRITE, READ, TRUNCATE };				/* phases */
-enum { NEW = 1, READS = 2, CUT = 4, HOLES = 8 };	/* scenario flags */
+enum { NEW = 1, READS = 2, CUT = 4, HOLES = 8, THP = 16 };	/* scenario flags */
 
 #define CALLS KD_PAGES(KD_BATCHES)	/* one a page */
 
@@ -20,15 +20,16 @@ static const struct kd_scenario scenarios[] = {
 	  KD_BATCHES, READS, CALLS },
 	{ "read_hole", "pread() of 64 bytes a call from a hole", KD_BATCHES,
 	  READS | HOLES, CALLS },
+	{ "read_thp", "pread() of 64 KiB a call from huge pages", KD_MIB(4), READS | THP, 64 },
 	{ "truncate", "ftruncate() to nothing of a file with pages", KD_BATCHES, CUT, CALLS },
 };
 
-static char buffer[KD_PAGE];
+static char buffer[16 * KD_PAGE];
 
 static noinline void write_new(int fd, unsigned int calls)
 {
 	for (; calls; calls--)
-		if (write(fd, buffer, sizeof(buffer)) != sizeof(buffer))
+		if (write(fd, buffer, KD_PAGE) != KD_PAGE)
 			kd_die("write");
 }
 
@@ -46,10 +47,30 @@ static noinline void read_pages(int fd, unsigned int calls)
 			kd_die("pread");
 }
 
+static noinline void read_large(int fd, unsigned int calls)
+{
+	for (off_t at = 0; calls; calls--, at += sizeof(buffer))
+		if (pread(fd, buffer, sizeof(buffer), at) != sizeof(buffer))
+			kd_die("pread");
+}
+
 static noinline void set_size(int fd, size_t bytes)
 {
 	if (ftruncate(fd, bytes))
 		kd_die("ftruncate");
+}
+
+/* Its pages become huge, in a mapping that exists only here. */
+static void make_huge(int fd, size_t bytes)
+{
+	char *start = kd_reserve(bytes, KD_HUGE);
+
+	kd_map_at(start, bytes, KD_RW, MAP_SHARED, fd);
+	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+	if (madvise(start, bytes, MADV_COLLAPSE))
+		kd_skip("the kernel makes no huge pages of tmpfs: %s", strerror(errno));
+	if (munmap(start, bytes))
+		kd_die("munmap");
 }
 
 /* The file as all windows but those of write_new find it. */
@@ -62,6 +83,8 @@ static void fill(const struct kd_scenario *s, int fd)
 		set_size(fd, s->bytes);
 	else
 		write_new(fd, KD_PAGES(s->bytes));
+	if (s->flags & THP)
+		make_huge(fd, s->bytes);
 }
 
 static long file_pages(int fd)
@@ -90,17 +113,20 @@ static void stamp(const struct kd_scenario *s, int fd)
 	kd_sleep_us(20000);
 }
 
-/* The pages of the file, seen through a mapping that exists only here. */
+/*
+ * The pages of the file, seen through a mapping that exists only here, where no huge page can be
+ * mapped as a whole.
+ */
 static void audit(enum kd_when when, const struct kd_scenario *s, int fd)
 {
-	long pages = s->flags & HOLES ? 0 : KD_PAGES(s->bytes);
-	char *start = kd_reserve(s->bytes, KD_HUGE);
+	long pages = s->flags & HOLES ? 0 : KD_PAGES(s->bytes), huge = s->flags & THP ? 2 : 0;
+	char *start = kd_reserve(s->bytes + KD_HUGE, KD_HUGE) + KD_PAGE;
 	const struct kd_want want[] = {
 		{ "present_pages", pages ? pages : KD_FREE },
 		{ "swapped_pages", 0 },
 		{ "anon_pages", pages ? 0 : KD_FREE },
-		{ "compound_heads", pages ? 0 : KD_FREE },
-		{ "compound_tails", pages ? 0 : KD_FREE },
+		{ "compound_heads", pages ? huge : KD_FREE },
+		{ "compound_tails", huge ? pages - huge : pages ? 0 : KD_FREE },
 		{ "shmem_pmd_kb", 0 },
 		{ "vmas", 1 },
 		{ "pswpout", 0 },
@@ -135,12 +161,15 @@ int main(int argc, char **argv)
 	audit(KD_BEFORE, s, fd);
 
 	while (kd_next()) {
-		fill(s, fd);
+		if (!(s->flags & THP))
+			fill(s, fd);
 		if (s->flags & NEW)
 			set_size(fd, 0);
 		kd_all(&before, file_pages(fd));
 		stamp(s, fd);
-		if (s->flags & READS)
+		if (s->flags & THP)
+			KD_WINDOW(READ, read_large(fd, s->calls));
+		else if (s->flags & READS)
 			KD_WINDOW(READ, read_pages(fd, s->calls));
 		else if (s->flags & CUT)
 			KD_WINDOW(TRUNCATE, set_size(fd, 0));
@@ -155,7 +184,8 @@ int main(int argc, char **argv)
 		 s->flags & (NEW | HOLES) ? 0 : KD_PAGES(s->bytes));
 	kd_state(KD_DURING, "window_pages_after", after,
 		 s->flags & (CUT | HOLES) ? 0 : KD_PAGES(s->bytes));
-	fill(s, fd);
+	if (!(s->flags & THP))
+		fill(s, fd);
 	audit(KD_AFTER, s, fd);
 	return kd_finish();
 }

@@ -22,12 +22,13 @@ struct uffdio_move {
 #endif
 
 enum { FILL, PROTECT, UNPROTECT, FAULT };		/* phases */
-enum { COPY, ZERO, MOVE, WP, MISSING };			/* scenario flags */
+enum { COPY, ZERO, MOVE, MOVE_RANGE, WP, MISSING };	/* scenario flags */
 
 static const struct kd_scenario scenarios[] = {
 	{ "copy", "UFFDIO_COPY, one call a page", KD_BATCHES, COPY, 1 },
 	{ "zeropage", "UFFDIO_ZEROPAGE, one call a page", KD_BATCHES, ZERO, 1 },
 	{ "move", "UFFDIO_MOVE, one call a page", KD_BATCHES, MOVE, 1 },
+	{ "move_range", "UFFDIO_MOVE of a range of pages, one call", KD_BATCHES, MOVE_RANGE, 1 },
 	{ "wp", "UFFDIO_WRITEPROTECT of all of a range, and its removal", KD_MIB(4), WP, 1 },
 	{ "missing", "first write to a page that another thread then fills by UFFDIO_COPY",
 	  62 * KD_PAGE, MISSING, 1 },
@@ -52,13 +53,13 @@ static bool supported(__u64 features)
 
 static void open_uffd(const struct kd_scenario *s, const char *start)
 {
-	bool wp = s->flags == WP;
+	bool wp = s->flags == WP, moves = s->flags == MOVE || s->flags == MOVE_RANGE;
 	struct uffdio_register range = {
 		.range = { (uintptr_t)start, s->bytes },
 		.mode = wp ? UFFDIO_REGISTER_MODE_WP : UFFDIO_REGISTER_MODE_MISSING,
 	};
 
-	if (!supported(s->flags == MOVE ? UFFD_FEATURE_MOVE : wp ? UFFD_FEATURE_PAGEFAULT_FLAG_WP : 0))
+	if (!supported(moves ? UFFD_FEATURE_MOVE : wp ? UFFD_FEATURE_PAGEFAULT_FLAG_WP : 0))
 		kd_skip("userfaultfd of this kernel cannot do it: UFFD_FEATURE_%s",
 			wp ? "PAGEFAULT_FLAG_WP" : "MOVE");
 	if (ioctl(uffd, UFFDIO_REGISTER, &range))
@@ -91,16 +92,14 @@ static noinline void zeropage(char *start, size_t pages)
 	}
 }
 
-static noinline void move(char *start, size_t pages)
+static noinline void move(char *start, size_t bytes, size_t step)
 {
-	for (size_t i = 0; i < pages; i++) {
-		struct uffdio_move one = {
-			.dst = (uintptr_t)start + i * KD_PAGE,
-			.src = (uintptr_t)from + i * KD_PAGE,
-			.len = KD_PAGE,
+	for (size_t at = 0; at < bytes; at += step) {
+		struct uffdio_move some = {
+			.dst = (uintptr_t)start + at, .src = (uintptr_t)from + at, .len = step,
 		};
 
-		if (ioctl(uffd, UFFDIO_MOVE, &one))
+		if (ioctl(uffd, UFFDIO_MOVE, &some))
 			kd_die("ioctl(UFFDIO_MOVE)");
 	}
 }
@@ -160,7 +159,9 @@ static void fill(const struct kd_scenario *s, char *start)
 	else if (s->flags == ZERO)
 		KD_WINDOW(FILL, zeropage(start, pages));
 	else if (s->flags == MOVE)
-		KD_WINDOW(FILL, move(start, pages));
+		KD_WINDOW(FILL, move(start, s->bytes, KD_PAGE));
+	else if (s->flags == MOVE_RANGE)
+		KD_WINDOW(FILL, move(start, s->bytes, s->bytes));
 	else
 		KD_WINDOW(FAULT, kd_touch(start, pages, KD_PAGE));
 }
