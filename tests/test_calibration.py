@@ -208,6 +208,29 @@ def test_the_set_that_is_brought_along_is_whole() -> None:
         ("sem-sysv stress-ng", "loops_ipc:sysv_sem"),
         # A bare "fork" is less than what the other words say, hyphens and plurals apart.
         ("fork() and exec() of a program (osbench)", "process:fork_exec"),
+        # What a summary denies is no word of it, and a word stands for its forms.
+        (
+            "swap out and in of anonymous memory on zram (MADV_PAGEOUT)",
+            "madvise_pageout:pageout_anon_4m_nohugepage_zram",
+        ),
+        ("open() of a file that does not exist", "loops_names:open_absent"),
+        ("UFFDIO_MOVE of a range of present pages", "userfault:move_range"),
+        # The more words of a name a text has, the better it fits, in whatever order.
+        (
+            "page faults of many threads (will-it-scale page_fault1 threads)",
+            "loops_mm:page_fault1_threads",
+        ),
+        ("will-it-scale tlb_flush2 threads", "loops_mm:tlb_flush_threads"),
+        # One call is meant by its name, several are not; what only ends another is none.
+        ("getrusage()", "loops_calls:getrusage"),
+        ("read of /proc/self/smaps of resident memory", "loops_mm:smaps"),
+        ("open() and close() by threads (pts/blogbench)", "loops_names:open_threads"),
+        ("munmap() of resident pages", "unmap:munmap"),
+        # Pages in folios are another path than base pages.
+        ("munmap() of PTE-mapped 2 MiB folios", "unmap:munmap.2M-ptes"),
+        ("reclaim of MADV_FREE memory in folios of 64 KiB", "advise:pageout_free.64K"),
+        ("mincore() of base pages; of 64 KiB folios on arm64", "mincore:no_thp_pte_scan_4m"),
+        ("perf bench mem mmap -f demand, huge pages", "demand_fault:thp_16m"),
         ("read faults on a file mapping, fault-around", "fault:file_read"),
         ("page-cache fault in nested cgroups; depth is the axis", "memcg:fault_depth_4"),
         ("pthread_create() and join", "process:thread"),
@@ -220,9 +243,24 @@ def test_the_words_of_a_case_find_its_scenario(words: str, scenario: str) -> Non
     assert found.scenario == scenario
 
 
-@pytest.mark.parametrize("words", ["database at 96 CPUs", "we open a link to the key", "sem dup"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "database at 96 CPUs", "we open a link to the key", "sem dup",
+        "read faults of a mapped file in large folios",  # there is none of base pages alone
+        "write() of a large folio, and another() call",
+    ],
+)  # fmt: skip
 def test_a_word_that_is_a_tests_name_elsewhere_means_nothing(words: str) -> None:
     assert matching.meant(words) is None
+
+
+def test_the_words_of_a_title_say_what_the_code_is_and_not_what_a_test_does() -> None:
+    """Only a name or a call of it finds a scenario."""
+    of_nodes = case(scenario="", workload="vm-scalability on nodes", title="mm: numa balancing")
+    assert calibration.placed(of_nodes).scenario == ""
+    called = case(scenario="", workload="", title="mm: getrusage() takes another lock")
+    assert calibration.placed(called).scenario == "loops_calls:getrusage"
 
 
 def test_no_name_of_a_suite_stands_for_two_scenarios() -> None:

@@ -32,7 +32,7 @@ static const struct kd_scenario scenarios[] = {
 	{ "open_threads", "the same in a process of two threads", 0, OPEN | THREADS, 256 },
 	{ "open_create", "open() with O_CREAT of a file that is there, and close()",
 	  0, OPEN_CREATE, 256 },
-	{ "open_absent", "open() of a name that is not there", 0, OPEN_ABSENT, 256 },
+	{ "open_absent", "open() of a name that does not exist", 0, OPEN_ABSENT, 256 },
 	{ "open_deep", "open() of a folder at the end of a path of seven, and close()",
 	  0, OPEN_DEEP, 256 },
 	{ "unlink_held", "a file created, removed while it is open, and closed",

@@ -23,7 +23,7 @@ import msgspec
 from kdelta import files, workload
 from kdelta.check.comparing import both
 from kdelta.check.counter import Counted
-from kdelta.check.matching import functions, is_one_of, meant
+from kdelta.check.matching import functions, is_one_of, meant, named
 from kdelta.check.page import LEAST_PERCENT
 from kdelta.errors import SpecError
 from kdelta.printable import printable
@@ -179,10 +179,10 @@ def placed(case: PublishedCase, known: Sequence[PublishedCase] = ()) -> Publishe
     if same is not None and not case.lacks:
         taken = {name: getattr(same, name) for name in _PLACED}
         return msgspec.structs.replace(case, **taken)
-    found = meant(case.workload) or meant(f"{case.workload} {case.title}")
-    named = functions(f"{case.title} {case.workload} {case.reported}")
+    found = meant(case.workload) or named(case.title)
+    told = functions(f"{case.title} {case.workload} {case.reported}")
     return msgspec.structs.replace(
-        case, scenario=found.scenario if found else "", functions=case.functions or named
+        case, scenario=found.scenario if found else "", functions=case.functions or told
     )
 
 

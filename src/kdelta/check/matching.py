@@ -9,8 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import permutations
 
 from kdelta import workload
+from kdelta.machine.folios import FolioName
 from kdelta.study import roster
 from kdelta.workload import Scenario
 
@@ -18,10 +20,30 @@ _WORD = re.compile(r"[a-z0-9_]+")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _FUNCTION = re.compile(r"\b([a-z_][a-z0-9_]{3,63})\(\)")
 _TOKEN = re.compile(r"[a-z0-9_]+")
+_PLURAL = re.compile(r"\b(thread|process)(?:s|es)\b")
+# "without swap" is not of swap.
+_DENIED = re.compile(r"\b(?:without|no|none|not|nobody)\s+[a-z0-9_]+")
+_STEM = re.compile(r"(?<=[a-z0-9]{5})(?:ing|ed|e)$")
+_IRREGULAR = {"written": "write", "sent": "send", "taken": "take", "given": "give"}
+# What says that pages are to be in folios, and in which.
+_BASE = re.compile(r"\b(?:base page|small folio)")
+_FOLIOS: tuple[tuple[re.Pattern[str], FolioName], ...] = (
+    (re.compile(r"\bpte-mapped\b|\bmapped by ptes?\b"), "2M-ptes"),
+    (re.compile(r"\bfolios? of 2 ?mi?b\b|\b2 ?mi?b folios?\b"), "2M"),
+    (re.compile(r"\bfolios? of 64 ?ki?b?\b|\b64 ?ki?b? folios?\b|\bmthp\b"), "64K"),
+    (re.compile(r"\blarge folios?\b"), "64K"),
+)
+_OF_FOLIOS = re.compile(
+    r"\b(?:pte-mapped|mapped by ptes?|m?thp|(?:large )?folios?|(?:of )?(?:2 ?mi?b|64 ?ki?b?)"
+    r"|huge pages?)\b"
+)
+_LARGE = re.compile(r"thp|huge|mthp|64k|folio")
 _LEAST = 4.0  # of the weight of shared words, below which nothing is meant
 _AHEAD = 1.2  # times what the next scenario has: else it could as well be that one
 _SHORT = 3  # letters of words that say nothing
 _CALL = re.compile(r"\b([a-z][a-z0-9_]{2,31})\(|\bmadv_([a-z]{2,31})\b")
+# Calls that end what another one began.
+_ENDS = frozenset(("close", "exit", "_exit", "munmap", "wait", "waitpid"))
 _HUGE = frozenset(("thp", "hugepage"))
 _SILENT = frozenset((
     "each", "from", "into", "same", "some", "than", "that", "then", "they", "this", "until", "used",
@@ -43,10 +65,42 @@ def meant(text: str) -> Meant | None:
 
     None when nothing is meant with some certainty: a wrong scenario is worse than none.
     """
-    lower = text.lower()
-    return (
-        _by_name(lower) or _by_words(_words(lower)) or _by_call(lower) or _by_name(lower, bare=True)
-    )
+    lower = _PLURAL.sub(r"\1", text.lower())
+    if found := _by_name(lower):
+        return found
+    cell = None if _BASE.search(lower) else _cell(lower)
+    if cell is None:
+        return _by_any(lower)
+    return _in_folios(_by_any(lower), cell) or _in_folios(_by_any(_OF_FOLIOS.sub("", lower)), cell)
+
+
+def named(text: str) -> Meant | None:
+    """The scenario of a text by a name or a call alone: other words of a commit's title say what
+    the code is, not what a test does.
+    """
+    lower = _PLURAL.sub(r"\1", text.lower())
+    return _by_name(lower) or _by_call(lower)
+
+
+def _by_any(text: str) -> Meant | None:
+    return _by_words(_words(text)) or _by_call(text) or _by_name(text, bare=True)
+
+
+def _cell(text: str) -> FolioName | None:
+    """Which folios a text speaks of."""
+    return next((name for pattern, name in _FOLIOS if pattern.search(text)), None)
+
+
+def _in_folios(found: Meant | None, cell: FolioName) -> Meant | None:
+    """The scenario with its pages in folios; None where it has base pages alone: they take another
+    path than the one that is meant.
+    """
+    if found is None or _LARGE.search(found.scenario):
+        return found
+    scenario = workload.parse_reference(found.scenario)[1]
+    if cell not in scenario.folios:
+        return None
+    return Meant(scenario=f"{found.scenario}.{cell}", why=f"{found.why}, {cell}")
 
 
 def functions(text: str) -> tuple[str, ...]:
@@ -78,7 +132,9 @@ class _Name:
         own = any(re.search(r"[0-9_-]", word) for word in self.test)
         if self.suite and not (named or own):
             return None
-        together = named and _has(text, " ".join((self.suite, *self.test)))
+        together = named and any(
+            _has(text, " ".join(words)) for words in permutations((self.suite, *self.test))
+        )
         return together, named, sum(map(len, self.test))
 
 
@@ -113,6 +169,11 @@ def _field() -> tuple[Scenario, ...]:
 
 
 @cache
+def _every() -> tuple[Scenario, ...]:
+    return tuple(each for name in workload.names() for each in workload.load(name).scenarios)
+
+
+@cache
 def _names() -> tuple[_Name, ...]:
     every = []
     for scenario in _field():
@@ -123,14 +184,16 @@ def _names() -> tuple[_Name, ...]:
 
 
 def _words(text: str) -> set[str]:
-    """What says something in a text: "look-ups" is "lookup", "fork_exit" its parts too."""
-    text = text.lower().replace("()", " ")
+    """What says something in a text: "look-ups" is "lookup", "fork_exit" its parts too, "reclaimed"
+    is "reclaim".
+    """
+    text = _DENIED.sub(" ", text.lower().replace("()", " "))
     found = set()
     for word in _WORD.findall(f"{text} {_HYPHEN.sub('', text)}"):
         found |= {word.removesuffix("s"), *word.split("_")}
     found |= {"huge"} if _HUGE & found else set()
     return {
-        word
+        _STEM.sub("", _IRREGULAR.get(word, word))
         for word in found
         if len(word) > _SHORT and word not in _SILENT and not word.isdecimal()
     }
@@ -138,20 +201,23 @@ def _words(text: str) -> set[str]:
 
 @cache
 def _described() -> dict[str, set[str]]:
-    """The words of each scenario."""
-    return {
-        scenario.reference: _words(
-            f"{scenario.reference} {scenario.summary} {' '.join(scenario.robots)}"
+    """The words of each scenario; one that is "the same" has those of the scenario above, too."""
+    found, above = {}, ""
+    for scenario in _every():
+        same = scenario.summary.startswith("the same")
+        above = f"{above} {scenario.summary}" if same else scenario.summary
+        found[scenario.reference] = _words(
+            f"{scenario.reference} {above} {' '.join(scenario.robots)}"
         )
-        for scenario in _field()
-    }
+    return {each.reference: found[each.reference] for each in _field()}
 
 
 def _by_call(text: str) -> Meant | None:
-    """By a call or advice that is written as one and that a single scenario is named after."""
+    """By the one call or advice that is written as such, if a single scenario is named after it."""
     called = {name for names in _CALL.findall(text) for name in names if name}
-    found = [each.reference for each in _field() if each.name in called]
-    return Meant(scenario=found[0], why=min(called)) if len(found) == 1 else None
+    called = called - _ENDS or called
+    found = [each.reference for each in _every() if each.name in called]
+    return Meant(scenario=found[0], why=min(called)) if len(found) == len(called) == 1 else None
 
 
 def _by_words(words: set[str]) -> Meant | None:
