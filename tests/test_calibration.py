@@ -86,6 +86,16 @@ def answer(
         ("5.10", None),
         ("some day", None),
         ("6.17 or later", None),
+        # Two releases are an interval, not the first of them.
+        ("6.16 -> 6.17", ((6, 16), (6, 17))),
+        ("v6.12..v6.16", ((6, 12), (6, 16))),
+        ("6.10 to 6.15", ((6, 1), (6, 16))),
+        ("between 6.17 and 6.18", ((6, 17), (6, 18))),
+        ("6.16.3-6.17.8", ((6, 16), (6, 17))),
+        ("6.17 -> 6.16", None),
+        ("7.0 -> 7.4", None),
+        ("6.99", None),  # 7.0 came after 6.19
+        ("6.19", ((6, 18), (6, 19))),
     ],
 )
 def test_the_interval_is_that_of_two_neighbours(release: str, expected: object) -> None:
@@ -285,7 +295,10 @@ def test_the_document_has_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "one: right" in view.text(answers)
 
 
-@pytest.mark.parametrize("text", ["nothing = [", "case = 3\n", "\xff", "[[case]]\nid =\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["nothing = [", "case = 3\n", "\xff", "[[case]]\nid =\n", "", "case = []", "[[cases]]\nid = 1"],
+)
 def test_what_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "cases.toml"
     file.write_text(text, encoding="latin-1")

@@ -35,6 +35,12 @@ _MOST_FUNCTIONS = 40
 _LEAST_COMMIT = 7  # digits that name one
 _PLACED = ("scenario", "functions", "lacks", "undone_by", "done_by")
 _SERIES = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,3})(?!\d)")
+# Two releases between which a change came, the older one without it.
+_BETWEEN = re.compile(
+    r"(?<![\d.])v?(\d{1,2})\.(\d{1,3})(?:\.\d+)?(?:-rc\d+)?\s*(?:-+>|\.\.+|→|to\b|-)\s*"
+    r"v?(\d{1,2})\.(\d{1,3})(?!\d)"
+)
+_LAST = {3: 19, 4: 20, 5: 19, 6: 19}  # minor of the last release before the next major one
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s?%")
 _LITTLE = 4  # a path that got longer by less than this part of what was published is little
 _SAME = 1.0  # percent
@@ -124,9 +130,9 @@ def read(path: Path) -> tuple[PublishedCase, ...]:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"is no list of cases: {error}", place=str(path)) from error
-    if not isinstance(rows, list) or len(rows) > _MOST_CASES:
+    if not isinstance(rows, list) or not 0 < len(rows) <= _MOST_CASES:
         raise SpecError(
-            f"is no list of at most {_MOST_CASES} cases",
+            f"is no list of 1 to {_MOST_CASES} cases",
             place=str(path),
             action="write each below a line of its own: [[case]]",
         )
@@ -144,6 +150,8 @@ def _of_row(row: object, number: int) -> PublishedCase:
             known[name] = printable(str(value).strip(), _MOST_TEXT) or known.get(name, "")
         elif name != "functions":
             wrong.append(name)
+    for name in ("kind", "expect"):
+        known[name] = known.get(name, "").lower()
     listed = row.get("functions", [])
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         wrong.append("functions")
@@ -196,12 +204,25 @@ def _same(case: PublishedCase, other: PublishedCase) -> bool:
 
 
 def interval(case: PublishedCase, offered: Sequence[Series]) -> tuple[Series, Series] | None:
-    """The two neighbours among offered series between which the case's release came."""
+    """The two neighbours among offered series between which the case's release came; of two
+    releases ("6.16 -> 6.17") those that are nearest outside of them.
+    """
+    every = sorted(set(offered))
+    release_of = (
+        case.release.replace(" and ", " to ") if "between" in case.release else case.release
+    )
+    if match := _BETWEEN.search(release_of):
+        without, with_it = (int(match[1]), int(match[2])), (int(match[3]), int(match[4]))
+        before = [each for each in every if each <= without]
+        behind = [each for each in every if each >= with_it]
+        return (before[-1], behind[0]) if before and behind and without < with_it else None
     match = _SERIES.search(case.release)
     if match is None or "or later" in case.release:
         return None
     release = int(match[1]), int(match[2])
-    for old, new in pairwise(sorted(set(offered))):
+    if release[1] > _LAST.get(release[0], release[1]):
+        return None
+    for old, new in pairwise(every):
         if old < release <= new:
             return old, new
     return None

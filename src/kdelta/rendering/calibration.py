@@ -15,6 +15,8 @@ _ABOUT = {
     "layout": "fields moved, the path stays: the count has to be the same",
     "device": "a device's time",
     "memory": "cache lines, which no count sees",
+    "numa": "memory of several nodes: how far it is no count sees",
+    "tlb": "what the processor keeps of page tables, which no count sees",
     "open": "not settled in public",
     "state": "other pages, which the audit tells: then the counts are of two things",
     "null": "nothing changes: the count has to be the same",
@@ -115,6 +117,9 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
 
 def _told(each: CaseAnswer) -> str:
     about = _about(each.case)
+    if each.case.expect not in (*EXPECTED, ""):
+        unknown = f"{quoted(each.case.expect)} is no expectation: {', '.join(EXPECTED)}"
+        about = f"{unknown}; {about}" if about else unknown
     about = f" [{about}]" if about else ""
     if each.said is CountsSay.NOT_HAD:
         return f"not had: {each.why}{about}"
