@@ -131,6 +131,16 @@ def test_builds_that_differ_in_the_change_decide_to_the_instruction(
     assert why in found.why
 
 
+def test_builds_that_copy_more_by_fewer_instructions_are_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Both(before=100.0, after=95.0, sure=True, reason="", functions=(), signless="4 bytes")
+    monkeypatch.setattr(calibration, "both", lambda _old, _new: seen)
+    told = calibration.answered(case(), None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
+    assert (told.said, told.right, told.why) == (CountsSay.UNDECIDED, None, "4 bytes")
+    assert view.explained(told, -10.2).startswith("Cannot be said: 4 bytes")
+
+
 def test_every_variant_of_a_case_is_one_that_there_is() -> None:
     cases = calibration.read(data.directory("calibration") / "cases.toml")
     built = [each for each in cases if each.is_built]

@@ -61,7 +61,8 @@ class Counts:
 def result(name: str, scenario: str) -> TrialResult:
     if name == "panics":
         return TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic",))
-    value = int(name.partition("-")[0]) if name[0].isdigit() else 1000
+    head, _, copied = name.partition("-")[0].partition("+")
+    value = int(head) if name[0].isdigit() else 1000
     counts = PhaseCounts(
         phase="work", operations=10, operation="page", user=(0,) * 4, kernel=(value,) * 4,
         switched=(False,) * 4,
@@ -74,10 +75,18 @@ def result(name: str, scenario: str) -> TrialResult:
             phases=(counts,),
             functions=(
                 FunctionCount(phase="work", function=EXECUTED[scenario], insns=value, calls=1),
+                *copies(copied),
             ),
         ),
         state=(StateField(when="before", name="present_pages", value="4", want="4"),),
     )
+
+
+def copies(copied: str) -> tuple[FunctionCount, ...]:
+    """One string instruction, whose own count is in its function's."""
+    name = f"rep movsb in {EXECUTED[SCENARIOS[1]]}"
+    row = FunctionCount(phase="work", function=name, insns=0, calls=1, bytes=int(copied or 0))
+    return (row,) if copied else ()
 
 
 def series(*names: str) -> PatchSeries:
@@ -129,6 +138,25 @@ def test_hundredths_of_a_percent_are_told_and_are_no_change(
     assert {(path.change, path.reason) for path in paths(found)} == {(Effect.SLIGHT, "+4")}
     assert (found.patches[0].longer, found.patches[0].shorter) == (0, 0)
     assert decision(found) is Ruling.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "ruling"),
+    [
+        ("1000+40960", Effect.OPEN, Ruling.UNDECIDED),  # a page for each, by as many instructions
+        ("900+40960", Effect.OPEN, Ruling.UNDECIDED),  # by fewer
+        ("1100+40960", Effect.MORE, Ruling.REJECT),
+        ("900+80", Effect.LESS, Ruling.ACCEPT),  # a field of a structure
+    ],
+)
+def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
+    monkeypatch: pytest.MonkeyPatch, name: str, change: Effect, ruling: Ruling
+) -> None:
+    found, _ = along(monkeypatch, name)
+    (path,) = paths(found)
+    assert path.change is change
+    assert ("4,096 bytes" in path.reason) is (change is Effect.OPEN)
+    assert decision(found) is ruling
 
 
 def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,6 +272,8 @@ def answered(
         said, why = _said_of_builds(total, sure=seen.sure)
     else:
         said, why = _said(case, total, own, sure=seen.sure, wide=wide)
+    if seen.signless and (built or not own):
+        said, why = CountsSay.UNDECIDED, seen.signless
     right = _right(case, said, total, built=built)
     if right is False and not built and case.expect in ("same", "same-or-little"):
         said, why, right = CountsSay.UNDECIDED, _OTHERS, None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kdelta import workload
 from kdelta.analysis.explanation import Explanation, explain
-from kdelta.analysis.gate import gate
+from kdelta.analysis.gate import GateCase, gate
+from kdelta.check.copied import opposed
 from kdelta.check.counter import Counted
 from kdelta.check.moved import netted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
@@ -37,6 +38,8 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     )
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
+    elif change is not Effect.SPREAD and (why := opposed(before, after, _delta(case))):
+        change, reason = Effect.OPEN, why
     told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
@@ -54,7 +57,7 @@ def path_row(before: Counted, after: Counted) -> PathRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Both:
     """A scenario on two kernels, per operation.  functions: all that differ; sure: it is a
-    difference, or none, beyond what windows differ by.
+    difference, or none, beyond what windows differ by; signless: why its sign says nothing.
     """
 
     before: float | None
@@ -62,6 +65,7 @@ class Both:
     sure: bool
     reason: str
     functions: tuple[FunctionPart, ...]
+    signless: str = ""
 
 
 def both(before: Counted, after: Counted) -> Both:
@@ -82,7 +86,12 @@ def both(before: Counted, after: Counted) -> Both:
         )
         if found
         else (),
+        signless=opposed(before, after, _delta(case)),
     )
+
+
+def _delta(case: GateCase) -> float:
+    return (case.new or 0.0) - (case.old or 0.0)
 
 
 def pages_of(scenario: workload.Scenario) -> str:
