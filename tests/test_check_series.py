@@ -212,3 +212,28 @@ def test_control_characters_of_a_mail_reach_nobody(tree: SourceTree, tmp_path: P
     )
     step = series.of_files([path], tree).steps[0]
     assert "\x1b" not in step.title + step.text
+
+
+def test_a_patch_that_was_saved_on_dos_applies(tree: SourceTree, tmp_path: Path) -> None:
+    one = DIFF % ("FIRST", "2")
+    file = tmp_path / "one.patch"
+    for saved in (one.replace("\n", "\r\n"), mail("[PATCH] mm: x", one).replace("\n", "\r\n")):
+        file.write_bytes(saved.encode())
+        (step,) = series.of_files([file], tree).steps
+        assert "return pte + 2;\n" in content(step.tree)
+    file.write_bytes(one.replace("FIRST;\n", "FIRST;\r\n").encode())  # a source's own
+    (step,) = series.of_files([file], tree).steps
+    assert "does not apply" in step.wrong
+
+
+def test_a_binary_file_that_is_left_out_is_told_and_the_others_go_on(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    path = box(
+        tmp_path,
+        mail("[PATCH 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
+        mail("[PATCH 2/2] logo", "Two.\n---\nBinary files a/x.png and b/x.png differ\n"),
+    )
+    first, second = series.of_files([path], tree).steps
+    assert (first.wrong, second.tree) == ("", None)
+    assert "binary file" in second.wrong

@@ -23,6 +23,8 @@ MOST = 200
 _MOST_TEXT = 256 << 10
 _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.IGNORECASE)
 _LONGEST = 200
+_DOS = re.compile(rb"(?:[^\n]*\r\n)+")  # every line ends as they do on DOS
+_LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[_Letter]]:
         place = folder / str(at)
         place.mkdir()
         if not _is_mail(file):
-            found.append(_Letter(title=_line(file.stem), text="", patch=_content(file)))
+            found.append(_Letter(title=_line(file.stem), text="", patch=_of_file(file)))
             continue
         box = place / "box"
         box.write_bytes(_as_mailbox(_content(file)))
@@ -157,6 +159,8 @@ def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> Ser
     )
     if now is None:
         return step
+    if _LEFT_OUT.search(letter.patch):
+        return replace(step, wrong="of a binary file it says that it differs, and not how")
     file.write_bytes(letter.patch)
     try:
         changed = patches.applied(now.tree, [file], borrowed=now.objects, name=name)
@@ -193,6 +197,12 @@ def _line(text: str) -> str:
 def _is_mail(file: Path) -> bool:
     head = _content(file)[:4096]
     return head.startswith(b"From ") or re.match(rb"(?:[A-Za-z-]+: .*\r?\n)+", head) is not None
+
+
+def _of_file(file: Path) -> bytes:
+    """A patch that is no mail; one whose every line ends as on DOS was only saved so."""
+    content = _content(file)
+    return content.replace(b"\r\n", b"\n") if _DOS.fullmatch(content) else content
 
 
 def _content(file: Path) -> bytes:
