@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import permutations
@@ -40,6 +41,7 @@ _OF_FOLIOS = re.compile(
 _LARGE = re.compile(r"thp|huge|mthp|64k|folio")
 _LEAST = 4.0  # of the weight of shared words, below which nothing is meant
 _AHEAD = 1.2  # times what the next scenario has: else it could as well be that one
+_NEAR = 0.75  # of a name's letters
 _SHORT = 3  # letters of words that say nothing
 _CALL = re.compile(r"\b([a-z][a-z0-9_]{2,31})\(|\bmadv_([a-z]{2,31})\b")
 # Calls that end what another one began.
@@ -103,6 +105,19 @@ def _in_folios(found: Meant | None, cell: FolioName) -> Meant | None:
     return Meant(scenario=f"{found.scenario}.{cell}", why=f"{found.why}, {cell}")
 
 
+def nearest(suite: str, text: str) -> str:
+    """Of the tests of a suite, the one whose name is most like a text: "aim9 page_test"; or ""."""
+    own = {
+        f"{name.suite} {' '.join(name.test)}": name
+        for name in _names()
+        if name.suite == suite.lower()
+    }
+    words = [f"{suite} {word}".lower() for word in text.split()]
+    found = [get_close_matches(word, [*own], n=1, cutoff=_NEAR) for word in words]
+    named = next((near[0] for near in found if near), "")
+    return f"{named}, which is {own[named].scenario}" if named else ""
+
+
 def functions(text: str) -> tuple[str, ...]:
     """Kernel functions that a text names: "pcpu_alloc()"."""
     return tuple(dict.fromkeys(_FUNCTION.findall(text)))
@@ -126,7 +141,7 @@ class _Name:
 
         raw: the text itself: "anon-w-seq-hugetlb" is not "anon-w-seq".
         """
-        if not all(_has(text, word) and _apart(raw, word) for word in self.test):
+        if not all(_has(text, word) and _apart(raw, word, self.suite) for word in self.test):
             return None
         named = bool(self.suite) and _has(text, self.suite)
         own = any(re.search(r"[0-9_-]", word) for word in self.test)
@@ -142,9 +157,16 @@ def _has(text: str, word: str) -> bool:
     return f" {' '.join(_TOKEN.findall(word))} " in text
 
 
-def _apart(raw: str, word: str) -> bool:
-    """False where a name with hyphens is only seen as a part of a longer one."""
-    return "-" not in word or bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", raw))
+def _apart(raw: str, word: str, suite: str) -> bool:
+    """False where a name is only seen as a part of a longer one with hyphens: "ring-pipe" is no
+    "pipe", but "perf-bench-futex" is the "futex" of perf-bench.
+    """
+    alone = re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", raw)
+    if alone or "-" in word:
+        return bool(alone)
+    return not re.search(rf"-{re.escape(word)}\b|\b{re.escape(word)}-", raw) or bool(
+        suite and re.search(rf"\b{re.escape(suite)}-(?:[\w-]+-)?{re.escape(word)}\b", raw)
+    )
 
 
 def _by_name(text: str, *, bare: bool = False) -> Meant | None:

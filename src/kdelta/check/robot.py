@@ -11,6 +11,7 @@ from __future__ import annotations
 import email
 import email.policy
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
@@ -22,12 +23,21 @@ from kdelta.printable import printable
 _MOST_BYTES = 4 << 20
 _MOST_FUNCTIONS = 20
 _MOST_BESIDE = 8
+_ROUNDED = 0.11  # percent
 _COMMIT = re.compile(r"^\s*commit:\s*([0-9a-f]{12,40})\b(?:\s*\(\"?(.*?)\"?\)\s*$)?", re.MULTILINE)
 _HEADLINE = re.compile(
     r"noticed an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
 )
 _TEST = re.compile(r"^\s*(?:in )?testcase:\s*(\S+)", re.MULTILINE)
-_RATE = re.compile(r"_ops\b|ops_per_|ops/s|throughput|_per_sec|bps\b|_tps\b|score", re.IGNORECASE)
+_RATE = re.compile(
+    r"_ops\b|ops_per_|ops/s|/sec\b|throughput|per_sec|bps\b|tps\b|score|iops\b|_bw\b|median",
+    re.IGNORECASE,
+)
+_LATENCY = re.compile(r"latency|_time\b|[._](?:ns|us|ms|usec|nsec|msec|seconds)\b", re.IGNORECASE)
+_ROW = r"([-+]\d+(?:\.\d+)?)%\s+[\d.e+]+(?:\s+\S\s*\d+%)?\s+{metric}\s*$"
+_ALSO = re.compile(
+    r"but also an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
+)
 _BESIDE = re.compile(
     r"^\|\s*testcase: change\s*\|\s*[\w.-]+:\s*(\S+)\s+([-+]?\d+(?:\.\d+)?)\s*%\s+"
     r"(regression|improvement)\s*\|",
@@ -39,6 +49,7 @@ _PARENT = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")  # CreateProcesses is create_processes elsewhere
 _NAMES = ("test", "testcase", "mode", "ipc", "option_a")  # of parameters that say which loop it is
+_DEVICES = ("disk", "fs", "nr_ssd", "nr_pmem")  # of parameters that name what no scenario has
 _PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w{2,63})\b")
 
 
@@ -46,7 +57,8 @@ _PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w
 class RobotReport:
     """percent: the change of `metric` as it was published; worse: it is a regression.
 
-    beside: what else the report names, a clause each.
+    directed: its sign is known: headlines leave it out.  beside: what else the report names, a
+    clause each.
     """
 
     commit: str
@@ -59,6 +71,18 @@ class RobotReport:
     worse: bool
     functions: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    directed: bool = True
+
+    @property
+    def called(self) -> str:
+        """The test by its suite and its own name: "vm-scalability lru-file-readtwice"."""
+        own = [value for name, value in self.parameters if name in _NAMES]
+        return printable(" ".join([self.test, *own]), 80)
+
+    @property
+    def devices(self) -> str:
+        """What of its parameters is a device or a file system: "disk 1HDD, fs xfs"; or ""."""
+        return ", ".join(f"{name} {value}" for name, value in self.parameters if name in _DEVICES)
 
     @property
     def is_time(self) -> bool:
@@ -90,10 +114,8 @@ def read(path: Path) -> RobotReport:
             action="save the whole mail as it came",
         )
     test, parent = _TEST.search(text), _PARENT.search(text)
-    percent, worse = float(headline[1]), headline[2] == "regression"
-    metric = headline[3].rstrip(".,")
-    if _RATE.search(metric):  # more of it is better, whatever sign somebody wrote
-        percent = -abs(percent) if worse else abs(percent)
+    worse, metric = headline[2] == "regression", headline[3].rstrip(".,")
+    percent = _signed(text, metric, headline[1], worse=worse)
     return RobotReport(
         commit=commit[1],
         title=(commit[2] or "")[:200],
@@ -101,14 +123,34 @@ def read(path: Path) -> RobotReport:
         test=test[1] if test else headline[3].partition(".")[0],
         parameters=tuple(_PARAMETER.findall(text)[:40]),
         metric=metric,
-        percent=percent,
+        percent=float(headline[1]) if percent is None else percent,
         worse=worse,
         functions=tuple(dict.fromkeys(_PROFILE.findall(text)))[:_MOST_FUNCTIONS],
-        beside=tuple(
-            f"{metric}: {percent} % ({what})"
-            for metric, percent, what in _BESIDE.findall(text)[:_MOST_BESIDE]
-        ),
+        beside=tuple(_beside(text)),
+        directed=percent is not None,
     )
+
+
+def _beside(text: str) -> Iterator[str]:
+    found = [(metric, much, what) for much, what, metric in _ALSO.findall(" ".join(text.split()))]
+    for metric, much, what in [*found, *_BESIDE.findall(text)][:_MOST_BESIDE]:
+        yield f"{metric.rstrip(').,')}: {much} % ({what})"
+
+
+def _signed(text: str, metric: str, much: str, *, worse: bool) -> float | None:
+    """The change with its sign: the table's, else what the headline or the metric's name says.
+
+    None where nothing does: "a 5.0 % regression" of what may be a rate or a time.
+    """
+    size = abs(float(much))
+    row = re.search(_ROW.format(metric=re.escape(metric)), text, re.MULTILINE)
+    if row and abs(abs(float(row[1])) - size) <= _ROUNDED:
+        return float(row[1])
+    if _RATE.search(metric):  # more of it is better, whatever sign somebody wrote
+        return -size if worse else size
+    if _LATENCY.search(metric):
+        return size if worse else -size
+    return float(much) if much.startswith(("-", "+")) else None
 
 
 def _body(content: bytes) -> str:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from kdelta.cli import calibrate, execution
 from kdelta.cli.printing import page_width
 from kdelta.errors import SpecError
-from kdelta.printable import printable
 
 if TYPE_CHECKING:
     from kdelta.check.calibration import PublishedCase, Series
@@ -29,51 +28,70 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     """Answer a report of the kernel test robot: does path length explain it?
 
     The scenario is found by the test's name, the kernels by --kernels, or by the commit where it is
-    one of the cases of kdelta calibrate.  Exits with 4 when it cannot be said.
+    one of the cases of kdelta calibrate.  Exits with 4 when it cannot be said: why, and what can be
+    done about it, is told.
     """
     from kdelta import data
     from kdelta.check import calibration, robot
     from kdelta.rendering import calibration as view
-    from kdelta.rendering.columns import filled
 
     report = robot.read(mail)
     brought = calibration.read(data.directory("calibration") / "cases.toml")
     case = _case(report, brought, scenario, ours=kernels is None)
-    click.echo(f'{report.commit[:12]} ("{report.title}"): {report.percent:+g} % of {report.metric}')
+    much = f"{report.percent:+g}" if report.directed else f"{abs(report.percent):g}"
+    click.echo(f'{report.commit[:12]} ("{report.title}"): {much} % of {report.metric}')
     for each in report.beside:
         click.echo(f"also in the mail, and not asked here: {each}")
+    if report.devices:
+        _wrapped(f"The test had {report.devices}; a scenario has memory alone.")
+    if not report.directed:
+        _undecided(f"whether more of {report.metric} is better, the mail does not say")
     if case.is_built:
         (answer,) = calibrate.built((case.undone_by, case.done_by), [case], means)
     else:
         between = _between(kernels) or calibration.interval(case, calibrate.offered())
         if case.lacks and kernels is None:
-            click.echo(f"Cannot be said: {case.lacks}.")
-            click.get_current_context().exit(EXIT_UNDECIDED)
+            _undecided(case.lacks)
         if between is None or not case.scenario:
-            raise _unplaced(report, case, mail)
+            _undecided(_unplaced(report, case))
         (answer,) = calibrate.counted(between, [case], means)
     for line in view.explained(answer, report.percent, of_time=report.is_time).splitlines():
-        click.echo("\n".join(filled(line, page_width())))
+        _wrapped(line)
     if answer.said in (calibration.CountsSay.UNDECIDED, calibration.CountsSay.NOT_HAD):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
-def _unplaced(report: RobotReport, case: PublishedCase, mail: Path) -> SpecError:
-    """What is not known of a report, and who can say it."""
+def _wrapped(line: str) -> None:
+    from kdelta.rendering.columns import filled
+
+    click.echo("\n".join(filled(line, page_width())))
+
+
+def _undecided(why: str) -> NoReturn:
+    _wrapped(f"Cannot be said: {why}.")
+    click.get_current_context().exit(EXIT_UNDECIDED)
+
+
+def _unplaced(report: RobotReport, case: PublishedCase) -> str:
+    """What is not known of a report, and who can say it: one sentence."""
+    from kdelta.check import matching
+
     if not case.scenario:
-        return SpecError(
-            f"no scenario is known to execute {printable(report.test, 60)}'s test",
-            place=str(mail),
-            action="name the loop with --scenario: kdelta workloads lists them",
+        near = matching.nearest(report.test, report.words)
+        asked = f"; did you mean {near}?" if near else ""
+        return (
+            f"no scenario is known to repeat {report.called}{asked}; name the loop"
+            " with --scenario: kdelta workloads lists them"
         )
     short = report.commit[:12]
-    return SpecError(
+    why = (
         f"{case.release} is between no two series of the archive"
         if case.release
-        else "no release of its commit is known here",
-        place=str(mail),
-        action="name two series around it with --kernels, or check its commit:"
-        f" kdelta check {short}^..{short} --base PATH",
+        else "no release of its commit is known here"
+    )
+    return (
+        f"{why}; name two series around it with --kernels, or check its commit:"
+        f" kdelta check {short}^..{short} --base PATH"
     )
 
 
