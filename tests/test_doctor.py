@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from kdelta import cache, process
 from kdelta.arch import ARCHES
-from kdelta.cli.doctor import doctor
+from kdelta.cli.doctor import doctor, print_rows
 from kdelta.cli.printing import WIDTH
 from kdelta.doctor import hardware, toolchain
 from kdelta.doctor.capabilities import (
@@ -384,3 +384,18 @@ def test_doctor_on_this_machine_allows_exact_runs() -> None:
     assert "ok" in states
     if not Path("/dev/kvm").exists():
         assert rows["KVM"]["state"] == "absent"
+
+
+def test_a_path_stays_whole_on_a_narrow_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/var/lib/somebody/cache/kdelta/qemu/10.0.2_amd64/usr/bin/qemu-system-x86_64"
+    row = Capability(
+        name="QEMU (amd64)", state=Usability.OK, purpose="exact runs", detail=f"counts: {path}"
+    )
+    for columns, beside in (("80", False), ("100", True)):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_rows([row])
+        printed = capsys.readouterr().out.splitlines()
+        assert any(path in line for line in printed) is not beside
+        assert all(len(line) <= int(columns) for line in printed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 import click
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from kdelta import cache
 from kdelta.cli.options import json_option
-from kdelta.cli.printing import print_json, print_table
+from kdelta.cli.printing import page_width, print_json, print_table
 from kdelta.doctor.capabilities import (
     EXACT_NEEDS,
     Capability,
@@ -21,6 +22,7 @@ from kdelta.doctor.capabilities import (
     lacking,
 )
 from kdelta.doctor.inventory import inventory
+from kdelta.printable import printable
 
 _STYLES = {
     Usability.OK: "green",
@@ -29,6 +31,7 @@ _STYLES = {
     Usability.UNUSABLE: "red",
     Usability.ABSENT: "dim",
 }
+_BESIDE = 96  # columns from which what was found fits beside what it is for
 
 
 @click.command()
@@ -58,15 +61,35 @@ def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
 
 def print_rows(rows: Sequence[Capability]) -> None:
     """Write the table, then the commands."""
-    table = (
-        (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
-        for row in rows
-    )
-    print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
+    if page_width() >= _BESIDE:
+        table = (
+            (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
+            for row in rows
+        )
+        print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
+    else:
+        _print_below(rows, page_width())
     remedies = [(row.name, row.remedy) for row in rows if row.remedy]
     if remedies:
         click.secho("\nTo add what is missing:", bold=True)
         print_table(("", ""), remedies)
+
+
+def _print_below(rows: Sequence[Capability], width: int) -> None:
+    """On a narrow screen what was found stands below: a path that is cut cannot be copied."""
+    name, state = (
+        max(len(text) for text in column)
+        for column in (("CAPABILITY", *(row.name for row in rows)), [*Usability])
+    )
+    click.secho(f"{'CAPABILITY':<{name}}  {'STATE':<{state}}  FOR", bold=True)
+    for row in rows:
+        mark = click.style(f"{row.state:<{state}}", fg=_STYLES[row.state].replace("dim", "reset"))
+        click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
+        for line in textwrap.wrap(
+            printable(row.detail), width, initial_indent="  ", subsequent_indent="    ",
+            break_long_words=False, break_on_hyphens=False,
+        ):  # fmt: skip
+            click.echo(line)
 
 
 def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
