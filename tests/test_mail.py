@@ -73,6 +73,14 @@ def test_a_ladder_as_a_mail() -> None:
     assert wrong(text, found) == {}
 
 
+def test_a_mail_calls_commits_by_their_subjects() -> None:
+    record = replace(ladder_records.ladder(), subjects={"6.17.13": "mm: 12 batches of \x1b[2J"})
+    found = claim(record)
+    text = written(found, LETTER)
+    assert '6.17.13: "mm: 12 batches of ?[2J"' in text
+    assert wrong(text, found) == {}
+
+
 def test_a_mail_on_one_scenario_tells_the_limits_of_no_other() -> None:
     record = ladder_records.ladder()
     why = "the kernel has no mseal()"

@@ -128,6 +128,17 @@ def test_commits_are_called_by_their_subjects_below_the_table() -> None:
     assert len(line) <= 80
 
 
+def test_commits_are_called_by_their_subjects_for_programs_too() -> None:
+    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
+    found = report(replace(record, subjects={"6.17.13": "mm: batches"}))
+    _, fields = show.document(found)
+    assert isinstance(fields, dict)
+    assert fields["subjects"] == {"6.17.13": "mm: batches"}
+    head, rows = show.table(found)
+    told = {(row[head.index("arm")], row[head.index("subject")]) for row in rows}
+    assert told == {("6.16.12", ""), ("6.17.13", "mm: batches")}
+
+
 def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:
     record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
     more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)

@@ -256,6 +256,9 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     ]
     yield from indented(columns)
     yield ""
+    for rung, label in zip(ladder.rungs, kernels, strict=True):
+        if called := found.report.subjects.get(rung.arm):
+            yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
 
 

@@ -111,13 +111,18 @@ def show(report: Report[Any]) -> list[Line]:
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
     view = _VIEWS[report.instrument]
-    return view.KIND, view.data(report)
+    return view.KIND, {**view.data(report), "subjects": report.subjects}
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
-    """One row for each scenario, kernel and phase, the sum of the phases last."""
+    """One row for each scenario, kernel and phase, the sum of the phases last.
+
+    Its last cell is what the arm's commit is called.
+    """
     view = _VIEWS[report.instrument]
-    return view.HEAD, view.rows(report)
+    arm = view.HEAD.index("arm")
+    rows = ((*row, report.subjects.get(str(row[arm]), "")) for row in view.rows(report))
+    return (*view.HEAD, "subject"), rows
 
 
 def _findings(report: Report[Any], view: LadderView) -> Iterator[Line]:
