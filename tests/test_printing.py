@@ -143,4 +143,7 @@ def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:
     record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
     more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
     both = replace(record, trials=(*record.trials, *more))
-    assert plain(show.show(report(both))).count("warning: one trial per kernel") == 1
+    page = plain(show.show(report(both)))
+    assert page.count("warning: one trial per kernel") == 1
+    assert page.count("path length, never a time") == 1
+    assert page.count("retired by the guest, user + kernel, per page") == 2

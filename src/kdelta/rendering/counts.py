@@ -220,8 +220,8 @@ def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Lin
 def findings(report: Report[Measure]) -> Iterator[str]:
     """A sentence for each of several scenarios; one alone has said it already."""
     known = [ladder for ladder in report.ladders if ladder.operation is not None]
-    if len(known) < 2:
-        return
+    if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
+        return  # of one kernel nothing is found
     for ladder in known:
         name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []

@@ -188,7 +188,8 @@ def _ladder(
             yield from paragraph(f"skipped: {reason}", Tone.FAINT)
         return
     yield from _machines(ladder.machines, told)
-    yield from paragraph(view.heading(ladder))
+    heading, _, claim = view.heading(ladder).partition("; ")
+    yield from paragraph("; ".join([heading, *_news(filter(None, [claim]), told)]))
     yield ()
     yield from _tables(ladder, view)
     yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
