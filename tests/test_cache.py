@@ -470,6 +470,15 @@ def test_waiting_for_another_process_is_said_and_for_an_own_thread_is_not(
             pass
     assert caplog.messages == ["waiting for another kdelta, which works on the same: builds-1"]
     caplog.clear()
+    monkeypatch.setattr(cache, "_AGAIN_S", 0.05)
+    with subprocess.Popen(argv, text=True, **pipes) as other:  # type: ignore[call-overload]
+        assert other.stdout.readline() == "mine\n"
+        with pytest.raises(cache.BusyError), cache.locked("builds-1", timeout=0.5):
+            pass
+        other.stdin.write("\n")
+        other.stdin.flush()
+    assert len(set(caplog.messages)) == 1 < len(caplog.messages)  # and again
+    caplog.clear()
     begun = threading.Event()
 
     def work() -> None:

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _LOCK_S = 6 * 3600.0
 _SILENT_S = 2.0  # that a lock is waited for without a word
+_AGAIN_S = 60.0  # after which it is told again
 _OURS: set[str] = set()  # names of locks that threads of this process have
 _LOCKS = "locks"
 _MAKING, _GONE = ".making-", ".gone-"
@@ -446,15 +448,20 @@ def _acquire(lock: BaseFileLock, name: str, timeout: float) -> None:
     """Take a lock; where another process keeps it for a while, tell the user what is waited for."""
     import filelock
 
-    patience = min(_SILENT_S, timeout)
-    try:
-        lock.acquire(timeout=patience)
-    except filelock.Timeout:
-        if timeout <= patience:
-            raise
+    begun, patience = time.monotonic(), _SILENT_S
+    while True:
+        waited = time.monotonic() - begun
+        try:
+            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
+        except filelock.Timeout:
+            waited = time.monotonic() - begun
+            if waited >= timeout:
+                raise
+        else:
+            return
         if name not in _OURS:  # a thread of ours works on it, and shows that it does
             log.warning("waiting for another kdelta, which works on the same: %s", name)
-        lock.acquire(timeout=timeout - patience)
+        patience = _AGAIN_S
 
 
 def held(beginning: str) -> tuple[str, ...]:
