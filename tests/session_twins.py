@@ -164,7 +164,7 @@ def _statistics(draw: Draw) -> Twin:
     rows = draw.rows(1.5)
     for row in rows:
         old = row[draw.column] == draw.arms[0]
-        for name in ("stdev_ns", "min_ns", "p99_ns", "delta_pct"):
+        for name in ("stdev_ns", "min_ns", "max_ns", "delta_pct"):
             row[name] = f"{draw.jitter.gauss(90 if old else 9, 1):.3f}"
     absent = ("IMPROVEMENT",)
     return Twin("statistics", ("REGRESSION",), absent=absent, files={"a.csv": rows})
@@ -280,6 +280,78 @@ def _no_unit(draw: Draw) -> Twin:
     return Twin("no-unit", ("UNDECIDED",), words, files={"a.csv": draw.rows(1.5)})
 
 
+def _tail(draw: Draw) -> Twin:
+    """A mean that stands still beside a tail that few calls pay."""
+    draw.metric = "mean_lat_us"
+    rows = draw.rows(1.0)
+    for row in rows:
+        level = 300.0 if row[draw.column] == draw.arms[0] else 390.0
+        row["p99_lat_us"] = f"{draw.jitter.gauss(level, 1):.3f}"
+    words = ("p99_lat_us", "+30")
+    return Twin("tail", ("SAME", "REGRESSION"), words, files={"a.csv": rows})
+
+
+def _blocks(draw: Draw, last: float, new: float) -> list[dict[str, str]]:
+    """The old arm, the new one, and the old one again: sessions one after the other."""
+    rows = []
+    for session, (arm, level) in enumerate(
+        ((draw.arms[0], 1.0), (draw.arms[1], new), (draw.arms[0], last)), start=1
+    ):
+        for boot in range(BOOTS):
+            value = draw.jitter.gauss(draw.level * level, draw.level / 400)
+            rows.append(
+                {
+                    "session": str(session),
+                    draw.column: arm,
+                    "boot": f"{session}/{boot}",
+                    "ns_per_page": f"{value:.5f}",
+                    "unexpected_results": "0",
+                }
+            )
+    return rows
+
+
+def _control_moved(draw: Draw) -> Twin:
+    """What the new arm seems to be worth the old one moved by, too, when it came again."""
+    rows = _blocks(draw, last=1.07, new=1.04)
+    if draw.jitter.random() < 0.5:
+        rows = [{"order": str(at), **row} for at, row in enumerate(rows)]
+        for row in rows:
+            del row["session"]
+    words = ("against the midpoint of the old arms", "again")
+    return Twin("control-moved", ("UNDECIDED",), words, files={"a.csv": rows})
+
+
+def _control_stood(draw: Draw) -> Twin:
+    """The same with an old arm that stands where it stood."""
+    words = ("against the midpoint of the old arms, drift",)
+    rows = _blocks(draw, last=1.0, new=1.2)
+    return Twin("control-stood", ("REGRESSION",), words, files={"a.csv": rows})
+
+
+def _one_drifts(draw: Draw) -> Twin:
+    """The new arm gets slower from boot to boot, the old one stands still."""
+    draw.metric = "ns_per_page"
+    rows = draw.rows(1.05, boots=BOOTS + 3)
+    for at, row in enumerate(rows):
+        old, boot = row[draw.column] == draw.arms[0], at // 2
+        level = 1 + (boot * 5 % 12 - 6) / 1000 if old else 1.05 + 0.03 * boot
+        row[draw.metric] = f"{draw.level * level:.5f}"
+    words = (f"{draw.arms[1]} drifts and {draw.arms[0]} does not",)
+    absent = ("opposite directions",)
+    return Twin("one-drifts", ("UNDECIDED",), words, absent, files={"a.csv": rows})
+
+
+def _unit_lost(draw: Draw) -> Twin:
+    """From one boot on, figures of both arms are a thousand times those before."""
+    draw.metric = "time_us"
+    rows = draw.rows(1.08)
+    for row in rows[8:]:
+        row[draw.metric] = f"{1000 * float(row[draw.metric]):.3f}"
+    words = ("times its others: are the units the same?",)
+    return Twin("unit-lost", ("UNDECIDED",), words, files={"a.csv": rows})
+
+
 RULES: dict[str, Callable[[Draw], Twin]] = {
     "slower": _slower,
     "faster": _faster,
@@ -304,4 +376,9 @@ RULES: dict[str, Callable[[Draw], Twin]] = {
     "contradicted": _contradicted,
     "unordered": _unordered,
     "no-unit": _no_unit,
+    "tail": _tail,
+    "control-moved": _control_moved,
+    "control-stood": _control_stood,
+    "one-drifts": _one_drifts,
+    "unit-lost": _unit_lost,
 }

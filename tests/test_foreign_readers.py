@@ -48,7 +48,7 @@ def only(foreign: Foreign) -> Case:
         (b'kernel,x_ns\n"6.1,5\n', "line 2", "not a table"),
         (b"kernel,x_ns\n6.1,\xff\n", "line 2, byte 5", "not UTF-8"),
         (b"kernel,x_ns\n6.1,5\n6.2,\0\n", "line 3, character 5", "NUL"),
-        (b"kernel,x_ns\n6.1,nan\n", "line 2, column x_ns", '"nan" is not a number'),
+        (b"kernel,x_ns\n6.1,inf\n", "line 2, column x_ns", '"inf" is not a number'),
         (b"kernel,x_ns\n6.1,1e999\n", "line 2, column x_ns", "not a number"),
         (b"kernel,x_ns\n6.1,1_0\n", "line 2, column x_ns", "not a number"),
         ("kernel,x_ns\n6.1,٣\n".encode(), "line 2, column x_ns", "not a number"),

@@ -11,6 +11,7 @@ from enum import StrEnum
 from posixpath import commonpath
 from typing import TYPE_CHECKING
 
+from kdelta.analysis.standing import UNORDERED
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.sets import SET
 from kdelta.foreign.summaries import Dimension
@@ -128,13 +129,19 @@ def change(pair: JudgedPair) -> str:
 def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
     """A sentence for each change of arms and verdict, with the places where it was found."""
     found: dict[tuple[str, str, Verdict], list[str]] = {}
+    turnable: set[tuple[str, str]] = set()
     for finding, pair in pairs:
         verdict = pair.comparison.verdict
         if verdict.is_step or verdict is Verdict.SAME:
             text = f"{place(finding)} {change(pair)}".strip()
             found.setdefault((pair.old, pair.new, verdict), []).append(text)
+            if any(UNORDERED in caution.sentence for caution in finding.cautions):
+                turnable.add((pair.old, pair.new))
     for (old, new, verdict), places in found.items():
-        yield f"{old} -> {new}: {verdict} in {_some(places)}"
+        told = f"{old} -> {new}: {verdict} in {_some(places)}"
+        if verdict.is_step and (old, new) in turnable:
+            told += f", if {old} is the old one: nothing says so, --old and --new would"
+        yield told
 
 
 def _some(texts: Sequence[str]) -> str:

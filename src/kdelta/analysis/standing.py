@@ -18,6 +18,8 @@ from kdelta.stats.detectors import Caution, Trap
 from kdelta.stats.series import Series
 from kdelta.stats.verdict import Comparison, Verdict
 
+UNORDERED = "nothing says which arm is the old one"
+
 
 def limited(
     old: Series,
@@ -86,8 +88,5 @@ def untold(case: Case, *, asked: bool) -> Iterator[Caution]:
         yield Caution(trap=Trap.FACTS, sentence=text)
     if len(case.series) > 1 and not case.ordered and not asked and not case.roles:
         names = ", ".join(series.arm for series in case.series[:4])
-        text = (
-            f"nothing says which arm is the old one, so they stand as in the data: {names};"
-            " --old and --new say it"
-        )
+        text = f"{UNORDERED}, so they stand as in the data: {names}; --old and --new say it"
         yield Caution(trap=Trap.ORDER, sentence=text)

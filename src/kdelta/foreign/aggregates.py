@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from kdelta.foreign import arms, words
 from kdelta.foreign.layout import Plain
+from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.printable import printable
 
@@ -25,6 +26,10 @@ _PERHAPS = vocabulary(
 )
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION)
+_REPEATED = re.compile(
+    r"(?P<base>\S.*)[_ ](?P<word>mean|avg|median|stddev|stdev|sd|cv|min|max)\Z", re.IGNORECASE
+)
+_SPREAD = {*vocabulary("stddev stdev sd cv")}
 _NEAR = 0.005  # of a figure: what rounding for the eye may do
 _MADE: tuple[Callable[[Sequence[float]], float], ...] = (
     sum,
@@ -36,6 +41,7 @@ _MADE: tuple[Callable[[Sequence[float]], float], ...] = (
 
 def apart(found: Plain) -> Plain:
     """The table without such rows, and a note that tells them."""
+    found = _of_repetitions(found)
     for at in range(len(found.columns)):
         named = {line.cells[at] for line in found.lines if _word(line.cells[at])}
         others = {line.cells[at] for line in found.lines if line.cells[at]} - named
@@ -48,6 +54,31 @@ def apart(found: Plain) -> Plain:
         note = f"rows called {listed} are made of the others: set apart, not judged"
         kept = tuple(line for line in found.lines if line.cells[at] not in gone)
         return replace(found, lines=kept, notes=(*found.notes, note))
+    return found
+
+
+def _of_repetitions(found: Plain) -> Plain:
+    """Without x_mean, x_median, x_stddev beside x; where x is not there, with the mean as x."""
+    for at in range(len(found.columns)):
+        cut = [_REPEATED.fullmatch(line.cells[at]) for line in found.lines]
+        said: dict[str, set[str]] = {}
+        for one in filter(None, cut):
+            said.setdefault(one["base"], set()).add(one["word"].lower())
+        bases = {base for base, names in said.items() if len(names) > 1 and names & _SPREAD}
+        gone = [one is not None and one["base"] in bases for one in cut]
+        if not any(gone):
+            continue
+        there = {line.cells[at] for line, one in zip(found.lines, gone, strict=True) if not one}
+        lines = []
+        for line, part, made in zip(found.lines, cut, gone, strict=True):
+            if not made:
+                lines.append(line)
+            elif part and part["base"] not in there and part["word"].lower() in ("mean", "avg"):
+                cells = (*line.cells[:at], part["base"], *line.cells[at + 1 :])
+                lines.append(Line(number=line.number, cells=cells))
+        first = next(one[0] for one in cut if one)
+        note = f"rows such as {printable(first, 60)} sum up the repetitions of others: no runs"
+        return replace(found, lines=tuple(lines), notes=(*found.notes, note))
     return found
 
 

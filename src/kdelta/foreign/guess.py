@@ -95,8 +95,7 @@ def guess(
     measures.take(work)
     dimensions.take(work)
     measures.settle(work, all_asked=all_asked)
-    if better is not None:
-        measures.direct(work, better)
+    measures.checked(work, better)
     return work.guess(base)
 
 
@@ -383,7 +382,9 @@ def _arm_of_settings(work: Work) -> None:
     found = [
         name
         for name in work.of(Part.DIMENSION)
-        if work.cells(name).holds is Holds.TEXT and 1 < len(work.cells(name).distinct) <= _OFTEN
+        if work.cells(name).holds is Holds.TEXT
+        and 1 < len(work.cells(name).distinct) <= _OFTEN
+        and words.words(name) != ("bucket",)
     ]
     if found and work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC):
         name = min(found, key=lambda name: len(work.cells(name).distinct))

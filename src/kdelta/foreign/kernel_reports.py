@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kdelta.foreign import lkp
+from kdelta.foreign.arms import is_version, side
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
@@ -31,6 +32,7 @@ _BUCKET = re.compile(
     r"(?P<bucket>(?:\[|\(\.\.\., )-?\d+[KMGTP]?(?:, (?:-?\d+[KMGTP]?|\.\.\.)\)|\]|\))) +"
     r"(?P<count>\d+) \|[@ ]*\|\s*\Z"
 )
+_KEYED = re.compile(r"(?P<map>@\w*)\[(?P<key>[^\]]*)\]")
 _TRIGGER = re.compile(r"#\s*trigger info: hist:")
 _HITS = re.compile(r"\{(?P<keys>[^{}]+)\}\s*hitcount:\s*(?P<hits>\d+)\b")
 
@@ -87,4 +89,6 @@ def histograms(lines: Lines) -> Iterator[Numbered]:
 
 def _hits(name: str, bucket: str, count: str) -> Record:
     said = {"metric": f"hits of {name}", "unit": "events", "better": Better.NONE.value}
+    if (keyed := _KEYED.fullmatch(name)) and (is_version(keyed["key"]) or side(keyed["key"])):
+        said |= {"metric": f"hits of {keyed['map']}", "kernel": keyed["key"]}
     return said | {"bucket": bucket, "value": count}

@@ -32,6 +32,7 @@ _BESIDE = re.compile(
     rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
     re.ASCII,
 )
+_SAID = re.compile(r"(?:notes?|remarks?|source|legend|key|nb|ps|todo)\b|[\w ]+:\s", re.IGNORECASE)
 _FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
 _STATISTICS = vocabulary(
@@ -145,6 +146,7 @@ def _one_head(rows: list[Row]) -> list[Row]:
     (number, upper), (_, lower) = rows[:2]
     pairs = list(zip(upper, lower, strict=True))
     grouped = any(not top.strip() and below.strip() for top, below in pairs)
+    grouped = grouped or _crossed(pairs)
     figures = (cell.strip() for cell in lower if not arms.is_version(cell.strip()))
     if not grouped or any(re.fullmatch(NUMBER, cell) for cell in figures):
         return rows
@@ -152,7 +154,20 @@ def _one_head(rows: list[Row]) -> list[Row]:
     for top, below in pairs:
         group = top.strip() or group
         names.append(f"{group} {below.strip()}".strip() if below.strip() else top)
-    return [(number, names), *rows[2:]]
+    rest = rows[2:]
+    first = rest[0][1]
+    if _crossed(pairs) and first[0].strip() and not any(map(str.strip, first[1:])):
+        names, rest = [first[0].strip(), *names[1:]], rest[1:]  # the name of the index, below both
+    return [(number, names), *rest]
+
+
+def _crossed(pairs: Sequence[tuple[str, str]]) -> bool:
+    """True for two head lines that tell columns apart together only: 6.16, 6.16 over ns, faults."""
+    cut = [(top.strip(), below.strip()) for top, below in pairs[1:]]
+    if len(cut) < 3 or not all(top and below for top, below in cut) or len(set(cut)) < len(cut):
+        return False
+    tops, belows = ({pair[at] for pair in cut} for at in (0, 1))
+    return len(tops) * len(belows) == len(cut) and min(len(tops), len(belows)) > 1
 
 
 def framed(text: str) -> str:
@@ -237,7 +252,8 @@ def _is_title(cells: Sequence[str], width: int) -> bool:
 def _is_note(cells: Sequence[str], width: int) -> bool:
     """Several words in a row of their own, as no cut-off row has."""
     text = next((cell.strip() for cell in cells if cell.strip()), "")
-    return _filled(cells) == 1 and (len(text.split()) > 2 or text.startswith("(")) and width > 1
+    said = len(text.split()) > 2 or text.startswith("(") or bool(_SAID.match(text))
+    return _filled(cells) == 1 and said and width > 1
 
 
 def _named(rows: list[Row]) -> list[Row]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from kdelta.errors import SpecError
 from kdelta.foreign import (
     benchfmt,
@@ -33,7 +35,7 @@ from kdelta.foreign.arms import is_version, side
 from kdelta.foreign.guess import guess
 from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
-from kdelta.foreign.record import ImportFormat, SourceFile
+from kdelta.foreign.record import ImportFormat, Line, SourceFile
 from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, of_grid, repeats, stacked
 from kdelta.foreign.work import Guess
 from kdelta.metric import Better
@@ -42,6 +44,7 @@ MAX_FILES = 1000
 _MAX_DEPTH = 8
 _RUNS = "kdelta-runs"
 _QUOTED = re.compile(r"(?:>(?:[ >]|\Z))+")
+_DOTTED = re.compile(r"(?<!\d)[2-9]\.\d{1,2}(?!\d)", re.ASCII)
 _TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org", ".eml", ".mbox", ".mail")
 _PROSE = (".txt", ".eml", ".mbox", ".mail")
 _TEXTS = {
@@ -121,7 +124,8 @@ def labels_of(names: Sequence[str]) -> list[str]:
     """What tells files apart: their stems, else the folders in which they differ."""
     stems = [name.rpartition("/")[2].partition(".")[0] for name in names]
     dotted = [name.rpartition("/")[2].rpartition(".")[0] for name in names]
-    versions = dotted if any(is_version(name) for name in dotted) else stems  # 6.6.csv is no 6
+    dots = any(is_version(name) or _DOTTED.search(name) for name in dotted)
+    versions = _shared_cut(dotted) if dots else stems  # 6.6.csv is no 6
     for each in (versions, stems, dotted):
         if len(set(each)) == len(each):
             return each
@@ -131,6 +135,17 @@ def labels_of(names: Sequence[str]) -> list[str]:
         if len(set(parts)) == len(parts):
             return parts
     return list(names)
+
+
+def _shared_cut(names: Sequence[str]) -> list[str]:
+    """bench-6.16.1, bench-6.17.3 without what they share, where versions are left."""
+    first, last = min(names), max(names)
+    alike = next(
+        (at for at, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0
+    )
+    cut = max(first[:alike].rfind(mark) for mark in "-_ ") + 1
+    bare = [name[cut:] for name in names]
+    return bare if all(map(is_version, bare)) and len(set(bare)) == len(bare) > 1 else list(names)
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
@@ -300,6 +315,58 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     return _below_each_other(files, parts, wish, base)
 
 
+def beside(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
+    """The same files; tables without an arm, each with one JSON object in its folder, as one.
+
+    res/007/samples.csv beside res/007/config.json: what the object says is said of each row.
+    """
+    tables_ = [file for file in files if file.kind is ImportFormat.TABLE and not file.stack]
+    said = {
+        _folder(file): _facts(file)
+        for file in files
+        if file.source.name.endswith(".json") and file.kind is None
+    }
+    alone = len({_folder(file) for file in tables_}) == len(tables_) > 1
+    heads = {file.source.columns for file in tables_}
+    facts = [said.get(_folder(file), {}) for file in tables_]
+    names = tuple(dict.fromkeys(name for each in facts for name in each))
+    if not alone or len(heads) > 1 or not all(facts) or wish.kind or not names:
+        return list(files)
+    if not all(file.mapping and _armless(file) for file in tables_) and not wish.mappings:
+        return list(files)
+    own = {name: f"{name} beside" if name in tables_[0].source.columns else name for name in names}
+    parts = [
+        StackedFile(
+            file.number,
+            file.source.name,
+            layout.Plain(
+                columns=(*(own[name] for name in names), *file.source.columns),
+                lines=tuple(
+                    Line(
+                        number=line.number,
+                        cells=(*(each.get(name, "") for name in names), *line.cells),
+                    )
+                    for line in file.source.lines
+                ),
+            ),
+        )
+        for file, each in zip(tables_, facts, strict=True)
+    ]
+    first = tables_[0].mapping or Mapping()
+    base = Mapping(delimiter=first.delimiter, encoding=first.encoding)
+    return _below_each_other(files, parts, wish, base)
+
+
+def _folder(file: LoadedFile) -> str:
+    return file.source.name.rpartition("/")[0]
+
+
+def _facts(file: LoadedFile) -> dict[str, str]:
+    """The plain facts of a JSON object, by their paths; nothing of any other file."""
+    found = records.of_json(file.source.text, file.source.name)
+    return dict(found[0][1]) if len(found) == 1 else {}
+
+
 def of_arms(files: Sequence[LoadedFile]) -> list[LoadedFile]:
     """The same files; tables that are called after arms, and whose columns hardly name any, are so.
 
@@ -360,7 +427,7 @@ def _below_each_other(
     mapped = wish.mapping_of(made.source.name)
     if mapped:
         dimensions.check(made.source, mapped)
-    found = None if mapped else guess(made.source, base, asked=made.doubts)
+    found = None if mapped else _of_stack(made, parts, base)
     one = LoadedFile(
         number=parts[0].number,
         label=next(file.label for file in files if file.number == parts[0].number),
@@ -373,6 +440,29 @@ def _below_each_other(
     )
     held = {part.number for part in parts}
     return [*(file for file in files if file.number not in held), one]
+
+
+def _of_stack(made: Stack, parts: Sequence[StackedFile], base: Mapping) -> Guess:
+    """What a stack is: what its paths say is guessed, and the rest, where its program is known."""
+    heads = {part.shown.columns for part in parts}
+    program = known(heads.pop(), base) if len(heads) == 1 else None
+    guessed = guess(made.source, base, asked=made.doubts)
+    if program is None:
+        return guessed
+    told, own = guessed.mapping.columns, program.mapping.columns
+    added = set(made.source.columns) - set(parts[0].shown.columns)
+    keys = {
+        key: column for key in ("arm", "boot", "round") if (column := getattr(told, key)) in added
+    }
+    settings = [name for name in told.dimensions if name in added and name not in keys.values()]
+    columns = msgspec.structs.replace(own, dimensions=(*settings, *own.dimensions), **keys)
+    return replace(
+        program,
+        mapping=msgspec.structs.replace(program.mapping, columns=columns),
+        told=(*(one for one in guessed.told if one.column in added), *program.told),
+        doubts=tuple(text for text in guessed.doubts if any(name in text for name in added)),
+        armless="arm" not in keys,
+    )
 
 
 def _records_of(file: LoadedFile, suffix: str) -> list[tuple[int, dict[str, str]]]:

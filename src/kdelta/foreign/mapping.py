@@ -29,7 +29,10 @@ OK = vocabulary(
     " true 0 1 clean finished exited"
 )
 UNITS = "units"  # a fact: that the units of all arms are the same
-MISSING = ("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "\N{EN DASH}", "\N{EM DASH}")
+MISSING = (
+    *("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "None", "nan", "NaN", "NAN"),
+    *("\N{EN DASH}", "\N{EM DASH}"),
+)
 
 
 class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ _PLANNED = vocabulary(
     "planned runs_planned planned_runs n_planned expected_runs runs_expected boots_planned"
     " planned_boots runs_wanted target_runs requested_runs"
 )
+_SESSIONS = vocabulary("session session_id block part batch leg_no segment night day phase_no")
 # What a machine was at while it measured, in numbers.
 _CONDITIONS = vocabulary(
     "freq frequency mhz ghz temp temperature celsius degc load loadavg watts throttled throttling"
@@ -48,7 +49,7 @@ _SCALED = ("mean", "median", "sd", "min", "max", "values")
 
 def plain(found: Plain) -> Plain:
     """The table without warm-ups, with a direction in words, and with one unit for one metric."""
-    for step in (_without_warm_ups, _directions, _one_unit):
+    for step in (_without_warm_ups, _directions, _units, _one_unit, _again):
         found = step(found)
     return found
 
@@ -125,6 +126,20 @@ def _directions(found: Plain) -> Plain:
     return found
 
 
+def _units(found: Plain) -> Plain:
+    """A column of units whose name does not say so (Einheit) is called unit."""
+    parts = [words.said(name).part for name in found.columns]
+    if Part.UNIT in parts or "unit" in found.columns:
+        return found
+    for at, name in enumerate(found.columns):
+        cells = set(_cells(found, at))
+        if parts[at] is Part.UNKNOWN and cells and all(map(written.is_unit, cells)):
+            columns = (*found.columns[:at], "unit", *found.columns[at + 1 :])
+            note = f"column {printable(name, 60)} holds units: it is read as unit"
+            return replace(found, columns=columns, notes=(*found.notes, note))
+    return found
+
+
 def _with(found: Plain, changed: dict[int, Sequence[str]]) -> tuple[Line, ...]:
     """The lines with other cells in some columns."""
     return tuple(
@@ -156,7 +171,10 @@ def _one_unit(found: Plain) -> Plain:
     changed: dict[int, Sequence[str]] = {places[0]: [small] * len(units)}
     for at, one in enumerate(said):
         if one.part is Part.VALUE or (one.statistic in _SCALED and not one.unit):
-            pairs = zip(_cells(found, at), units, strict=True)
+            plain = written.pointed_decimals(_cells(found, at))
+            if plain is None:
+                return found
+            pairs = zip(plain, units, strict=True)
             made = [written.in_unit(cell, unit, small) for cell, unit in pairs]
             if None in made:
                 return found
@@ -164,6 +182,29 @@ def _one_unit(found: Plain) -> Plain:
     listed = ", ".join(dict.fromkeys(units))
     note = f"rows are in {printable(listed, 40)}: all were put into {small}"
     return replace(found, lines=_with(found, changed), notes=(*found.notes, note))
+
+
+def _again(found: Plain) -> Plain:
+    """Three sessions of base, patched and base: the third measures base again, as a control."""
+    arms_ = [at for at, name in enumerate(found.columns) if words.said(name).part is Part.ARM]
+    arms_ = [at for at in arms_ if len(set(_cells(found, at))) == 2]
+    sessions = [at for at, name in enumerate(found.columns) if _word(name) in _SESSIONS]
+    if len(arms_) != 1 or not sessions:
+        return found
+    held: dict[str, set[str]] = {}
+    for session, arm in zip(_cells(found, sessions[0]), _cells(found, arms_[0]), strict=True):
+        held.setdefault(session, set()).add(arm)
+    order = [next(iter(each)) for each in held.values() if len(each) == 1]
+    if len(held) != 3 or len(order) != 3 or order[0] != order[2] or order[0] == order[1]:
+        return found
+    last = list(held)[-1]
+    made = [
+        f"{arm} again" if session == last else arm
+        for session, arm in zip(_cells(found, sessions[0]), _cells(found, arms_[0]), strict=True)
+    ]
+    name = printable(found.columns[sessions[0]], 60)
+    note = f"{name} {printable(last, 40)} measures {printable(order[0], 60)} again: it is a control"
+    return replace(found, lines=_with(found, {arms_[0]: made}), notes=(*found.notes, note))
 
 
 def _owns(found: Plain, at: int, units: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kdelta.foreign import arms, samples, settings, wide, words
+from kdelta.foreign import arms, directions, samples, settings, totals, wide, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -240,8 +240,8 @@ def _bases(work: Work) -> dict[str, dict[str, str]]:
 def _levels(work: Work, bases: dict[str, dict[str, str]], *, runs: bool) -> None:
     """p50_us, p95_us, p99_us of each run: each is a metric, since one may pay for another.
 
-    runs: rows are runs, and columns metrics; else percentiles are not read, nor are they beside the
-    quantity itself, or its mean (a time beside times).
+    runs: rows are runs, and columns metrics; else percentiles are not read, nor are those below 90
+    beside the quantity itself, or its mean (a time beside times).
     """
     whole = {
         said.better
@@ -256,7 +256,9 @@ def _levels(work: Work, bases: dict[str, dict[str, str]], *, runs: bool) -> None
     places = list(work.table.cells)
     for name in found:
         better = work.figures[name].better
-        if runs and better not in whole and work.cells(name).holds is Holds.NUMBERS:
+        tail = _is_tail(work.figures[name].statistic)
+        alone = better not in whole or tail
+        if runs and alone and work.cells(name).holds is Holds.NUMBERS:
             bases[name] = {"": name}
         else:
             work.leave(name, f"{work.figures[name].statistic} is no figure to judge by")
@@ -271,6 +273,20 @@ def _levels(work: Work, bases: dict[str, dict[str, str]], *, runs: bool) -> None
     ranked = sorted(bases.items(), key=lambda item: min(map(places.index, item[1].values())))
     bases.clear()
     bases |= ranked
+
+
+def _is_tail(statistic: str) -> bool:
+    """True for p90, p99, p999, 99.9th: what few calls pay, and no mean shows."""
+    digits = re.sub(r"[^\d.]", "", statistic)
+    return digits.startswith("9") and len(digits) > 1
+
+
+def checked(work: Work, better: Better | None) -> None:
+    """What units beside the figures, counts of iterations and a line beside the table say."""
+    directions.by_units(work)
+    totals.asked(work)
+    if better is not None:
+        direct(work, better)
 
 
 def direct(work: Work, better: Better) -> None:

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kdelta.foreign import perf_stat, suite_programs
+from kdelta.foreign import perf_stat, sentences, suite_programs
 from kdelta.foreign.kernel_reports import histograms, lkp_mail
 from kdelta.foreign.records import Numbered, Record
 from kdelta.foreign.server_programs import fio_terse, memtier, redis
@@ -68,7 +68,8 @@ def records_of(text: str) -> list[Numbered]:
             *(stream, dd, dbench, ycsb, iperf3, kernbench),
             *(redis, memtier, fio_terse, lkp_mail, histograms),
             *(suite_programs.phoronix, suite_programs.rust_bench, suite_programs.criterion),
-            *(suite_programs.gnu_time, passed),
+            *(suite_programs.phoronix_run, suite_programs.gnu_time, passed),
+            *(sentences.operations, sentences.records_of),
         ),
     )
     found = next((found for read in readers if (found := list(read(lines)))), [])
@@ -78,7 +79,12 @@ def records_of(text: str) -> list[Numbered]:
 def records_of_csv(text: str) -> list[Numbered]:
     """The records of a known program's CSV that is more than one table; none: it is plain."""
     try:
-        return list(suite_programs.phoronix_csv(text)) or list(suite_programs.hyperfine_csv(text))
+        readers = (
+            suite_programs.phoronix_csv,
+            suite_programs.hyperfine_csv,
+            suite_programs.criterion_csv,
+        )
+        return next((found for read in readers if (found := list(read(text)))), [])
     except csv.Error:
         return []
 

@@ -28,6 +28,7 @@ from kdelta.foreign.guess import guess
 from kdelta.foreign.loading import (
     LoadedFile,
     Wish,
+    beside,
     found_in,
     labels_of,
     loaded,
@@ -75,7 +76,7 @@ def read(
     if wanted.kind is None and not any(file.kind for file in files):
         files = recorded(files, wanted)
     if wanted.kind in (None, ImportFormat.TABLE):
-        files = of_arms(numbered(files, wanted))
+        files = of_arms(numbered(beside(files, wanted), wanted))
     chosen = wanted.kind or _kind(paths, files)
     contents = _contents(files, chosen, wanted)
     if not (contents.readings or contents.published or contents.audited):

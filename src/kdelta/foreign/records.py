@@ -37,6 +37,12 @@ _FIGURE = re.compile(
 )
 _BARE = re.compile(rf"(?P<value>{_NUMBER})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
+_TITLE = re.compile(r"(?:={2,}|-{2,}|#{2,}|\*{2,}|>{2,})\s*(?P<text>[^\s=].*?)\s*[=#*<-]*")
+_RUN = re.compile(
+    r"\b(?P<word>boot|run|round|rep|iteration|iter|trial|pass)[ #_:-]*(?P<number>\d{1,6})\b", re.I
+)
+_BEFORE_PAIRS = 4  # words: a moment, a host, a program
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _LOOKED_AT = 65536  # characters that tell a log
 _Path = tuple[str, ...]
 
@@ -197,11 +203,33 @@ def of_log(text: str) -> list[Numbered]:
     A key that stands again begins another record, and so does the dash of a YAML list.
     """
     lines = list(enumerate(text.splitlines(), start=1))
-    pairs = [(number, dict(_pairs(line))) for number, line in lines]
+    pairs = [(number, _timed(line, dict(_pairs(line)))) for number, line in lines]
     several = [(number, found) for number, found in pairs if len(found) > 1]
     if several and 2 * len(several) >= sum(bool(line.strip()) for _, line in lines):
         return several
     return list(_blocks(lines))
+
+
+def _titled(text: str) -> Record:
+    """What a title such as "=== 6.16.1 run 3 ===" says: kernel and run."""
+    cut = _TITLE.fullmatch(text)
+    said: Record = {}
+    if cut is None:
+        return said
+    words_ = cut["text"].replace(",", " ").replace(":", " ").split()
+    named = [word for word in words_ if arms.is_version(word) or arms.side(word)]
+    numbered = _RUN.search(cut["text"])
+    if len(named) == 1:
+        said["kernel"] = named[0]
+    if numbered:
+        said[numbered["word"].lower()] = numbered["number"]
+    return said
+
+
+def _timed(line: str, found: Record) -> Record:
+    """The pairs of a line, with the moment that it begins with."""
+    moment = _MOMENT.match(line.lstrip(" [")) if found else None
+    return {"timestamp": moment[0], **found} if moment and "timestamp" not in found else found
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
@@ -212,9 +240,20 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
 def is_log(text: str) -> bool:
     """True when most lines say "name: value", "name = value" or "12 us", or lie between such."""
     lines = [line.strip() for line in text[:_LOOKED_AT].splitlines()]
+    if sum(bool(_titled(line)) for line in lines) > 1:  # what programs say between, too
+        return any(_entry(line) is not None for line in lines)
     lines = [line for line in lines if line and line[0] != "#" and set(line) - set("-=.*")]
-    entries = sum(_entry(line) is not None or bool(_PAIR.match(line)) for line in lines)
+    entries = sum(
+        _entry(line) is not None or bool(_PAIR.match(line)) or _is_pairs(line) for line in lines
+    )
     return entries > 0 and 2 * (entries + sum(map(_is_heading, lines))) >= len(lines)
+
+
+def _is_pairs(line: str) -> bool:
+    """True for several key=value behind a moment and a name: 10:00:00Z bench: n=1 us=2."""
+    found = list(_PAIR.finditer(line))
+    rest = _PAIR.sub("", line).split()
+    return len(found) > 1 and len(rest) <= max(_BEFORE_PAIRS, len(found))
 
 
 def _is_heading(line: str) -> bool:
@@ -235,12 +274,19 @@ class _Log:
         """One entry; a name that stands again begins another record."""
         if dash and not self.dashed:
             self.outer, self.dashed = dict(self.record), True
-        if path in self.record:
+        if path in self.record and path not in self.outer:
             self.done.append((self.first, self.record))
             self.record = {key: text for key, text in self.outer.items() if key != path}
             self.first = number
         self.first = self.first or number
         self.record[path] = value
+
+    def begin(self, number: int, said: Record) -> None:
+        """A title: what was said of the record before is none of the next."""
+        if self.record and not self.record.keys() <= self.outer.keys():
+            self.done.append((self.first, self.record))
+        self.outer = {(key,): text for key, text in said.items()}
+        self.record, self.first, self.dashed = dict(self.outer), number, True
 
     def named(self) -> Iterator[Numbered]:
         """All records by the last parts of their paths, as far as these are different."""
@@ -264,6 +310,10 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
     for number, line in lines:
         text = line.strip()
         depth = len(line) - len(line.lstrip())
+        if title := _titled(text):
+            log.begin(number, title)
+            heads = []
+            continue
         if not text or text.startswith("#") or set(text) <= set("-=.*"):
             continue
         while heads and heads[-1][0] >= depth:

@@ -44,13 +44,25 @@ def notes(contents: Contents, files: Sequence[LoadedFile]) -> tuple[str, ...]:
 def _rows(file: LoadedFile) -> Iterator[str]:
     """Lines that are equal in all cells, though a column says which run each is of."""
     known = file.mapping.columns if file.mapping else None
-    if known is None or not (known.position or known.run or (known.boot and known.round)):
+    if known is None or not (known.position or known.run or known.boot):
         return
     lines = file.source.lines
+    if not (known.position or known.run or known.round) and not _fine(file):
+        return  # several rows of a boot, on a coarse clock
     again = len(lines) - len({line.cells for line in lines})
     if again:
         told = f"{again} of {len(lines)} rows stand there twice, with the same run"
         yield f"{file.source.name}: {told}: {_COPIED}"
+
+
+def _fine(file: LoadedFile) -> bool:
+    """True when most rows have a figure of their own in each column of figures."""
+    mapping, lines = file.mapping, file.source.lines
+    columns = [one.value for one in mapping.metrics.values() if one.value] if mapping else []
+    places = [file.source.columns.index(name) for name in columns if name in file.source.columns]
+    return bool(places) and all(
+        len({line.cells[at] for line in lines}) > _FINE * len(lines) for at in places
+    )
 
 
 def _blocks(readings: Sequence[ForeignReading]) -> Iterator[str]:

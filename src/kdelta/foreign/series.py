@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from kdelta.foreign import words
 from kdelta.foreign.arms import in_order
@@ -21,6 +22,7 @@ from kdelta.foreign.record import (
 from kdelta.metric import Metric
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 
+_BLOCK = 2  # runs of an arm after each other, at least, are a block of the session
 # The one dimension that is also a request to the machine.
 _CPUS = words.vocabulary(
     "cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp guest_cpu guest_cpus num_cpus"
@@ -169,6 +171,8 @@ def _case(
         made = _series(arm, metric, group, readings.get(arm, []), published, known)
         series.append(made)
         remarks += [text for one in published for text in _contradicted(made, one)]
+    if not said and (three := _sandwiched(series, ordered)):
+        series, ordered = three, ordered or "given"
     roles = {
         arm: item.role for arm in arms for item in known.about(arm, group) if item.role and item.arm
     }
@@ -183,6 +187,29 @@ def _case(
         remarks=tuple(dict.fromkeys(remarks)),
         ordered=ordered,
     )
+
+
+def _sandwiched(series: Sequence[Series], ordered: str) -> list[Series]:
+    """A, B and A again, where the places of two arms say A...A B...B A...A; else nothing.
+
+    The arm that was measured twice is the old one, unless their names say otherwise.
+    """
+    if len(series) != 2 or any(boot.position is None for one in series for boot in one.boots):
+        return []
+    placed = sorted(
+        ((boot.position or 0, at) for at, one in enumerate(series) for boot in one.boots)
+    )
+    blocks = [(at, len(list(each))) for at, each in groupby(placed, key=lambda pair: pair[1])]
+    twice = blocks[0][0] if len(blocks) == 3 else -1
+    if twice < 0 or min(count for _, count in blocks) < _BLOCK or (ordered and twice != 0):
+        return []
+    old, new = series[twice], series[1 - twice]
+    boots = sorted(old.boots, key=lambda boot: boot.position or 0)
+    cut, lost = blocks[0][1], max(old.planned - len(boots), 0)
+    first = replace(old, boots=tuple(boots[:cut]), planned=cut + lost)
+    again = f"{old.arm} again"
+    rest = tuple(boots[cut:])
+    return [first, new, replace(old, arm=again, boots=rest, planned=len(rest))]
 
 
 def _details(about: Sequence[ArmFacts]) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,12 @@ NO_HEAD = (
     "there is no head line: are the figures behind each kernel its runs, in which unit are they,"
     " and is lower better?"
 )
+BARE = (
+    "there is no head line: which of these figures are runs of what, in which unit, and is lower"
+    " better?"
+)
 _FIGURE = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
+_SETTINGS = (Part.ARM, Part.ROLE, Part.DIMENSION, Part.UNKNOWN, Part.METRIC, Part.BOOT)
 _RUN = vocabulary("r run rep round iter iteration trial sample boot b")
 _OF_RUN = re.compile(
     r"(?P<metric>.*[A-Za-z].*?)[\s_.-]+(?P<word>[A-Za-z]*)[\s_.-]?(?P<n>\d{1,3})\Z"
@@ -43,11 +48,17 @@ def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
     if made := _without_head(rows):
         return made, (NO_HEAD,)
     if filled := _filled(rows):
-        name = rows[0][1][0].strip()
-        return filled, (
-            f"are the empty cells of {printable(name, 60)} those of the name above them?",
-        )
+        rows, names = _inner_filled(filled)
+        listed = ", ".join(printable(name, 60) for name in names)
+        return rows, (f"are the empty cells of {listed} those of the name above them?",)
     return rows, ()
+
+
+def bare(rows: list[Row]) -> list[Row]:
+    """Figures without a head line, with one: value, or column 1, column 2."""
+    width = len(rows[0][1])
+    names = ["value"] if width == 1 else [f"column {at}" for at in range(1, width + 1)]
+    return [(rows[0][0], names), *rows]
 
 
 def _filled(rows: list[Row]) -> list[Row]:
@@ -71,6 +82,34 @@ def _filled(rows: list[Row]) -> list[Row]:
         name = cells[0].strip() or name
         made.append((number, [name, *cells[1:]]))
     return made
+
+
+def _inner_filled(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """The same for settings behind the first column, which begin anew with each of its names."""
+    head = rows[0][1]
+    body = [list(cells) for _, cells in rows[1:]]
+    names, outer = [head[0].strip()], [0]
+    for at in range(1, len(head) - 1):
+        cells = [row[at].strip() for row in body]
+        part = words.said(head[at].strip()).part
+        keys = [[row[n] for n in outer] for row in body]
+        begins = [not n or keys[n] != keys[n - 1] for n in range(len(body))]
+        whole = all(cell for cell, first in zip(cells, begins, strict=True) if first)
+        if (
+            part not in _SETTINGS
+            or all(cells)
+            or not whole
+            or 2 * sum(map(bool, cells)) > len(cells)
+        ):
+            continue
+        name = ""
+        for row, cell in zip(body, cells, strict=True):
+            name = cell or name
+            row[at] = name
+        names.append(head[at].strip())
+        outer.append(at)
+    made = [(number, row) for (number, _), row in zip(rows[1:], body, strict=True)]
+    return [rows[0], *made], names
 
 
 def _arms(cells: Sequence[str]) -> list[str]:

@@ -27,13 +27,17 @@ _TURN = re.compile(
     r"(?P<number>\d{1,6})\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_COUNTED = re.compile(r"(?P<name>.*[A-Za-z])(?P<number>\d{1,4})\Z", re.DOTALL)
+_COUNTED = re.compile(r"(?P<name>.*[A-Za-z]|[^.]*[A-Za-z]\w*\.)(?P<number>\d{1,4})\Z", re.DOTALL)
 # The columns of what the paths say where they differ.
 FOLDER, NAME, ROUND, KERNEL = "folder", "name", "round", "kernel"
 # What they are called where the files have columns of these names.
 _OWN = {FOLDER: "file folder", NAME: "file name"}
 STACKED = (FOLDER, NAME, *_OWN.values())
 _VERSION = re.compile(r"(?<![A-Za-z0-9.])v?[2-9]\.\d{1,2}(?:\.\d+)*(?:-rc\d+)?(?![A-Za-z0-9.])")
+_ENDS_IN_KERNEL = re.compile(
+    r"(?:[2-9]\.\d{1,2}(?:\.\d+)*-rc\d+|(?:\A|[^A-Za-z0-9.]|linux|kernel|v|k)[2-9]\.\d{1,2}(?:\.\d+)*)\Z",
+    re.IGNORECASE,
+)
 _BOOTS = ("boot", "reboot", "b")
 
 
@@ -224,12 +228,12 @@ def _counted(folders: Sequence[str], stems: Sequence[str]) -> list[tuple[str, st
     )
     if not all(found) or not whole or all(map(_is_candidate, stems)):
         return [(stem, "", "") for stem in stems]
-    return [(cut["name"], cut["number"], "") for cut in found if cut]
+    return [(cut["name"].rstrip("."), cut["number"], "") for cut in found if cut]
 
 
 def _is_candidate(stem: str) -> bool:
-    """True for a name that ends in a kernel's version with rc1."""
-    return bool(re.search(r"[2-9]\.\d{1,2}(?:\.\d+)*-rc\d+\Z", stem))
+    """True for a name that ends in a kernel's version, with rc1 or without."""
+    return bool(_ENDS_IN_KERNEL.search(stem))
 
 
 def _free(name: str, taken: dict[str, list[str]]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from xml.etree import ElementTree
 
+from kdelta.foreign import words
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
@@ -23,6 +24,8 @@ _NUMBER = r"\d+(?:\.\d+)?"
 _PTS_SCALE = re.compile(r"(?P<unit>\S.*?) [<>] (?P<which>Higher|Lower) Is Better\s*\Z")
 _PTS_ROW = re.compile(rf"(?P<name>\S.*?) \.+ (?P<value>{_NUMBER}) \|=*\s*\Z")
 _PTS_TITLE = re.compile(r"(?P<test>\S.*) \((?P<unit>[^()]+)\)\Z")
+_PTS_SETTING = re.compile(r"(?P<name>[A-Z]\S[^:]*(?:: .*)?):")
+_PTS_AVERAGE = re.compile(rf"Average: {_NUMBER} (?P<unit>\S.*)")
 _PTS_WAYS = {"HIB": Better.HIGHER, "LIB": Better.LOWER}
 _RUST = re.compile(
     r"test (?P<name>\S.*?)\s+\.\.\. bench:\s+(?P<value>\d[\d,]*(?:\.\d+)?) ns/iter \(\+/- "
@@ -39,6 +42,10 @@ _GNU_FIGURES = {
 }
 _GNU = re.compile(r"(?P<key>[A-Z][\w ()/:]*?): (?P<value>\S.*)\Z")
 _CLOCK = re.compile(r"(?:(?P<h>\d{1,6}):)?(?:(?P<m>\d{1,6}):)?(?P<s>\d+(?:\.\d+)?)", re.ASCII)
+_CRITERION_RAW = [
+    *("group", "function", "value", "throughput_num", "throughput_type"),
+    *("sample_measured_value", "unit", "iteration_count"),
+]
 _HYPERFINE = ["command", "mean", "stddev", "median", "user", "system", "min", "max"]
 
 
@@ -98,6 +105,25 @@ def phoronix_xml(text: str) -> Iterator[Numbered]:
                 if re.fullmatch(_NUMBER, value.strip()):
                     each = said | {"round": str(run)}
                     yield at, _figure(each, title, unit, better, value.strip())
+
+
+def phoronix_run(lines: Lines) -> Iterator[Numbered]:
+    """What the suite prints as it runs: below settings each run, then average and unit."""
+    test = ""
+    runs: list[tuple[int, str]] = []
+    for number, line in lines:
+        text = line.strip()
+        if setting := _PTS_SETTING.fullmatch(text):
+            test, runs = setting["name"], []
+        elif re.fullmatch(_NUMBER, text) and test:
+            runs.append((number, text))
+        elif runs and (average := _PTS_AVERAGE.fullmatch(text)):
+            unit = words.said(average["unit"])
+            better = unit.better or Better.NONE
+            for run, (at, value) in enumerate(runs, start=1):
+                said = {"test": test, "round": str(run)}
+                yield at, _figure(said, "result", unit.unit or average["unit"], better, value)
+            test, runs = "", []
 
 
 def rust_bench(lines: Lines) -> Iterator[Numbered]:
@@ -162,6 +188,22 @@ def hyperfine_csv(text: str) -> Iterator[Numbered]:
         said = {name.removeprefix("parameter_"): row[name] for name in settings}
         said |= {"command": row["command"], "metric": "time", "unit": "s", "better": "lower"}
         yield reader.line_num, said | {"mean": row["mean"], "sd": row["stddev"]}
+
+
+def criterion_csv(text: str) -> Iterator[Numbered]:
+    """Criterion's raw.csv: each sample is the time of so many iterations, told for one here."""
+    reader = csv.reader(io.StringIO(text))
+    if next(reader, []) != _CRITERION_RAW:
+        return
+    for cells in reader:
+        row = dict(zip(_CRITERION_RAW, cells, strict=False))
+        value, count = row.get("sample_measured_value", ""), row.get("iteration_count", "")
+        if not re.fullmatch(_NUMBER, value) or not re.fullmatch(r"[1-9]\d{0,15}", count):
+            continue
+        said = {name: row[name] for name in ("group", "function", "value") if row[name]}
+        each = {f"parameter {name}" if name == "value" else name: said[name] for name in said}
+        per = f"{Decimal(value) / int(count):.9g}"
+        yield reader.line_num, _figure(each, "time", row["unit"], Better.LOWER, per)
 
 
 def _figure(said: Record, metric: str, unit: str, better: Better, value: str) -> Record:

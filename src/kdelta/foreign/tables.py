@@ -29,6 +29,7 @@ BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
+_BOUND = re.compile(r"(?:[<>]=?|\u2264|\u2265)\s*\d.*")  # >10s
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
 _BOLD = re.compile(r"\A(?P<mark>\*\*|`)(?P<text>[^*`]+)(?P=mark)\Z")
@@ -59,6 +60,12 @@ class TableCell:
     def number(self) -> float:
         """The finite decimal number it holds.  Raises SpecError."""
         text = self.text.replace(",", ".") if self.decimal == "," else self.text
+        if _BOUND.fullmatch(self.text):
+            raise SpecError(
+                f"{quoted(self.text)} is a bound and no value: how long the run took is not known",
+                place=f"{self.source}: line {self.line}, column {printable(self.column, 80)}",
+                action="leave the cell empty, so that the run counts as failed, or measure it",
+            )
         found = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not math.isfinite(found):
             raise self.wrong("a number")
@@ -220,14 +227,12 @@ def table(text: str, name: str, delimiter: str) -> layout.Plain:
     bare = _SEPARATOR.sub("\n", text, count=1)
     found, doubts = shapes.headed(layout.trimmed(list(_rows(bare, name, delimiter))))
     number, head = found[0] if found else (1, [])
+    if len(found) > 1 and layout.headless([cell.strip() for cell in head]):
+        found, head = shapes.bare(found), shapes.bare(found)[0][1]
+        doubts = (*doubts, shapes.BARE)
     columns = _columns(head, f"{name}: line {number}")
-    if layout.headless(columns) and len(found) > 1:
-        raise SpecError(
-            "there is no head line: its cells are figures",
-            place=f"{name}: line {number}",
-            action="name the columns in a line above, such as kernel,ns",
-        )
-    shown = layout.plain(*shapes.runs_below(columns, tuple(_lines(iter(found[1:]), columns, name))))
+    lines = tuple(_lines(iter(found[1:]), columns, name, blanks=delimiter == BLANKS))
+    shown = layout.plain(*shapes.runs_below(columns, lines))
     shown = marked.plain(replace(shown, doubts=(*doubts, *shown.doubts)))
     return aggregates.apart(shown)
 
@@ -331,7 +336,7 @@ def _columns(head: list[str], place: str) -> tuple[str, ...]:
 
 
 def _lines(
-    found: Iterator[tuple[int, list[str]]], columns: tuple[str, ...], name: str
+    found: Iterator[tuple[int, list[str]]], columns: tuple[str, ...], name: str, *, blanks: bool
 ) -> Iterator[Line]:
     for count, (number, cells) in enumerate(found):
         place = f"{name}: line {number}"
@@ -340,10 +345,13 @@ def _lines(
                 f"more than {MAX_LINES} lines", place=place, action="import a part of it"
             )
         if len(cells) != len(columns):
+            action = "quote cells that hold the separator, and fill those that are missing"
+            if blanks:
+                action = "if it is no table, put what was measured into one: kernel,boot,ns"
             raise SpecError(
                 f"{len(cells)} cells where the head has {len(columns)}",
                 place=f"{place}, column {columns[min(len(cells), len(columns) - 1)]}",
-                action="quote cells that hold the separator, and fill those that are missing",
+                action=action,
             )
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:

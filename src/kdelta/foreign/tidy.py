@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kdelta.errors import SpecError
+from kdelta.foreign import directions, published, unlike, words
 from kdelta.foreign import mapping as mappings
-from kdelta.foreign import published, unlike, words
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.mapping import Figures, MetricKeys
 from kdelta.foreign.record import (
@@ -396,10 +396,11 @@ def _metric(
 ) -> Metric | None:
     """The metric of a row; None when nothing says which direction is better."""
     from_name = words.metric_of(name)
-    unit = row.text(mapping.columns.unit) or known.unit or (from_name.unit if from_name else "")
+    # What a metric's own column or the mapping says comes before a unit for all of a row.
+    unit = known.unit or row.text(mapping.columns.unit) or (from_name.unit if from_name else "")
     if mapping.columns.unit and not unit:
         raise row[mapping.columns.unit].wrong(f"the unit of {name}")
-    better = known.better or (from_name.better if from_name else _direction(unit))
+    better = known.better or directions.of(name, unit)
     if mapping.columns.better:
         cell = row[mapping.columns.better]
         found = next((each for each in Better if each in cell.text.lower()), None)
@@ -410,11 +411,6 @@ def _metric(
     if better is None or (words.said(name).part is words.Part.STATISTIC and not told):
         return None
     return Metric(name=name, unit=unit, better=better, assume=known.assume or Assume.NOTHING)
-
-
-def _direction(unit: str) -> Better | None:
-    found = words.said(unit) if unit else None
-    return found.better if found else None
 
 
 def _audited(kept: _Read, row: TableRow, key: _Key, name: str, figures: Figures) -> None:

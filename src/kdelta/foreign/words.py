@@ -107,7 +107,8 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
         " stat statistic field"
     ),
     Part.VALUE: vocabulary(
-        "value val figure reading measured number result_value mean_value avg_value"
+        "value val figure reading measured number result_value mean_value avg_value wert"
+        " messwert valeur valor"
     ),
     Part.VALUES: vocabulary(
         "values samples raw raw_values data all_values points readings runs_list list times"
@@ -146,7 +147,7 @@ _DIMENSIONS = vocabulary(
     " pages nr_pages npages backend cluster site group set access pattern topology"
     " distance policy flag flags variant_of setting settings hypervisor compiler shared"
     " cmdline kernel_cmdline boot_args bootargs command_line microcode turbo smt"
-    " distinct watchers mitigations cpu_mem smp_mem lab old_node new_node"
+    " distinct watchers mitigations cpu_mem smp_mem lab old_node new_node bucket"
 )
 _READ_BACK = {
     "requested_cpu": "requested_cpus",

@@ -138,7 +138,16 @@ def with_units(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     unit = common({one["unit"] for one in parts})
     if unit is None:
         return None
-    made = tuple(_scaled(_WITH_UNIT.fullmatch(cell), unit) for cell in cells)
+    # 1,5 us beside 900 ns: what the comma is shows in all of the column.
+    values = pointed_decimals(
+        [one["value"] if one else "" for one in map(_WITH_UNIT.fullmatch, cells)]
+    )
+    if values is None and len({one["unit"] for one in parts}) > 1:
+        return None
+    made = tuple(
+        _scaled(_WITH_UNIT.fullmatch(cell), unit, values[at] if values else None)
+        for at, cell in enumerate(cells)
+    )
     known = not unit or said.unit == unit
     return WrittenColumn(name=name if known else f"{name} ({unit})", cells=made)
 
@@ -154,16 +163,34 @@ def common(units: set[str]) -> str | None:
     return one if len(units) == 1 and words.said(one).better else None
 
 
+def pointed_decimals(cells: Sequence[str]) -> list[str] | None:
+    """Numbers with a point before decimals and nothing between thousands; None: 1,234 is either."""
+    commas = [cell for cell in cells if "," in cell]
+    if not commas:
+        return list(cells)
+    if all(map(_GROUPED.fullmatch, commas)) and any(map(_SURELY.fullmatch, commas)):
+        return [cell.replace(",", "") for cell in cells]
+    decimals = all(cell.count(",") == 1 and "." not in cell for cell in commas)
+    if decimals and not all(map(_GROUPED.fullmatch, commas)):
+        return [cell.replace(",", ".") for cell in cells]
+    return None
+
+
+def is_unit(text: str) -> bool:
+    """True for a cell that holds nothing but a unit of time, or of a rate."""
+    return any(text in kind for kind in (_TIMES, *_RATES))
+
+
 def in_unit(cell: str, unit: str, small: str) -> str | None:
     """A number in one unit written in another of its kind; None of what is no number."""
     kind = next((kind for kind in (_TIMES, *_RATES) if {unit, small} <= kind.keys()), None)
     if not cell or kind is None or not re.fullmatch(NUMBER, cell):
         return None if cell else ""
     factor = Decimal(kind[unit]) / Decimal(kind[small])
-    return cell if factor == 1 else f"{Decimal(cell.replace(',', '')) * factor:f}"
+    return cell if factor == 1 else f"{Decimal(cell) * factor:f}"
 
 
-def _scaled(cut: re.Match[str] | None, unit: str) -> str:
+def _scaled(cut: re.Match[str] | None, unit: str, pointed: str | None) -> str:
     if cut is None:
         return ""
     if not unit:
@@ -172,7 +199,7 @@ def _scaled(cut: re.Match[str] | None, unit: str) -> str:
         kind = next((kind for kind in (_TIMES, *_RATES) if unit in kind), {})
         factor = Decimal(kind.get(cut["unit"], 1)) / Decimal(kind.get(unit, 1))
     value = cut["value"]
-    return value if factor == 1 else f"{Decimal(value.replace(',', '')) * factor:f}"
+    return value if factor == 1 else f"{Decimal(pointed or value) * factor:f}"
 
 
 WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (

@@ -42,8 +42,7 @@ CLOSEST = 0.7
 _OF_MANY = 0.4735  # that scale of many standard normal values
 CARRIED = 0.8  # of the distance from the median to the mean, by one value
 WILD = 10.0  # times the median
-UNITS = (1.0, 3.0, 6.0, 9.0)  # powers of ten by which units are confused
-_NEAR_UNIT = 0.05  # of the logarithm
+_STILL_P, _UNLIKE_P = 0.1, 0.05  # of an arm that drifts alone: the other's, and of their difference
 _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -242,12 +241,28 @@ def _drifts(arms: Sequence[Series]) -> list[Caution]:
 
 
 def opposite(arms: Sequence[Series]) -> str:
-    """Why a change of arms is one of the moment: two drift against each other; "" if none do."""
+    """Why a change of arms is one of the moment: one drifts alone, or two against each other.
+
+    "" where none do.  Which sign the score of an arm has that stands still is chance.
+    """
     for one, other in combinations(arms, 2):
         unlike = _unlike(one, other)
-        if unlike is not None and unlike[0] <= _TREND_P / len(arms) and unlike[1]:
+        own = {arm.arm: moved[1] for arm in (one, other) if (moved := trend([arm])) is not None}
+        if unlike is None or len(own) < 2:
+            continue
+        limit = _TREND_P / len(arms)
+        (surely, moving), (hardly, still) = sorted((p, arm) for arm, p in own.items())
+        # Of nine boots not even the straightest drift is surely unlike that of an arm that stands.
+        alone = hardly > _STILL_P and (
+            unlike[0] <= limit or max(surely / limit, unlike[0] / _UNLIKE_P) <= 1
+        )
+        if alone:
+            text = f"{moving} drifts and {still} does not (p = {surely:.2g})"
+        elif unlike[1] and unlike[0] <= limit:
             text = f"{one.arm} and {other.arm} drift in opposite directions (p = {unlike[0]:.2g})"
-            return f"{text}: the change depends on when it is measured"
+        else:
+            continue
+        return f"{text}: the change depends on when it is measured"
     return ""
 
 
@@ -468,17 +483,3 @@ def _scale(series: Series) -> float:
     distances = sorted(abs(value - middle) for value in series.values)
     kept = distances[: math.ceil(CLOSEST * len(distances))]
     return max(statistics.fmean(kept), resolution(series.values) / 2)
-
-
-def units(arms: Sequence[Series]) -> list[Caution]:
-    """An arm that is ten, or a thousand, times another: a change, or another unit."""
-    old, new = (summarise(arm).median for arm in arms[:2])
-    if not old or not new or old < 0 or new < 0:
-        return []
-    power = math.log10(new / old)
-    near = next((unit for unit in UNITS if abs(abs(power) - unit) < _NEAR_UNIT), None)
-    if near is None:
-        return []
-    wide, narrow = (arms[1], arms[0]) if power > 0 else (arms[0], arms[1])
-    text = f"{wide.arm} is about {10**near:,.0f} times {narrow.arm}: are the units the same?"
-    return [Caution(trap=Trap.UNITS, sentence=text)]

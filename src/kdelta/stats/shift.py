@@ -35,7 +35,8 @@ Array = npt.NDArray[np.float64]
 SHOWN_MODES = 8
 MODES_MOVE = 0.10  # as far as such boots may be from their arm's mean, at most, by assumption
 _MANY, _FLAT = 16, -1.0
-_FOLDED = 0.7  # of the scatter of an arm, what is left of it once it is folded, where it has modes
+_NARROW = 0.7  # of the scatter of an arm, the most of the other's, where it may have modes
+_FOLDED = 0.63  # of the scatter of an arm, what is left of it once it is folded, where it has modes
 TREND_P = 0.01  # a trend that is this certain is taken out
 _THINNED = 200  # values an arm for what grows with the square
 _LEAST = 1e-9  # half an interval, of logs, where nothing scatters
@@ -189,11 +190,11 @@ def folded_p(logs: Array, n_old: int) -> Array:
         distance = arm - other.mean(axis=1, keepdims=True)
         above = (distance > 0).sum(axis=1)
         fewer = np.minimum(above, count - above)
-        most = _FOLDED * arm.std(axis=1, ddof=1)
+        sd = arm.std(axis=1, ddof=1)
         # So many boots show by their fourth moment whether they have two modes.
         modes = (kurtosis(arm) < _FLAT) if count >= _MANY else np.ones(len(arm), dtype=bool)
-        modes &= (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= most)
-        modes &= other.std(axis=1, ddof=1) <= most
+        modes &= (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= _FOLDED * sd)
+        modes &= other.std(axis=1, ddof=1) <= _NARROW * sd
         toss = np.minimum(2 * bdtr(fewer.astype(np.float64), count, 0.5), 1.0)
         found = np.maximum(found, np.where(modes, toss, 0.0))
     return found

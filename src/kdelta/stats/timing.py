@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
-from kdelta.stats import comparability, detectors
+from kdelta.stats import comparability, detectors, magnitudes
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
@@ -116,7 +116,7 @@ class _Case:
             grade=self.grade,
             reasons=tuple(reasons),
             cautions=(
-                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
+                *(*found, *detectors.session(self.arms), *magnitudes.units(self.arms)),
                 *(*warned, *self._words(effect)),
             ),
             old=old,

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Figures that are totals: the time of all iterations of a row, beside how many there were.
+
+Rows of 100 and of 1000 iterations are no runs of one thing until each is divided by its count.
+What tells is not a name: a total grows with a column of whole numbers that nothing else explains.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from kdelta.foreign.columns import Holds
+from kdelta.foreign.work import Work
+
+_FEW_ROWS = 4
+_GROWS = 0.25  # scatter of logs within arms, above which a count does vary
+_LESS = 0.3  # of its scatter is left once a total is divided
+
+
+def asked(work: Work) -> None:
+    """Doubt figures that grow as a count beside them does."""
+    counts = [name for name in work.ignore if _is_count(work, name)]
+    for figure in work.figures:
+        for count in counts:
+            if figure != count and _total(work, figure, count):
+                work.doubts.append(
+                    f"is {figure} the total of the {count} of its row? then divide it by {count}"
+                    " in the file, for what one takes"
+                )
+                return
+
+
+def _is_count(work: Work, name: str) -> bool:
+    cells = work.cells(name)
+    return cells.holds is Holds.NUMBERS and cells.whole and not cells.constant
+
+
+def _total(work: Work, figure: str, count: str) -> bool:
+    by = (*work.arm, *work.dimensions)
+    amount, ratio, rows = 0.0, 0.0, 0
+    for group in work.table.groups(by):
+        pairs = [
+            (value, number)
+            for at in group
+            if (value := _number(work.cells(figure).texts[at])) > 0
+            and (number := _number(work.cells(count).texts[at])) > 0
+        ]
+        if len(pairs) < _FEW_ROWS:
+            continue
+        rows += len(pairs)
+        amount = max(amount, _scatter([math.log(value) for value, _ in pairs]))
+        ratio = max(ratio, _scatter([math.log(value / number) for value, number in pairs]))
+    return rows > 0 and amount > _GROWS and ratio < _LESS * amount
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text.replace(",", "."))
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def _scatter(values: Sequence[float]) -> float:
+    return statistics.stdev(values)
