@@ -16,6 +16,7 @@ from kdelta.cli.printing import print_json, print_lines, print_table
 from kdelta.printable import quoted
 from kdelta.rendering import show
 from kdelta.rendering.columns import Span, paragraph, plain
+from kdelta.sample import FunctionCount, TrialResult
 from ladder_records import result, run, trial_of
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
@@ -137,6 +138,21 @@ def test_commits_are_called_by_their_subjects_for_programs_too() -> None:
     head, rows = show.table(found)
     told = {(row[head.index("arm")], row[head.index("subject")]) for row in rows}
     assert told == {("6.16.12", ""), ("6.17.13", "mm: batches")}
+
+
+def copying(one: TrialResult, bytes_: int) -> TrialResult:
+    row = FunctionCount(phase="touch", function="rep movsb in f", insns=0, calls=1, bytes=bytes_)
+    exact = one.exact
+    return replace(one, data=replace(exact, functions=(*exact.functions, row)))
+
+
+@pytest.mark.parametrize(("more", "told"), [(1 << 26, True), (1 << 10, False)])
+def test_a_run_says_where_kernels_copy_another_number_of_bytes(more: int, *, told: bool) -> None:
+    old, new = (result(trial_of(label)) for label in ("6.16.12", "6.17.13"))
+    found = run({"6.16.12": [copying(old, 1 << 20)], "6.17.13": [copying(new, (1 << 20) + more)]})
+    page = " ".join(plain(show.show(report(found))).split())
+    where = "differ between kernels in mprotect:shared_dirty_full_toggle_64m (up to 4,096 more)"
+    assert (where in page) is told
 
 
 def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:

@@ -28,6 +28,8 @@ from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
+_LEAST_BYTES = 64.0  # per operation, by which two differ
+_LEAST_PART = 0.02
 _NOTABLE = 8  # bytes by string instructions for each instruction from which it is said
 
 
@@ -256,10 +258,12 @@ class CountMethod(Method[Measure]):
                 " called from there. Contents of data, and what the kernel patches at boot, are not"
                 " compared."
             )
-        if any(_string_bytes(result) > _NOTABLE for result in results):
+        apart = [f"{name} (up to {most:,.0f} more)" for name, most in _bytes_apart(record)]
+        if apart or any(_string_bytes(result) > _NOTABLE for result in results):
+            where = f", which differ between kernels in {', '.join(apart)}" if apart else ""
             yield (
                 "A string instruction (clearing and copying pages) is one instruction, however many"
-                " bytes it handles; explain tells these beside the instructions."
+                f" bytes it handles; explain tells these beside the instructions{where}."
             )
 
 
@@ -392,6 +396,29 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
         shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
         found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
     return found
+
+
+def bytes_per_operation(result: TrialResult) -> float:
+    """What string instructions copied, set and compared in the windows that stand for phases."""
+    operations = {phase.phase: phase.operations for phase in result.exact.phases}
+    return sum(row.bytes / operations.get(row.phase, 1) for row in result.exact.functions)
+
+
+def differ_in_bytes(one: float, other: float) -> bool:
+    """True where the bytes of two operations differ by more than a structure that grew."""
+    return abs(one - other) >= max(_LEAST_BYTES, _LEAST_PART * min(one, other))
+
+
+def _bytes_apart(record: RunRecord) -> Iterator[tuple[str, float]]:
+    """Scenarios whose kernels differ in bytes, and by how many per operation."""
+    found: dict[str, list[float]] = {}
+    for trial in record.trials:
+        if trial.result and trial.result.exact.functions:
+            name = f"{trial.workload}:{trial.scenario}"
+            found.setdefault(name, []).append(bytes_per_operation(trial.result))
+    for name, each in found.items():
+        if differ_in_bytes(max(each), min(each)):
+            yield name, max(each) - min(each)
 
 
 def _string_bytes(result: TrialResult) -> float:
