@@ -127,6 +127,8 @@ def test_parts_stand_in_their_order() -> None:
         ("Improves fork() by 12 %.", 0.0, Saying.NOT_LENGTH),
         ("Improves io_uring by 12 %.", -3.0, Saying.UNSEEN),
         ("A regression of 4 % in fork() is accepted.", 3.0, Saying.SUPPORTED),
+        ("No regression of fork() is seen (0.1 %).", -3.0, Saying.SUPPORTED),
+        ("No regression of fork() is seen (0.1 %).", 3.0, Saying.CONTRADICTED),
     ],
 )
 def test_a_claim_is_held_against_the_paths_that_it_names(
@@ -134,6 +136,28 @@ def test_a_claim_is_held_against_the_paths_that_it_names(
 ) -> None:
     found = promises(f"{sentence}\n\nNo figure here.", [row("fork:base", percent)])
     assert [each.saying for each in found] == [saying]
+
+
+def test_each_part_of_a_sentence_has_its_own_direction() -> None:
+    text = "munmap() gets 5 % faster and fork() 20 % slower."
+    faster, slower = promises(text, [row("unmap:munmap", -3.0), row("fork:base", -3.0)])
+    assert (faster.saying, slower.saying) == (Saying.SUPPORTED, Saying.CONTRADICTED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There is no 5 % improvement of fork() to be seen.",
+        "It doesn't improve fork() by 5 %.",
+        "  test    base  patched  improvement\n  fork    100    88       12%\n",
+        "test\tbase\tpatched\timprovement\nfork\t100\t88\t12%\n",
+        "| fork | 12 % faster |",
+        " fork.c | 12 ++++++------\n 1 file changed, 50% reduction of fork()\n",
+        "> fork() is 12 % faster\n",
+    ],
+)
+def test_what_is_no_claim_is_not_judged(text: str) -> None:
+    assert promises(text, [row("fork:base", -3.0)]) == ()
 
 
 def test_a_page_is_read_back_and_nothing_else_is(tmp_path: Path) -> None:
