@@ -93,10 +93,12 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
     is a rate of 100 / (100 + p); where it is of_time, p percent more of that.
     """
     if each.said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or each.total is None:
-        return f"Cannot be said: {each.why}."
+        if each.total is None:
+            return f"Cannot be said: {each.why}."
+        return f"Cannot be said: {each.why}.\nAll changes between: {_where(each)}."
     moved = each.own if each.own else each.total
     rate = moved if of_time else 100 * (100 / (100 + moved) - 1)
-    where = f"{each.scenario}, {each.old} -> {each.new}: path {each.total:+.2f} %"
+    where = _where(each)
     own = f", its own functions {each.own:+.2f} % ({', '.join(each.found)})" if each.own else ""
     if each.said is CountsSay.SAME or rate * published <= 0:
         said = "Not a path length"
@@ -113,6 +115,10 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
         f"{said} ({where}{own}).\n{beside}; a path length is never a time, and contention, caches"
         f" and devices are not in it.{f' Known of it: {about}.' if about else ''}"
     )
+
+
+def _where(each: CaseAnswer) -> str:
+    return f"{each.scenario}, {each.old} -> {each.new}: path {each.total:+.2f} %"
 
 
 def _told(each: CaseAnswer) -> str:
