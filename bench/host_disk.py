@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -124,11 +124,11 @@ Host box
 """
 
 
-def made(folder: Path) -> None:
-    """Make the machine's disk and a key for it, once."""
+def made(folder: Path, *more: str) -> None:
+    """Make the machine's disk and a key for it, once.  more: packages beyond those it needs."""
     if (folder / "made").exists():
         return
-    _files(folder)
+    _files(folder, (*_PACKAGES, *more))
     (folder / "init").write_text(_INIT)
     (folder / "reboot").write_text(_REBOOT)
     (folder / "loaders").write_text(_LOADERS)
@@ -180,7 +180,7 @@ def _embed(disk: BinaryIO, boot: bytes, core: bytes) -> None:
     disk.write(core[:500] + (start + 1).to_bytes(8, "little") + core[508:])
 
 
-def _files(folder: Path) -> None:
+def _files(folder: Path, packages: Sequence[str]) -> None:
     """A disk with its partitions and Debian on it, without a boot loader."""
     for name in ("key", "key.pub"):
         (folder / name).unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def _files(folder: Path) -> None:
     (folder / "setup").write_text(_SET_UP)
     shutil.rmtree(folder / "root", ignore_errors=True)
     call(
-        *("mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(_PACKAGES)}"),
+        *("mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(packages)}"),
         *(f'--customize-hook=sh {folder}/setup "$1"', "bookworm", "root", *_sources()),
         cwd=folder,
         KEY=str(folder / "key"),

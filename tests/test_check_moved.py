@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kdelta.analysis.explanation import FunctionDelta, Presence
+from kdelta.analysis.explanation import FunctionDelta, Presence, once
 from kdelta.check.moved import netted
 
 
@@ -33,12 +35,27 @@ def row(function: str, old: int | None, new: int | None) -> FunctionDelta:
         ([row("a", 100, 190), row("b", 100, 20)], [("a", 90), ("b", -80)]),
         ([row("a", 500, None), row("b", None, 100)], [("a", -500), ("b", 100)]),
         ([row("same", 7, 7)], []),
+        # what cancels best is a move, whatever is larger: 6.17's mprotect()
+        (
+            [row("commit", None, 328), row("change", 270, 0), row("range", None, 238)],
+            [("commit", 328), ("change with range", -32)],
+        ),
     ],
 )
 def test_what_cancels_is_one(rows: list[FunctionDelta], told: list[tuple[str, int]]) -> None:
     found = netted(rows)
     assert [(part.name, part.delta) for part in found] == told
     assert sum(part.delta for part in found) == sum(one.delta for one in rows)
+
+
+def test_a_function_of_another_name_is_no_move_and_its_code_is_in_no_other() -> None:
+    """As in the sentence of `explain`: 300 of the same name, not 390 into what is new beside it."""
+    rows = [row("free_page", 390, None), row("free_a_page", None, 300), row("other", None, 385)]
+    renamed = replace(rows[1], was="free_page", old=390, delta=-90, status=Presence.BOTH)
+    single = once(rows, [renamed])
+    assert [each.function for each in single] == ["other", "free_a_page"]
+    found = [(part.name, part.delta) for part in netted(single)]
+    assert found == [("other", 385), ("free_a_page (before: free_page)", -90)]
 
 
 def test_many_functions_are_netted_soon() -> None:

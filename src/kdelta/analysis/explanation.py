@@ -226,7 +226,8 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
     listed, others = (rows, []) if top is None else (rows[:top], rows[top:])
     names = {row.function for row in listed}
     folded = [own.folded for own in profiles]
-    renamed, once = _renamed(rows, delta)
+    renamed = _renamed(rows, delta)
+    single = once(rows, renamed)
     return replace(
         found,
         refused=False,
@@ -240,8 +241,8 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
             for name in sorted(names & {*folded[0], *folded[1]})
         ),
-        rising=_standing_out([row for row in once if row.delta > 0], delta),
-        falling=_standing_out([row for row in once if row.delta < 0], delta),
+        rising=_standing_out([row for row in single if row.delta > 0], delta),
+        falling=_standing_out([row for row in single if row.delta < 0], delta),
         renamed=renamed,
     )
 
@@ -263,31 +264,34 @@ def _delta(
     )
 
 
-def _renamed(
-    rows: Sequence[FunctionDelta], whole: int
-) -> tuple[tuple[FunctionDelta, ...], list[FunctionDelta]]:
-    """Rows of two functions that are taken for one; and all rows with these in place of the two."""
+def once(rows: Iterable[FunctionDelta], renamed: Sequence[FunctionDelta]) -> list[FunctionDelta]:
+    """Rows, largest first, with one in place of the two of a function that has another name now."""
+    paired = {name for row in renamed for name in (row.function, row.was)}
+    return _by_size((*(row for row in rows if row.function not in paired), *renamed))
+
+
+def _renamed(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDelta, ...]:
+    """Rows of two functions that are taken for one."""
     old = {row.function: row for row in rows if row.status is Presence.VANISHED}
     new = {row.function: row for row in rows if row.status is Presence.NEW}
     pairs = namesakes(
         {name: row.calls_old or 0 for name, row in old.items()},
         {name: row.calls_new or 0 for name, row in new.items()},
     )
-    ranked = _by_size(
-        replace(
-            new[name],
-            was=was,
-            old=old[was].old,
-            calls_old=old[was].calls_old,
-            delta=(delta := new[name].delta + old[was].delta),
-            share=_share(delta, whole),
-            status=Presence.BOTH,
+    return tuple(
+        _by_size(
+            replace(
+                new[name],
+                was=was,
+                old=old[was].old,
+                calls_old=old[was].calls_old,
+                delta=(delta := new[name].delta + old[was].delta),
+                share=_share(delta, whole),
+                status=Presence.BOTH,
+            )
+            for name, was in pairs.items()
         )
-        for name, was in pairs.items()
     )
-    paired = pairs.keys() | set(pairs.values())
-    rest = (row for row in rows if row.function not in paired)
-    return tuple(ranked), _by_size((*rest, *ranked))
 
 
 def _by_size(rows: Iterable[FunctionDelta]) -> list[FunctionDelta]:

@@ -6,9 +6,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
-from kdelta.analysis.resemblance import ALIKE, AlikeSets, AlikeWork, NearLengths, name_words, only
+from kdelta.analysis.resemblance import (
+    ALIKE,
+    AlikeSets,
+    AlikeWork,
+    NearLengths,
+    making_up,
+    name_words,
+    only,
+)
 
 _MOST_MOVED = 10  # functions that code of one function may have moved into, tried in all sets
 _WRAPPER = 0.1  # own part of a function that does little but call others
@@ -279,15 +286,12 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
 
 def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:
     """The functions whose own code best makes up for a change of so many instructions."""
-    best: tuple[Node, ...] = ()
-    left = change
-    for count in range(1, len(candidates) + 1):
-        for chosen in combinations(candidates, count):
-            moved = sum(node.own for node in chosen)
-            rest = abs(change - moved)
-            if rest < left and change - rest >= _LEAST_MOVED * max(change, moved):
-                best, left = chosen, rest
-    return best
+
+    def is_move(_: tuple[int, ...], moved: int) -> bool:
+        return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
+
+    chosen = making_up(change, [node.own for node in candidates], len(candidates), is_move)
+    return tuple(candidates[at] for at in chosen)
 
 
 def _absorb(above: Node, child: Node) -> None:

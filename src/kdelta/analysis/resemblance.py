@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which of many functions resemble one: found by index, so that not every pair is looked at; pure.
+"""Which functions of one kernel are which of the other, by name, work and length; pure.
 
-Each index answers exactly what comparing the one with all would, in an order of its own; only
-candidates that can fit are compared.
+What the tree of calls (`netting`) and tables of functions (`explanation`, `moved`) share.  Each
+index answers exactly what comparing the one with all would, in an order of its own; only candidates
+that can fit are compared.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import combinations
 from math import ceil
 
 ALIKE = 0.5  # share in common from which two are alike
@@ -51,6 +53,25 @@ def near(one: int, other: int) -> bool:
     """Two lengths are about the same."""
     shorter, longer = sorted((one, other))
     return shorter >= NEAR * longer
+
+
+def making_up(
+    change: int, sizes: Sequence[int], most: int, fits: Callable[[tuple[int, ...], int], bool]
+) -> tuple[int, ...]:
+    """Which, at most so many, together come nearest to a change, the fewest of them.
+
+    Places in sizes, all positive; none where it takes more than nothing does.  fits: whether such
+    places, with their sum, may be taken for it.
+    """
+    best: tuple[int, ...] = ()
+    left = change
+    for count in range(1, min(most, len(sizes)) + 1):
+        for chosen in combinations(range(len(sizes)), count):
+            total = sum(sizes[at] for at in chosen)
+            rest = abs(change - total)
+            if rest < left and fits(chosen, total):
+                best, left = chosen, rest
+    return best
 
 
 def only(found: Iterable[str], fits: Callable[[str], bool]) -> tuple[int, str]:

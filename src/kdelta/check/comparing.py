@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdelta import workload
-from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.explanation import Explanation, explain, once
 from kdelta.analysis.gate import GateCase, gate
 from kdelta.check.copied import opposed
 from kdelta.check.counter import Counted
@@ -176,7 +176,7 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
         return ()
     rows = [
         FunctionPart(function=part.name, delta=part.delta / found.operations)
-        for part in netted(found.functions)
+        for part in netted(once(found.functions, found.renamed))
     ]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,14 +114,13 @@ def executed_functions(
         if trial.result is None:
             continue
         told = beside.kept(folder, index).functions
-        places = sorted((start, end, name) for name in told for start, end in told[name])
-        starts = [start for start, _, _ in places]
         window = recount.standing(folder, index, trial.result, encodings=False)[phase]
-        for address, count in window.addresses():
-            at = bisect_right(starts, address) - 1
-            if count and at >= 0 and address < places[at][1]:
-                start, _, name = places[at]
-                found.setdefault(start, (name, set()))[1].add(address)
+        ran = sorted({at for group, count in window.groups() if count for at in group})
+        places = sorted((start, end, name) for name in told for start, end in told[name])
+        for start, end, name in places:
+            own = ran[bisect_left(ran, start) : bisect_left(ran, end)]
+            if own:
+                found.setdefault(start, (name, set()))[1].update(own)
     return {
         start: RanFunction(name=name, start=start, addresses=tuple(sorted(own)))
         for start, (name, own) in found.items()

@@ -78,6 +78,8 @@ def _by_file(
     """What one kernel of a run executed, by files of its source."""
     from dataclasses import replace
 
+    from msgspec.structs import replace as with_arms
+
     from kdelta.analysis import calls, coverage
     from kdelta.analysis.counts import counted
     from kdelta.analysis.evidence import parts
@@ -90,7 +92,8 @@ def _by_file(
     identity = None
     ran: dict[str, dict[int, RanFunction]] = {}
     for _, part, workload, scenario in parts(record):
-        arm = find_arm(counted(part, workload, scenario), label)
+        named = tuple(arm for arm in part.arms if arm.label == label) or part.arms
+        arm = find_arm(counted(with_arms(part, arms=named), workload, scenario), label)
         label, identity = arm.arm.label, arm.arm.kernel
         own = ran.setdefault(f"{workload}:{scenario}", {})
         for start, one in executed_functions(folder, part, calls.windows(part, arm)).items():
