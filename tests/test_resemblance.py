@@ -32,16 +32,18 @@ def test_work_of_which_most_is_common(listed: list[Counter[str]], one: Counter[s
     assert set(AlikeWork(named).of(one)) == wanted
 
 
-@given(st.lists(_LENGTHS, max_size=12), _LENGTHS)
-def test_lengths_that_are_near(listed: list[tuple[int, int]], one: tuple[int, int]) -> None:
+@given(st.lists(_LENGTHS, max_size=12), _LENGTHS, st.sets(st.integers(0, 14).map(str)))
+def test_lengths_that_are_near(
+    listed: list[tuple[int, int]], one: tuple[int, int], among: set[str]
+) -> None:
     named = {str(at): each for at, each in enumerate(listed)}
     wanted = {
         name
         for name, (key, length) in named.items()
-        if key == one[0] and 4 * min(length, one[1]) >= 3 * max(length, one[1])
+        if key == one[0] and 4 * min(length, one[1]) >= 3 * max(length, one[1]) and name in among
     }
     found = NearLengths((name, *each) for name, each in named.items())
-    assert set(found.of(*one)) == wanted
+    assert set(found.of(*one, among)) == wanted
 
 
 def test_of_those_that_fit_two_are_enough() -> None:
@@ -73,6 +75,15 @@ def test_names_of_rare_words_are_compared_with_few() -> None:
     found = [name for n in range(2000) for name in names.of(_Counted(("zap", "pmd", f"n{n}", "x")))]
     assert found == []
     assert _Counted.compared <= 2 * 2000
+
+
+def test_trees_of_a_crowd_are_compared_with_none() -> None:
+    """A thousand by a thousand that all may be alike took half a minute."""
+    shared = {f"f{n}": 900 if n % 2 else 1 for n in range(12)}
+    crowd = AlikeWork({str(n): Counter(shared) + Counter({f"own{n}": n}) for n in range(101)})
+    assert list(crowd.of(Counter(shared))) == []
+    fewer = AlikeWork({str(n): Counter(shared) + Counter({f"own{n}": n}) for n in range(100)})
+    assert len(list(fewer.of(Counter(shared)))) == 100
 
 
 def test_functions_are_namesakes_by_words_and_calls_where_only_one_fits() -> None:

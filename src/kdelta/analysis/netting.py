@@ -109,8 +109,8 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         own, (calls, insns) = callees[1][name][""], sizes[1][name]
         for fits in (
             words.of(name_words(name)),
-            called.of(mine) if mine else leaves.of(0, own) if own else (),
-            large.of(calls, insns) if calls > 0 else (),
+            called.of(mine) if mine else leaves.of(0, own, beside) if own else (),
+            large.of(calls, insns, beside) if calls > 0 else (),
         ):
             count, other = only(fits, beside.__contains__)
             if count == 1:
@@ -154,7 +154,7 @@ def _replace(
         for fits in (
             words.of(name_words(name)),
             work.of(_own_below(one)),
-            large.of(one.calls, one.all) if one.calls > 0 else (),
+            large.of(one.calls, one.all, gone.keys()) if one.calls > 0 else (),
         ):
             count, other = only(fits, gone.__contains__)
             if count == 1:

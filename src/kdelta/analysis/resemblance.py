@@ -17,6 +17,7 @@ from math import ceil
 
 ALIKE = 0.5  # share in common from which two are alike
 NEAR = 0.75  # share of the longer that the shorter has at least
+_MOST_COMPARED = 100  # trees with one, each function of them
 
 
 def name_words(name: str) -> frozenset[str]:
@@ -124,6 +125,7 @@ class AlikeWork:
 
     def __init__(self, work: Mapping[str, Counter[str]]) -> None:
         self._work = work
+        self._totals = {name: held.total() for name, held in work.items()}
         self._places: dict[str, list[str]] = {}
         for name, held in work.items():
             for function, insns in held.items():
@@ -131,20 +133,38 @@ class AlikeWork:
                     self._places.setdefault(function, []).append(name)
 
     def of(self, one: Counter[str]) -> Iterator[str]:
-        """The names of all that are alike to one; what does nothing is like nothing."""
+        """The names of all that are alike to one; what does nothing is like nothing.
+
+        None where so many may be that it is one of a crowd.
+        """
+        able = self._able(one)
+        for name in able if len(able) <= _MOST_COMPARED else ():
+            other = self._work[name]
+            if (one & other).total() >= ALIKE * (one | other).total() > 0:
+                yield name
+
+    def _able(self, one: Counter[str]) -> list[str]:
+        """Those that can be alike: what both do is at least a third of what they do, added up.
+
+        Behind the first function that a tree shares, in this order, it shares at most what is left.
+        """
         left = total = one.total()
         ranked = sorted(one, key=lambda function: len(self._places.get(function, ())))
+        found: list[str] = []
         looked_at: set[str] = set()
         for function in ranked:
             if left < ALIKE * total or not total:
-                return  # what shares nothing so far cannot share enough
-            left -= one[function]
+                break  # what shares nothing so far cannot share enough
+            insns = one[function]
+            left -= insns
             for name in self._places.get(function, ()):
                 if name not in looked_at:
                     looked_at.add(name)
-                    other = self._work[name]
-                    if (one & other).total() >= ALIKE * (one | other).total() > 0:
-                        yield name
+                    own = self._totals[name]
+                    both = min(own, left + min(insns, self._work[name][function]))
+                    if both * (1 + ALIKE) >= ALIKE * (total + own):
+                        found.append(name)
+        return found
 
 
 class NearLengths:
@@ -153,17 +173,22 @@ class NearLengths:
     def __init__(self, lengths: Iterable[tuple[str, int, int]]) -> None:
         """lengths: (name, key, length)."""
         self._sorted: dict[int, list[tuple[int, str]]] = {}
+        self._lengths: dict[str, tuple[int, int]] = {}
         for name, key, length in lengths:
             self._sorted.setdefault(key, []).append((length, name))
+            self._lengths[name] = key, length
         for listed in self._sorted.values():
             listed.sort()
 
-    def of(self, key: int, length: int) -> Iterator[str]:
-        """The names of all with that key that are about as long."""
+    def of(self, key: int, length: int, among: AbstractSet[str]) -> Iterator[str]:
+        """The names among some of all with that key that are about as long."""
         listed = self._sorted.get(key, [])
         start = bisect_left(listed, (int(NEAR * length) - 1, ""))
-        for other, name in listed[start:]:
-            if other * NEAR > length:
-                return
-            if near(length, other):
+        end = bisect_left(listed, (int(length / NEAR) + 2, ""))
+        if len(among) < end - start:
+            lengths = ((name, *self._lengths.get(name, (None, 0))) for name in among)
+            yield from (name for name, own, n in lengths if own == key and near(length, n))
+            return
+        for other, name in listed[start:end]:
+            if near(length, other) and name in among:
                 yield name
