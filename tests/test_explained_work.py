@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kdelta.analysis.calls import difference
-from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.attribution.calls import PathNode
 from kdelta.attribution.kinds import Kind
@@ -130,6 +130,26 @@ def test_without_call_paths_or_work_what_is_left_is_told(found: Explanation) -> 
     assert told[1].startswith("By function it is ")
     assert not any("Lines of" in sentence or "loads" in sentence for sentence in told)
     assert sentences(replace(found, refused=True), None, None) == []
+
+
+def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
+    """process_madvise(), 6.16 -> 6.17: find_vma() is gone, most of which was mt_find()."""
+    chain = [(-1, "syscall", 1, 10), (0, "walk", 1, 50)]
+    old = [PathNode(*row) for row in [*chain, (1, "find_vma", 1, 10), (2, "mt_find", 1, 500)]]
+    calls = difference([old], [[PathNode(*row) for row in chain]])
+    text = " ".join(sentences(found, calls, None))
+    assert "At least 80 % of it lies in find_vma and below." in text
+
+
+def test_fewer_string_instructions_may_handle_as_much(
+    found: Explanation, work: WorkExplanation
+) -> None:
+    fewer = KindDelta(group="work", kind=Kind.STRING, old=PAGES, new=0, where=())
+    bytes_of = StringBytes(old=4096 * PAGES, new=4096 * PAGES, delta=0)
+    told = sentences(
+        replace(found, strings=bytes_of), None, replace(work, work=(*work.work, fewer))
+    )
+    assert "1 fewer string instructions (4096.0 -> 4096.0 bytes)" in " ".join(told)
 
 
 def test_another_compiler_is_a_doubt(found: Explanation) -> None:

@@ -49,11 +49,20 @@ printf '# started\\n\\n7,,%s,123,100.00,,\\n' "$event" > "$out"
 """
 BPFTRACE = """\
 #!/bin/sh
-# bpftrace: says what it attached to, and its maps when it is ended.
-trap 'cat "$0.maps"; exit 0' TERM
-[ "$4" = wrong ] && { echo 'stdin:1:1-6: ERROR: syntax error' >&2; exit 1; }
+# bpftrace: says what it has, sets it, begins the command of -c, and tells its maps behind that.
+[ "$6" = wrong ] && { echo 'stdin:1:1-6: ERROR: syntax error' >&2; exit 1; }
 echo '{"type": "attached_probes", "data": {"probes": 1}}'
-while :; do sleep 0.01; done
+if [ "$6" = missing ]; then
+    echo 'stdin:1:1-8: WARNING: f is not traceable; attaching to it will likely fail' >&2
+    sleep 0.1
+    echo 'cannot attach kprobe, probe entry may not exist' >&2
+    echo "ERROR: Error attaching probe: 'kprobe:f'" >&2
+    exit 255
+fi
+[ "$6" = warned ] && echo 'WARNING: could not attach probe kprobe:f, skipping.' >&2
+[ "$6" = slow ] && { sleep 0.3; echo slow > "$0.set"; }
+$4
+cat "$0.maps"
 """
 
 
@@ -116,6 +125,25 @@ def test_what_one_refuses_costs_only_itself(tmp_path: Path) -> None:
     }
     assert [one.text for one in found.told] == ["perf(faults)"]
     assert time.monotonic() - begun < 30  # nothing waits for the one that sleeps
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_probe_that_is_not_set_is_no_zero(tmp_path: Path) -> None:
+    """bpftrace 0.17 says that it attached to one before it tries."""
+    found = watched(tmp_path, "bpftrace(a)", "bpftrace(b)", a="missing", b="warned")
+    assert not found.told
+    assert [one.reason for one in found.refused] == [
+        "bpftrace: ERROR: Error attaching probe: 'kprobe:f'",
+        "bpftrace: WARNING: could not attach probe kprobe:f, skipping.",
+    ]
+
+
+def test_nothing_begins_before_all_is_set(fakes: Path) -> None:
+    with Observing({"a": "slow"}, [tracing.watch("bpftrace(a)")], []) as found:
+        found.begin(os.getpid())
+        assert (fakes / "bpftrace.set").read_text() == "slow\n"
+        found.end()
+    assert [told for told, _ in found.told.values()] == [{"": 0, "8": 3, "1": 2}]
 
 
 def test_who_has_neither_is_told(

@@ -97,6 +97,11 @@ class Branch:
         """Instructions per window, with everything below."""
         return self.all_new - self.all_old
 
+    @property
+    def one_sided(self) -> bool:
+        """True where one of the kernels alone has it on this path."""
+        return self.note in (_NEW, _GONE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDifference:
@@ -238,7 +243,7 @@ def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
     waiting: list[tuple[Branch, frozenset[str]]] = [(root, frozenset())]
     while waiting:
         branch, above = waiting.pop()
-        if branch.note in (_NEW, _GONE):
+        if branch.one_sided:
             continue
         if branch.function and branch.function not in above:
             top = found.setdefault(branch.function, _Top(branch.function))
@@ -266,8 +271,7 @@ def _near(branch: Branch, levels: int) -> int:
     if not levels:
         return found
     return found + sum(
-        child.delta if child.note in (_NEW, _GONE) else _near(child, levels - 1)
-        for child in branch.children
+        child.delta if child.one_sided else _near(child, levels - 1) for child in branch.children
     )
 
 

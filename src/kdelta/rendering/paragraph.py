@@ -88,11 +88,16 @@ def _counted(count: int, what: str) -> str:
 
 
 def _lead(root: Branch) -> str:
-    """The lowest function below which most of the difference lies; "" where it is no function."""
+    """The lowest function below which most of the difference lies; "" where it is no function.
+
+    Of what one kernel alone runs it is the topmost: that came or went as a whole.
+    """
     at = root
-    while below := [
-        one for one in at.children if abs(one.delta - root.delta) < _REST * abs(root.delta)
-    ]:
+    while not at.one_sided and (
+        below := [
+            one for one in at.children if abs(one.delta - root.delta) < _REST * abs(root.delta)
+        ]
+    ):
         at = below[0]
     return short(at.function, _NAME_WIDTH)
 
@@ -106,7 +111,8 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     same = [named(row) for row in rare if row.new and row not in changed]
     parts = []
     if changed:
-        parts.append(f"It takes {_listed([_more(row, scale) for row in changed])}")
+        told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
+        parts.append(f"It takes {_listed(told)}")
     if same:
         parts.append(f"{_listed(same)} are as many as before")
     text = "; ".join(parts)
@@ -150,6 +156,13 @@ def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
 def _more(row: KindDelta, scale: Scale) -> str:
     direction = "more" if row.delta > 0 else "fewer"
     return f"{scale.each(abs(row.delta))} {direction} {named(row)}"
+
+
+def _handled(found: Explanation, row: KindDelta, scale: Scale) -> str:
+    """What string instructions handled: fewer of them may clear as much."""
+    if row.kind != Kind.STRING or found.strings is None:
+        return ""
+    return f" ({scale.plain(found.strings.old)} -> {scale.plain(found.strings.new)} bytes)"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,7 @@ _READY_S = 20.0  # until it watches
 _LAST_S = 20.0  # until it has told all, when the process has ended
 _MOST_BYTES = 64 << 20
 _ENVIRONMENT = {"LC_ALL": "C"}
+_GATE = "gate"
 
 
 class Observer(ABC):
@@ -55,7 +57,12 @@ class Observer(ABC):
         with (self._out).open("wb") as out, (self._err).open("wb") as err:
             try:
                 self._child = process.start(
-                    argv, stdout=out, stderr=err, env=_ENVIRONMENT, die_with_caller=True
+                    argv,
+                    stdout=out,
+                    stderr=err,
+                    cwd=self._scratch,
+                    env=_ENVIRONMENT,
+                    die_with_caller=True,
                 )
             except InfraError as error:
                 raise Unseen(error.cause) from error
@@ -167,31 +174,53 @@ class PerfRecord(_Perf):
 
 
 class Bpftrace(Observer):
-    """A bpftrace program, whose first argument, $1, is the process's number."""
+    """A bpftrace program, whose first argument, $1, is the process's number.
+
+    It says how many probes it has before it sets any (0.17), so a command of its own tells that
+    they are set: that is begun behind them, and bpftrace ends, with its maps, when that does.
+    """
 
     def __init__(self, scratch: Path, program: str) -> None:
         """program: its text."""
         super().__init__(scratch)
         self._program = program
+        self._gate: int | None = None
 
     def begin(self, pid: int) -> None:
         """See Observer."""
         if os.geteuid() != 0:
             raise Unseen("only root may run bpftrace")
-        self._start("bpftrace", "-f", "json", "-e", self._program, str(pid))
+        os.mkfifo(self._scratch / _GATE, 0o600)
+        command = ("-c", f"{shutil.which('cat') or 'cat'} {_GATE}")
+        self._start("bpftrace", "-f", "json", *command, "-e", self._program, str(pid))
         self._until("bpftrace", self._is_attached)
+        if told := observed.not_attached(self._text(self._err)):
+            raise Unseen(f"bpftrace: {told}")
 
     def _is_attached(self) -> bool:
-        whole = self._text(self._out).rpartition("\n")[0]
-        return any(map(observed.attached, whole.splitlines()))
+        with contextlib.suppress(OSError):  # nobody reads there yet
+            self._gate = os.open(self._scratch / _GATE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self._gate is not None
 
     def hits(self) -> tuple[Hits, int]:
         """See Observer."""
-        if self._child is not None and self._child.poll() is None:
-            self._child.terminate()  # as an interrupt, which a shell may have it ignore
+        self._open_gate()
+        if self._child is not None:
             self._waited(self._child)
         self.raw = self._text(self._out)
+        if told := observed.not_attached(self._text(self._err)):
+            raise Unseen(f"bpftrace: {told}")
         return observed.maps(self.raw)
+
+    def close(self) -> None:
+        """See Observer."""
+        self._open_gate()
+        super().close()
+
+    def _open_gate(self) -> None:
+        if self._gate is not None:
+            os.close(self._gate)
+            self._gate = None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ _LONGEST = 200  # characters of a key
 _COUNT = re.compile(r"\d{1,18}")
 _SAMPLE = re.compile(r"\s*[0-9a-f]{1,16} (?P<symbol>[!-~][ -~]*)")
 _UNREAD = {"<not supported>": "not supported here", "<not counted>": "not counted here"}
+_NOT_SET = re.compile(r"(?i)\b(?:can ?not|can't|could not|unable to|failed to) attach")
 _MISSED = frozenset(("lost_events", "missed_probes"))
 Hits = dict[str, int]
 """Hits by the value that they are of; "" for all."""
@@ -92,9 +93,10 @@ def _message(line: str) -> Mapping[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def attached(line: str) -> bool:
-    """True for the line by which bpftrace says that all its probes are set."""
-    return _message(line).get("type") == "attached_probes"
+def not_attached(errors: str) -> str:
+    """The first line in which bpftrace says that it could not set a probe, "" without one."""
+    lines = (line.strip() for line in errors.splitlines() if _NOT_SET.search(line))
+    return printable(next(lines, ""), _LONGEST)
 
 
 def _counts(value: Any) -> Iterator[tuple[str, int]]:
