@@ -50,7 +50,7 @@ printf '# started\\n\\n7,,%s,123,100.00,,\\n' "$event" > "$out"
 BPFTRACE = """\
 #!/bin/sh
 # bpftrace: says what it has, sets it, begins the command of -c, and tells its maps behind that.
-[ "$6" = wrong ] && { echo 'stdin:1:1-6: ERROR: syntax error' >&2; exit 1; }
+[ "$6" = wrong ] && { printf 'stdin:1:1-6: ERROR: syntax error\nwrong\n~~~~~\n' >&2; exit 1; }
 echo '{"type": "attached_probes", "data": {"probes": 1}}'
 if [ "$6" = missing ]; then
     echo 'stdin:1:1-8: WARNING: f is not traceable; attaching to it will likely fail' >&2

@@ -89,9 +89,12 @@ class Observer(ABC):
         return ""
 
     def _why(self, name: str) -> Unseen:
-        """Why it does not watch, in its own last words."""
-        lines = [line.strip() for line in self._text(self._err).splitlines() if line.strip()]
-        return Unseen(f"{name}: {lines[-1][:200] if lines else 'it ended without a word'}")
+        """Why it does not watch: the first error that it tells, or its last words."""
+        lines = [line.strip() for line in self._text(self._err).splitlines()]
+        words = [line for line in lines if any(map(str.isalpha, line))]
+        errors = [line for line in words if "error" in line.lower()]
+        told = next(iter([*errors, *reversed(words)]), "it ended without a word")
+        return Unseen(f"{name}: {told[:200]}")
 
     def _until(self, name: str, ready: Callable[[], bool]) -> None:
         """Wait until it watches.  Raises Unseen when it ends before, or takes too long."""
