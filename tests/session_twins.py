@@ -352,6 +352,18 @@ def _unit_lost(draw: Draw) -> Twin:
     return Twin("unit-lost", ("UNDECIDED",), words, files={"a.csv": rows})
 
 
+def _two_patches(draw: Draw) -> Twin:
+    """Two patches that end in A and B are no arm and that arm again."""
+    draw.arms, draw.metric = ("vanilla", "patchA"), "ns_per_page"
+    rows = draw.rows(0.8)
+    draw.arms = ("vanilla", "patchB")
+    rows += [row for row in draw.rows(0.6) if row[draw.column] == "patchB"]
+    for row in rows:
+        del row["order"]
+    words = ("vanilla -> patchA", "patchA -> patchB")
+    return Twin("two-patches", ("IMPROVEMENT", "IMPROVEMENT"), words, files={"a.csv": rows})
+
+
 RULES: dict[str, Callable[[Draw], Twin]] = {
     "slower": _slower,
     "faster": _faster,
@@ -381,4 +393,5 @@ RULES: dict[str, Callable[[Draw], Twin]] = {
     "control-stood": _control_stood,
     "one-drifts": _one_drifts,
     "unit-lost": _unit_lost,
+    "two-patches": _two_patches,
 }

@@ -102,3 +102,25 @@ def test_files_are_called_by_what_tells_them_apart() -> None:
 def test_kernels_that_end_in_a_number_are_no_runs(tmp_path: Path) -> None:
     files = {f"x/linux6.{n}.csv": f"ns\n{90 + n}.5\n{91 + n}.5\n" for n in (1, 2, 3)}
     assert len({one.arm for one in read(tmp_path, files).readings}) == 3
+
+
+def test_rows_that_average_an_arm_are_no_arms(tmp_path: Path) -> None:
+    rows = [f"{arm},{boot},10{boot}.5" for arm in ("6.16", "6.17") for boot in range(5)]
+    text = "\n".join(("kernel,boot,us", *rows, "avg 6.16,,102.5", "avg 6.17,,102.5")) + "\n"
+    assert {one.arm for one in read(tmp_path, {"a.csv": text}).readings} == {"6.16", "6.17"}
+
+
+def test_of_one_kernel_a_setting_may_be_what_is_compared(tmp_path: Path) -> None:
+    rows = "".join(f"6.16,{p},{b},10{b}.5\n" for p in ("none", "v2") for b in range(5))
+    with pytest.raises(reader.UndescribedError, match=r"is patch \(none, v2\) what is compared"):
+        read(tmp_path, {"a.csv": f"version,patch,boot,us\n{rows}"})
+
+
+def test_a_key_of_benchfmt_that_names_kernels_is_the_arm(tmp_path: Path) -> None:
+    text = "".join(
+        f"kernel: {arm}\nBenchmarkX 10 5.{n} ns/op\n" for n in (1, 2) for arm in ("6.16", "6.17")
+    )
+    found = read(tmp_path, {"a.txt": text}).readings
+    assert [(one.arm, one.value) for one in found] == [
+        *(("6.16", 5.1), ("6.17", 5.1), ("6.16", 5.2), ("6.17", 5.2))
+    ]

@@ -15,7 +15,7 @@ from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.standing import limited, untold
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
-from kdelta.foreign.arms import stem
+from kdelta.foreign.arms import in_order, stem
 from kdelta.foreign.record import Foreign, ImportFormat, Pairs, Published
 from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
@@ -315,6 +315,9 @@ def _sandwich(case: Case) -> tuple[Series, Series, Series] | None:
         if twice is not None:
             same = [s for s, word in zip(case.series, key, strict=True) if word == twice]
             other = next(s for s, word in zip(case.series, key, strict=True) if word != twice)
+            ranked, how = in_order([twice, other.arm])
+            if how in ("versions", "words") and ranked[0] == other.arm and not roles:
+                continue  # vanilla, patchA, patchB: two new arms
             first, second = sorted(same, key=_began)
             return first, other, second
     return None

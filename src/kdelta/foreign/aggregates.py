@@ -29,6 +29,10 @@ _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSIO
 _REPEATED = re.compile(
     r"(?P<base>\S.*)[_ ](?P<word>mean|avg|median|stddev|stdev|sd|cv|min|max)\Z", re.IGNORECASE
 )
+_BEFORE = re.compile(
+    r"(?P<word>mean|avg|average|median|stddev|stdev|sd|cv|total)[_ ](?P<base>\S.*)\Z", re.IGNORECASE
+)
+_CENTRES = {*vocabulary("mean avg average median total")}
 _SPREAD = {*vocabulary("stddev stdev sd cv")}
 _NEAR = 0.005  # of a figure: what rounding for the eye may do
 _MADE: tuple[Callable[[Sequence[float]], float], ...] = (
@@ -60,11 +64,16 @@ def apart(found: Plain) -> Plain:
 def _of_repetitions(found: Plain) -> Plain:
     """Without x_mean, x_median, x_stddev beside x; where x is not there, with the mean as x."""
     for at in range(len(found.columns)):
-        cut = [_REPEATED.fullmatch(line.cells[at]) for line in found.lines]
+        held = {line.cells[at] for line in found.lines}
+        cut = [_repeated(line.cells[at], held) for line in found.lines]
         said: dict[str, set[str]] = {}
         for one in filter(None, cut):
             said.setdefault(one["base"], set()).add(one["word"].lower())
-        bases = {base for base, names in said.items() if len(names) > 1 and names & _SPREAD}
+        bases = {
+            base
+            for base, names in said.items()
+            if (len(names) > 1 and names & _SPREAD) or (base in held and names & _CENTRES)
+        }
         gone = [one is not None and one["base"] in bases for one in cut]
         if not any(gone):
             continue
@@ -80,6 +89,14 @@ def _of_repetitions(found: Plain) -> Plain:
         note = f"rows such as {printable(first, 60)} sum up the repetitions of others: no runs"
         return replace(found, lines=tuple(lines), notes=(*found.notes, note))
     return found
+
+
+def _repeated(text: str, held: set[str]) -> re.Match[str] | None:
+    """The cut of x_mean, or of "avg x" where x stands in the column itself."""
+    if found := _REPEATED.fullmatch(text):
+        return found
+    before = _BEFORE.fullmatch(text)
+    return before if before and before["base"] in held else None
 
 
 def _word(text: str) -> str:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.errors import SpecError
+from kdelta.foreign import words
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, SourceFile
 from kdelta.foreign.tables import TableCell
 from kdelta.metric import Assume, Better, Metric
@@ -104,10 +105,11 @@ def _results(
     number: int, name: str, text: str, arm: str, counts: Counter[tuple[str, Pairs, str]]
 ) -> Iterator[ForeignReading]:
     config: dict[str, str] = {}
+    named = _arm_key(text)
     for at, line in enumerate(text.splitlines(), start=1):
         if line.startswith(PREFIX):
             for unit, value, group in _measurements(name, at, line):
-                key = (config.get("arm", arm), group, unit)
+                key = (config.get(named, arm), group, unit)
                 counts[key] += 1
                 boot = config.get("boot", "")
                 yield ForeignReading(
@@ -125,18 +127,28 @@ def _results(
             config[found["key"]] = (found["value"] or "").strip()
 
 
+def _arm_key(text: str) -> str:
+    """The key of the file's lines that names the arm: arm, else kernel, commit ... if it varies."""
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if cut := _KEY.match(line.removeprefix("# ")):
+            found.setdefault(cut["key"], set()).add((cut["value"] or "").strip())
+    varied = [key for key, values in found.items() if key in words.ARM and len(values) > 1]
+    return min(varied, key=words.arm_rank) if varied and "arm" not in found else "arm"
+
+
 def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, Pairs]]:
-    words = line.split()
+    cells = line.split()
     place = f"{name}: line {at}"
-    title = words[0].removeprefix(PREFIX)
-    if len(words) < 4 or len(words) % 2:
+    title = cells[0].removeprefix(PREFIX)
+    if len(cells) < 4 or len(cells) % 2:
         raise SpecError(
             "a result needs a name, a count, and pairs of value and unit",
             place=f"{place}, column {len(line)}",
         )
-    TableCell(words[1], name, at, "iterations").integer()
+    TableCell(cells[1], name, at, "iterations").integer()
     group = (("benchmark", title),) if title else ()
-    for value, unit in zip(words[2::2], words[3::2], strict=True):
+    for value, unit in zip(cells[2::2], cells[3::2], strict=True):
         yield unit, TableCell(value, name, at, unit).number(), group
 
 

@@ -37,7 +37,7 @@ from kdelta.foreign.loading import (
     recorded,
 )
 from kdelta.foreign.mapping import Mapping, audit_only
-from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, SourceFile, merged
+from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, Line, SourceFile, merged
 from kdelta.foreign.records import is_lines
 from kdelta.metric import Metric
 from kdelta.printable import printable
@@ -241,6 +241,10 @@ def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: b
         base = Mapping(delimiter=made.mapping.delimiter, encoding=made.mapping.encoding)
         made = guess(file.source, base, arms_wanted=True, better=file.better)
         made = replace(made, doubts=made.doubts or ("no column says what is compared",))
+    if alone and made.measured and not made.doubts and _one_arm(file):
+        base = Mapping(delimiter=made.mapping.delimiter, encoding=made.mapping.encoding)
+        other = guess(_without_arm(file), base, arms_wanted=True, better=file.better)
+        made = other if other.doubts and not other.armless else made
     if made.measured and not made.united and not alone and not by_file:
         return "its figures have no unit"
     if made.measured and made.doubts:
@@ -251,6 +255,26 @@ def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: b
             proposal=proposal.text(file.source, made, names),
         )
     return ""
+
+
+def _one_arm(file: LoadedFile) -> bool:
+    """True for a table of one kernel whose settings may be what is compared instead."""
+    columns = file.mapping.columns if file.mapping else None
+    if columns is None or columns.arm not in file.source.columns or not columns.dimensions:
+        return False
+    at = file.source.columns.index(str(columns.arm))
+    return len({line.cells[at] for line in file.source.lines}) == 1
+
+
+def _without_arm(file: LoadedFile) -> SourceFile:
+    source = file.source
+    gone = file.mapping.columns.arm if file.mapping else None
+    kept = [at for at, name in enumerate(source.columns) if name != gone]
+    lines = tuple(
+        Line(number=line.number, cells=tuple(line.cells[at] for at in kept))
+        for line in source.lines
+    )
+    return replace(source, columns=tuple(source.columns[at] for at in kept), lines=lines)
 
 
 def _homes(readable: Sequence[LoadedFile]) -> dict[int, str]:
