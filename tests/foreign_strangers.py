@@ -223,10 +223,34 @@ def totals_of_iterations(shape: Shape) -> None:
     shape.files["a.csv"] = "\n".join(("kernel,boot,elapsed_us,calls_made", *rows)) + "\n"
 
 
+def columns_that_may_be_runs(shape: Shape) -> None:
+    """t1 to t6 of each bench: the benches are never put together."""
+    rows = [
+        f"{arm},{bench}," + ",".join(shape.value(arm, bench, level) for _ in range(6)) + ",ms"
+        for arm in shape.arms
+        for bench, level in (("fork", 10.0), ("mmap", 70.0))
+    ]
+    shape.files["a.csv"] = "\n".join(("kernel,bench,t1,t2,t3,t4,t5,t6,unit", *rows)) + "\n"
+
+
+def figures_of_no_name(shape: Shape) -> None:
+    """What nobody named is asked about, and its settings stay settings."""
+    rows = [
+        f"{arm},{test},{boot},{shape.value(arm, test, level)}"
+        for arm in shape.arms
+        for test, level in (("fork", 10.0), ("mmap", 70.0))
+        for boot in range(shape.runs)
+    ]
+    shape.files["a.csv"] = "\n".join(("kernel,workload,boot,badness", *rows)) + "\n"
+
+
 READ: tuple[Maker, ...] = (
     *(google_csv, google_csv_of_aggregates, criterion_samples, units_that_change, two_head_lines),
     *(facts_beside, stamped_pairs, sentences, titles_of_a_loop, will_it_scale_runs),
     *(operations_with_units, suite_as_it_runs, missing_as_not_a_number, mean_and_tail),
     a_note_below,
 )
-ASKED: tuple[Maker, ...] = (merged_cells, figures_alone, totals_of_iterations)
+ASKED: tuple[Maker, ...] = (
+    *(merged_cells, figures_alone, totals_of_iterations),
+    *(columns_that_may_be_runs, figures_of_no_name),
+)

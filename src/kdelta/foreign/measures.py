@@ -397,6 +397,13 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
     for name in names:
         work.ignore.remove(name)
         work.metrics[name] = MetricKeys(value=name, better=Better.NONE)
+    for column in list(work.ignore):  # what tells rows apart tells these apart, too
+        left = words.said(column).part is Part.DIMENSION and not work.cells(column).constant
+        if left and column not in work.metrics:
+            work.ignore.remove(column)
+            work.dimensions.append(column)
+            work.told = [one for one in work.told if one.column != column]
+            work.take(column, "dimensions", "its name says so")
 
 
 def _same(work: Work, columns: Columns) -> bool:

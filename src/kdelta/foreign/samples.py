@@ -19,6 +19,7 @@ _RUNS = vocabulary(
     "r run runs rep repeat repetition sample samples value i iter iteration trial round try"
     " attempt pass measurement obs"
 )
+_PERHAPS = vocabulary("t v x y s")
 _ALIKE = 1.3  # times: medians of runs in columns that only a number names
 _BOOTS = vocabulary("b boot reboot")
 
@@ -64,6 +65,8 @@ def columns(work: Work) -> None:
     for name in listed:
         work.take(name, "values", "it is numbered as a run is")
     one = f"{listed[0]} ... {listed[-1]}"
+    if word in _PERHAPS:
+        work.doubts.append(f"are {one} runs of one metric?")
     texts = zip(*(work.cells(name).texts for name in listed), strict=True)
     work.table.cells[one] = Cells(one, tuple(" ".join(filter(None, each)) for each in texts))
     work.samples[one] = listed
@@ -87,8 +90,9 @@ def _are_runs(work: Work, word: str, names: dict[int, str]) -> bool:
     if len(numbers) < 3 or not whole:
         return False
     named = word in (*_RUNS, *_BOOTS)
+    perhaps = word in _PERHAPS and not any(re.search(r"\d\D+\Z", name) for name in names.values())
     timed = words.said(word).part is Part.TIME  # lat_us_1, lat_us_2
-    if not (named or timed or not word) or any(
+    if not (named or timed or perhaps or not word) or any(
         work.cells(name).holds is not Holds.NUMBERS for name in names.values()
     ):
         return False

@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 _VERBS = frozenset(
     words.vocabulary(
         "took takes taken in of is was at after for with the a an per and total: done"
-        " finished completed ran needed used elapsed"
+        " finished completed ran needed used"
     )
 )
 _OPERATION = re.compile(r"(?P<name>[a-z]\w{2,40})\s*:\s+(?P<rest>[\d.]+ \S+/\S+(?: .*)?)\Z")
