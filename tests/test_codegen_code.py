@@ -57,6 +57,32 @@ def test_calls_and_data_have_the_names_that_relocations_give_them() -> None:
     assert "add swapper_spaces(,%rax,8),%rdi" in code.normal
 
 
+FEATURE = """\
+	.text
+	.globl	work
+	.type	work, @function
+work:	jmp	6f
+2:	ret
+3:	nop
+	ret
+	.size	work, .-work
+	.section .altinstr_aux, "ax"
+	nop
+6:	testb	$4, boot_cpu_data+0x72(%rip)
+	jnz	2b
+	jmp	3b
+"""
+
+
+def test_the_test_of_a_feature_has_the_name_that_an_image_gives_it(tmp_path: Path) -> None:
+    """static_cpu_has() of an object was `.altinstr_aux+0x1`, and so no code of any kernel."""
+    source, made_ = tmp_path / "f.s", tmp_path / "f.o"
+    source.write_text(FEATURE)
+    subprocess.run(["gcc", "-c", str(source), "-o", str(made_)], check=True)
+    code = objects.read(made_, "work").code
+    assert code.normal[0] == "jmp [boot_cpu_data+0x72 & 0x4 ? work+0x5 : work+0x6]"
+
+
 def test_branches_inside_count_by_instruction() -> None:
     code = objects.read(DATA / "original.gcc-12.elf", FUNCTION).code
     branches = [i for i in code.instructions if i.to is not None]

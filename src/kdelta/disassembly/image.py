@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
-from kdelta.disassembly import kallsyms, objdump
+from kdelta.disassembly import feature, kallsyms, objdump
 from kdelta.disassembly.code import Code, Function, disassemble, named, stable
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
@@ -40,8 +40,6 @@ _TEXT_MARK = re.compile(r"_[es]?text|_[es](?:init|exit)text|__\w*text_(?:start|e
 # symbol: testb $MASK,FIELD(%rip); jne YES; jmp NO.
 _LAST_CODE = "_einittext"
 _PADDING = ("__pfx_", "__cfi_")
-_FEATURE = re.compile(rb"\xf6\x05(.{4})(.)\x0f\x85(.{4})\xe9(.{4})", re.DOTALL)
-_FEATURE_BYTES = 18
 _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 
 
@@ -210,16 +208,10 @@ class Image:
 
     def _feature(self, address: int, prefer: frozenset[str]) -> str:
         """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
-        found = _FEATURE.fullmatch(self._kernel.read(address, _FEATURE_BYTES))
-        if found is None:
-            return ""
-        ends = (7, 13, 18)  # of the instructions, which their addresses are relative to
-        fields = (found[1], found[3], found[4])
-        field, yes, no = (
-            self._name(address + end + int.from_bytes(value, "little", signed=True), prefer)
-            for end, value in zip(ends, fields, strict=True)
+        return feature.called(
+            self._kernel.read(address, feature.BYTES),
+            lambda _, end, value: self._name(address + end + value, prefer),
         )
-        return f"[{field} & {found[2][0]:#x} ? {yes} : {no}]"
 
     def _same(self, at: int) -> range:
         """Indices of all symbols at one address."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdelta import arch, elf
+from kdelta.disassembly import feature
 from kdelta.disassembly.code import Code, Function, Relocation, disassemble, stable
 from kdelta.disassembly.objdump import MAX_BYTES
 from kdelta.errors import InfraError, SpecError
@@ -155,21 +156,30 @@ class _Object:
         return disassemble(function, self._arch)
 
     def _relocations(self, symbol: _Symbol) -> Iterator[Relocation]:
+        for entry, kind in self._entries(self._elf.get_section(symbol.section).name):
+            at = entry["r_offset"] - symbol.start
+            if 0 <= at < symbol.size:
+                target = self._symbols[entry["r_info_sym"]]
+                addend = entry["r_addend"] + (_FIELD_BYTES if kind in _RELATIVE else 0)
+                yield self._relocation(at, symbol, target, addend)
+
+    def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
+        """The relocations of a section, each with its kind."""
         from elftools.elf.enums import ENUM_RELOC_TYPE_AARCH64, ENUM_RELOC_TYPE_x64
 
         kinds = ENUM_RELOC_TYPE_x64 if self._arch.debian == "amd64" else ENUM_RELOC_TYPE_AARCH64
         by_number = {number: kind for kind, number in kinds.items() if isinstance(number, int)}
-        name = self._elf.get_section(symbol.section).name
-        section = self._elf.get_section_by_name(f".rela{name}")
-        if section is None:
-            return
-        for entry in section.iter_relocations():
-            at = entry["r_offset"] - symbol.start
-            if 0 <= at < symbol.size:
-                kind = by_number.get(entry["r_info_type"], "")
-                target = self._symbols[entry["r_info_sym"]]
-                addend = entry["r_addend"] + (_FIELD_BYTES if kind in _RELATIVE else 0)
-                yield self._relocation(at, symbol, target, addend)
+        section = self._elf.get_section_by_name(f".rela{section_name}")
+        if section is not None:
+            for entry in section.iter_relocations():
+                yield entry, by_number.get(entry["r_info_type"], "")
+
+    def _tested(self, place: int, at: int, end: int) -> str:
+        """What a field of a test of a feature names, that lies at a place of its section."""
+        for entry, kind in self._entries(feature.SECTION):
+            if entry["r_offset"] == place + at and kind in _RELATIVE:
+                return self._name(self._symbols[entry["r_info_sym"]], entry["r_addend"] + end - at)
+        return ""
 
     def _relocation(self, at: int, symbol: _Symbol, target: _Symbol, addend: int) -> Relocation:
         inside = target.start + addend - symbol.start if target.section == symbol.section else None
@@ -187,6 +197,10 @@ class _Object:
             return quoted(section.data(), place)
         if target.name and not target.name.startswith("."):
             return _plus(target.shown, addend)
+        if section is not None and section.name == feature.SECTION:
+            content = section.data()[place : place + feature.BYTES]
+            if test := feature.called(content, lambda at, end, _: self._tested(place, at, end)):
+                return test
         near = self._neighbour(target.section, place)
         return near or _plus(section.name if section is not None else "[unknown]", place)
 
