@@ -159,6 +159,15 @@ def test_two_signs_over_several_releases_are_undecided(monkeypatch: pytest.Monke
     )
 
 
+@pytest.mark.parametrize(("own", "said"), [(0.9, CountsSay.UNDECIDED), (1.1, CountsSay.MORE)])
+def test_little_over_several_releases_is_what_others_can_do(
+    monkeypatch: pytest.MonkeyPatch, own: float, said: CountsSay
+) -> None:
+    """Of 42 changes nobody had seen, one with the lock functions of fork() was said so, wrongly."""
+    assert answer(monkeypatch, case(), 108.0, own, wide=True).said is said
+    assert answer(monkeypatch, case(), 108.0, own, wide=False).said is CountsSay.MORE
+
+
 def test_several_releases_without_a_function_are_undecided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,6 +217,32 @@ def test_the_set_that_is_brought_along_is_whole() -> None:
         assert calibration.placed(each).scenario or each.lacks, each.id
         assert each.source
         assert each.reported
+
+
+def test_the_set_that_was_not_seen_before_is_whole_and_another_one() -> None:
+    """All of it can be counted on packages, and none of it is in the first set."""
+    folder = data.directory("calibration")
+    first, cases = (calibration.read(folder / name) for name in ("cases.toml", "unseen.toml"))
+    assert len(cases) == len({each.id for each in cases}) == 16
+    for each in cases:
+        assert calibration.placed(each, first) == each
+        assert calibration.interval(each, [*OFFERED, (7, 1), (7, 2)]), each.id
+        assert each.functions, each.id
+        assert each.source, each.id
+        assert each.expect in calibration.EXPECTED
+    assert not {each.title for each in first} & {each.title for each in cases}
+
+
+def test_the_document_of_another_file_has_its_name_and_speaks_of_builds_where_some_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = answer(monkeypatch, case(), 110.0, 5.0, wide=False)
+    told = view.markdown([one], of="mine.toml")
+    assert told.startswith("# Calibration by mine.toml\n")
+    assert "variants" not in told
+    assert "cannot be had\n" not in told
+    built = msgspec.structs.replace(one, built=True)
+    assert "variants/calibrate-" in view.markdown([built])
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,11 @@ def _said(
     case: PublishedCase, total: float, own: float | None, *, sure: bool, wide: bool
 ) -> tuple[CountsSay, str]:
     apart = bool(own) and (own or 0.0) * total < 0
+    if case.functions and own and wide and abs(own) < _SAME:
+        return CountsSay.UNDECIDED, (
+            f"over several releases its own functions moved by less than {_SAME:g} %, as others'"
+            " changes can"
+        )
     if case.functions and own and not (wide and apart):
         beside = "; the whole path has the other sign" if apart else ""
         return (CountsSay.MORE if own > 0 else CountsSay.LESS), f"its own functions{beside}"

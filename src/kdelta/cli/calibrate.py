@@ -13,7 +13,7 @@ from kdelta.cli import execution
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json, write_output
 from kdelta.errors import InfraError, SpecError
-from kdelta.printable import meant, quoted
+from kdelta.printable import meant, printable, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def calibrate(
         return
     answers = _answers(wanted, series, means)
     if write:
-        write_output(view.markdown(answers), write)
+        write_output(view.markdown(answers, of=printable(file.name, 60) if cases else ""), write)
     if as_json:
         print_json(msgspec.to_builtins(answers))
     else:

@@ -24,7 +24,7 @@ _ABOUT = {
     "": "",
 }
 _HEAD = """\
-# Calibration
+# Calibration{of}
 
 <!-- written by kdelta calibrate --write -->
 
@@ -33,12 +33,13 @@ two kernels of the archive whose interval holds it, the scenario, and the functi
 An interval holds other changes too; so the sign is that of the change's own functions, and the
 whole path decides only where the interval is of one release and no function is known. A change
 without either is undecided, and so is one whose functions and path differ in sign over several
-releases. "6.17.8 without it" is a source that was built here twice, once with the change taken back
-by a variant (`variants/calibrate-*.patch`): there nothing else differs, and the whole path decides,
-to the instruction. "6.17.8 with it" is the change as it first came, written into a source that has
-it in another form by now, or not at all.
+releases, or whose functions moved by less than 1 % there.{builds}
 
 """
+_BUILDS = """ "6.17.8 without it" is a source that was
+built here twice, once with the change taken back by a variant (`variants/calibrate-*.patch`): there
+nothing else differs, and the whole path decides, to the instruction. "6.17.8 with it" is the change
+as it first came, written into a source that has it in another form by now, or not at all."""
 
 
 def summary(answers: Sequence[CaseAnswer]) -> str:
@@ -79,10 +80,12 @@ def text(answers: Sequence[CaseAnswer]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(answers: Sequence[CaseAnswer]) -> str:
-    """The document."""
-    return _HEAD + "\n".join(
-        [summary(answers), "", *_matrix(answers), "", *_table(answers), "", *_absent(answers)]
+def markdown(answers: Sequence[CaseAnswer], *, of: str = "") -> str:
+    """The document.  of: the file of cases, where it is not the one that kdelta brings."""
+    builds = _BUILDS if any(each.built for each in answers) else ""
+    absent = _absent(answers) if any(each.said is CountsSay.NOT_HAD for each in answers) else ()
+    return _HEAD.format(of=f" by {of}" if of else "", builds=builds) + "\n".join(
+        [summary(answers), "", *_matrix(answers), "", *_table(answers), "", *absent]
     )
 
 
