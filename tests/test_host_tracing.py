@@ -2,7 +2,7 @@
 """Tracing on this host: who may, who is asked to wait, and that all is given back behind it.
 
 Folders and files stand for tracefs here.  What no file can play, a kernel's histograms, is in
-tests/boot, in guests: no machine at hand has a kernel with kprobes of its own to trace.
+tests/boot, in guests, and in bench/host_tracing.py, on an emulated host.
 """
 
 from __future__ import annotations
