@@ -165,7 +165,9 @@ def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
     ]
     without = swap.orders(zram, swap.Backing(without="no package"))[0]
     assert without.lacks
-    assert without.lacks(errno.ENOENT) == ("swap: the kernel has no zram built in, and no package")
+    assert without.lacks(errno.ENOENT) == (
+        "swap: the kernel has no zram built in, and no package; swap on a disk needs none"
+    )
 
 
 def test_a_guest_with_a_disk_is_not_restored() -> None:

@@ -76,7 +76,10 @@ static void renew(char *start, const struct kd_scenario *s)
 	} else {
 		kd_drop(start, s->bytes);
 	}
-	kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
+	if (kd_folio())
+		kd_fault_folios(start, s->bytes);
+	else
+		kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);
 }
 
 /* ------------------------------------------------------------ machine --- */

@@ -94,7 +94,7 @@ def _no_module(name: str, status: int) -> str:
 def _no_zram(given: Backing, name: str, value: str, status: int) -> str:
     if status == errno.ENOENT:
         without = given.without or "its package has no such module"
-        return f"swap: the kernel has no zram built in, and {without}"
+        return f"swap: the kernel has no zram built in, and {without}; swap on a disk needs none"
     return f"swap: zram does not take {name} {value}: {why(status)}"
 
 
