@@ -2,7 +2,7 @@
 """Tracing on this host: who may, who is asked to wait, and that all is given back behind it.
 
 Folders and files stand for tracefs here.  What no file can play, a kernel's histograms, is in
-tests/boot, in guests: no machine at hand has a kernel with kprobes of its own to trace.
+tests/boot, in guests, and in bench/host_tracing.py, on an emulated host.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.host import native, tracing
 from kdelta.host.tracing import HostTracefs
+from kdelta.run.host_graph import HostGraph
 from kdelta.run.traced_host import _Watching
 from kdelta.study.tracing import watch
 from kdelta.tracing import setting
@@ -101,6 +102,102 @@ def test_who_may_trace(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "container" in refusal(root).cause
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert isinstance(refusal(root), SpecError)
+
+
+GRAPHED = """\
+# tracer: function_graph
+#
+# CPU  DURATION                  FUNCTION CALLS
+# |     |   |                     |   |   |   |
+ 0)               |  do_mprotect_pkey() {
+ 0)   0.100 us    |    down_write_killable();
+ 0)   1.200 us    |  }
+"""
+STATS = "entries: 3\noverrun: 0\ncommit overrun: 0\ndropped events: 2\nread events: 0\n"
+EVERYBODYS = {
+    "set_graph_function": "",
+    "set_ftrace_pid": "",
+    "options/overwrite": "1\n",
+    "options/funcgraph-irqs": "1\n",
+    "buffer_size_kb": "7 (expanded: 1408)\n",
+    "tracing_on": "1\n",
+    "trace": GRAPHED,
+}
+
+
+@pytest.fixture
+def graphing(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for file, content in EVERYBODYS.items():
+        (root / file).parent.mkdir(exist_ok=True)
+        (root / file).write_text(content)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    (root / "per_cpu/cpu0").mkdir(parents=True)
+    (root / "per_cpu/cpu0/stats").write_text(STATS)
+    return root
+
+
+def orders(found: HostTracefs) -> list[str]:
+    return [text.splitlines()[0][4:] for text in found.raw if text.startswith("==> write")]
+
+
+def test_a_graph_is_of_one_process_and_the_tracer_is_given_back(graphing: Path) -> None:
+    with tracing.instance(NOW, graphing) as found:
+        graph = HostGraph(found, [watch("graph(do_mprotect_pkey)")])
+        graph.begin(77)
+        last = orders(found)[-2:]
+        assert last == ["write set_ftrace_pid 77", "write current_tracer function_graph"]
+        graph.end()
+    assert graph.seen is not None
+    assert graph.seen.calls == {"do_mprotect_pkey": 1, "down_write_killable": 1}
+    assert graph.seen.lost == 2
+    last_lines = {
+        file: (graphing / file).read_text().splitlines()[-1:]
+        for file in (*EVERYBODYS, "current_tracer")
+    }
+    assert last_lines == {
+        "set_graph_function": [], "set_ftrace_pid": [], "trace": [], "current_tracer": ["nop"],
+        "options/overwrite": ["1"], "options/funcgraph-irqs": ["1"], "tracing_on": ["1"],
+        "buffer_size_kb": ["1408"],
+    }  # fmt: skip
+
+
+def test_a_graph_that_fails_on_the_way_is_given_back(graphing: Path) -> None:
+    def failing() -> None:
+        with tracing.instance(NOW, graphing) as found:
+            HostGraph(found, [watch("graph(f)")]).begin(77)
+            raise ValueError("it")
+
+    with pytest.raises(ValueError, match="it"):
+        failing()
+    assert (graphing / "current_tracer").read_text().splitlines()[-1] == "nop"
+    assert (graphing / "set_graph_function").read_text() == ""
+
+
+def test_a_graph_of_a_killed_kdelta_is_ended(graphing: Path) -> None:
+    (graphing / "current_tracer").write_text("function_graph\n")
+    (graphing / "set_graph_function").write_text("f\n")
+    (graphing / "instances" / f"kdelta_{GONE}").mkdir()
+    refusal(graphing)  # a file keeps its first line, which the kernel would not
+    assert (graphing / "current_tracer").read_text().splitlines()[-1] == "nop"
+    assert (graphing / "set_graph_function").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("gone", "reason"),
+    [
+        ("set_graph_function", "ftrace cannot trace f: inlined, notrace, or not there"),
+        ("set_ftrace_pid", "no function_graph: the kernel has no such file in tracefs"),
+        ("per_cpu/cpu0/stats", "what was recorded cannot be read"),
+    ],
+)
+def test_a_graph_that_cannot_be_had_has_a_reason(graphing: Path, gone: str, reason: str) -> None:
+    (graphing / gone).unlink()
+    with tracing.instance(NOW, graphing) as found:
+        graph = HostGraph(found, [watch("graph(f)")])
+        graph.begin(77)
+        graph.end()
+    assert graph.seen is None
+    assert [one.reason for one in graph.refused] == [reason]
 
 
 def test_a_program_waits_until_it_is_watched(tmp_path: Path) -> None:

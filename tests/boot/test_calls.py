@@ -102,6 +102,16 @@ def test_a_stack_of_ten_thousand_frames(machine: Machine) -> None:
         assert sum(node.calls for node in tree if node.function == "recur") == 10_000
 
 
+def test_a_thread_that_goes_from_stack_to_stack(machine: Machine) -> None:
+    """No sum is wrong, no call is lost or made up, and no path grows without end."""
+    for tree in trees(machine, lab.PROGRAMS / "contexts.c", 1000):
+        entered = Counter[str]()
+        for node in tree:
+            entered[node.function] += node.calls
+        assert (entered["step"], entered["deeper"], entered["window"]) == (2000, 2000, 1)
+        assert max(len(path(tree, at)) for at in range(len(tree))) < 20
+
+
 def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path) -> None:
     command = Command(tmp_path / "runs", data.directory("workloads"))
     scenario = "mprotect:shared_dirty_full_toggle_16m"

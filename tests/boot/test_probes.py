@@ -106,3 +106,20 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     ladder = re.compile(r"^6\.1\S+ .*$", re.MULTILINE)
     plain = Command(tmp_path / "plain", data.directory("workloads"))
     assert ladder.findall(plain.run(*both)) == ladder.findall(probed)
+
+
+@pytest.mark.parametrize(
+    "machine", [("--arch", "riscv64", "--kernels", "7.2"), ("--cpus", "2", "--kernels", "6.17")]
+)
+def test_values_are_read_of_other_machines(machine: tuple[str, ...], tmp_path: Path) -> None:
+    """Arguments and a return value that the scenario decides: what lies between, and its pages."""
+    scenario = "mprotect:shared_dirty_full_toggle_16m"
+    asked = [f"change_protection({value}:u64)" for value in ("start=arg3", "end=arg4", "pages=ret")]
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    command.run("run", scenario, *machine, *(word for one in asked for word in ("--probe", one)))
+    told = beside.kept(command.folder(), 0).values
+    for phase in ("protect", "restore"):
+        start, end, pages = (told[phase][one].values for one in asked)
+        assert (len(start), len(end), pages) == (1, 1, {"4096": 1})
+        assert int(*end) - int(*start) == 16 << 20
+    assert not any(histogram.values for histogram in told["touch"].values())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # The words by which people call what a change must not make worse, and what it shall improve.
 _GATE = re.compile(r"(?:\b|_)(?:reverse|gate|guard|guardrail|sanity|must_not)(?:\b|_)")
 _TARGET = re.compile(r"(?:\b|_)target(?:\b|_)")
+_CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _SHOWN = 3  # of things of one kind that a sentence names
 
 
@@ -154,7 +155,8 @@ def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> I
     found: dict[str, list[str]] = {}
     for finding, pair in pairs:
         if pair.comparison.verdict is verdict:
-            first = (pair.comparison.reasons or ("no reason",))[0]
+            first, *others = pair.comparison.reasons or ("no reason",)
+            first = "; ".join((first, *(text for text in others if _CORRECTED in text)))
             bare = first.replace(pair.old, "#").replace(pair.new, "#")
             key = re.sub(r"[-+]?\d+(?:\.\d+)?", "#", bare)
             found.setdefault(key, []).append(f"{pair.old} -> {pair.new}, {place(finding)}: {first}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -105,17 +106,12 @@ def _in_folios(found: Meant | None, cell: FolioName) -> Meant | None:
     return Meant(scenario=f"{found.scenario}.{cell}", why=f"{found.why}, {cell}")
 
 
-def nearest(suite: str, text: str) -> str:
-    """Of the tests of a suite, the one whose name is most like a text: "aim9 page_test"; or ""."""
-    own = {
-        f"{name.suite} {' '.join(name.test)}": name
-        for name in _names()
-        if name.suite == suite.lower()
-    }
-    words = [f"{suite} {word}".lower() for word in text.split()]
-    found = [get_close_matches(word, [*own], n=1, cutoff=_NEAR) for word in words]
+def nearest(suite: str, tests: Sequence[str]) -> str:
+    """Of the tests of a suite, the one that is called most like these: "aim9 page_test"; or ""."""
+    own = {" ".join(name.test): name for name in _names() if name.suite == suite.lower()}
+    found = [get_close_matches(test.lower(), [*own], n=1, cutoff=_NEAR) for test in tests]
     named = next((near[0] for near in found if near), "")
-    return f"{named}, which is {own[named].scenario}" if named else ""
+    return f"{suite} {named}, which is {own[named].scenario}" if named else ""
 
 
 def functions(text: str) -> tuple[str, ...]:

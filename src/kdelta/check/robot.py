@@ -74,10 +74,15 @@ class RobotReport:
     directed: bool = True
 
     @property
+    def tests(self) -> tuple[str, ...]:
+        """What names the test within its suite."""
+        own = [value for name, value in self.parameters if name in _NAMES]
+        return tuple(dict.fromkeys(value for value in own if value != self.test))
+
+    @property
     def called(self) -> str:
         """The test by its suite and its own name: "vm-scalability lru-file-readtwice"."""
-        own = [value for name, value in self.parameters if name in _NAMES]
-        return printable(" ".join([self.test, *own]), 80)
+        return printable(" ".join([self.test, *self.tests]), 80)
 
     @property
     def devices(self) -> str:

@@ -41,7 +41,7 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     much = f"{report.percent:+g}" if report.directed else f"{abs(report.percent):g}"
     click.echo(f'{report.commit[:12]} ("{report.title}"): {much} % of {report.metric}')
     for each in report.beside:
-        click.echo(f"also in the mail, and not asked here: {each}")
+        _wrapped(f"also in the mail, and not asked here: {each}")
     if report.devices:
         _wrapped(f"The test had {report.devices}; a scenario has memory alone.")
     if not report.directed:
@@ -77,7 +77,7 @@ def _unplaced(report: RobotReport, case: PublishedCase) -> str:
     from kdelta.check import matching
 
     if not case.scenario:
-        near = matching.nearest(report.test, report.words)
+        near = matching.nearest(report.test, report.tests)
         asked = f"; did you mean {near}?" if near else ""
         return (
             f"no scenario is known to repeat {report.called}{asked}; name the loop"

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,17 @@ _FIRST_NAMESPACE = Path("pid:[4026531836]")  # PROC_PID_INIT_INO of include/linu
 _MOST_BYTES = 64 << 20
 _OURS = re.compile(r"kdelta_(\d{1,10})")
 _PROBE = re.compile(r"[pr]\d*:(\S+) .*")
+GRAPH = "function_graph"
+# Of a graph: keep the beginning, no ticks; room on each CPU.
+GRAPH_SETTINGS = {
+    "options/overwrite": "0",
+    "options/funcgraph-irqs": "0",
+    "buffer_size_kb": "8192",
+    "tracing_on": "1",
+}
+_USUAL = {"options/overwrite": "1", "options/funcgraph-irqs": "1", "tracing_on": "1"}
+_CHOSEN = ("set_graph_function", "set_ftrace_pid", "trace")  # emptied by being opened anew
+_EXPANDED = re.compile(r"(\d+)(?: \(expanded: (\d+)\))?")
 _SEND = "or trace kernels in guests: name one such as 6.17"
 
 
@@ -32,6 +43,7 @@ class HostTracefs:
     root: Path
     group: str
     raw: list[str] = field(default_factory=list)
+    before: dict[str, str] = field(default_factory=dict)  # of what is everybody's
 
     @property
     def place(self) -> Path:
@@ -45,6 +57,17 @@ class HostTracefs:
     def write(self, file: str, value: str) -> int:
         """Write into a file of the instance.  0, or an errno."""
         return self._write(self.place / file, value)
+
+    def set(self, file: str, value: str) -> int:
+        """Write into a file of tracefs itself, until `reset`.  0, or an errno."""
+        if file in GRAPH_SETTINGS:
+            self.before.setdefault(file, _line(self.root / file))
+        return self._write(self.root / file, value)
+
+    def reset(self) -> None:
+        """Give back all that was set."""
+        _ungraph(self.root, self.before)
+        self.before.clear()
 
     def read(self, file: str, *, whole: bool = False) -> str | None:
         """A file of the instance, or of tracefs as a whole; None when it cannot be read."""
@@ -77,6 +100,7 @@ def instance(cancelled: threading.Event, root: Path = ROOT) -> Iterator[HostTrac
         _refuse_others(root)
         found = HostTracefs(root=root, group=f"kdelta_{os.getpid()}")
         held.callback(_give_back, root, found.group)
+        held.callback(found.reset)
         try:
             found.place.mkdir(mode=0o700)
         except OSError as error:
@@ -134,7 +158,23 @@ def _clear(root: Path) -> None:
     for path in (root / "instances").iterdir():
         left = _OURS.fullmatch(path.name)
         if left and not Path("/proc", left[1]).exists():
+            if _line(root / "current_tracer") == GRAPH:  # it was nobody's when that one began
+                _ungraph(root, _USUAL)
             _give_back(root, path.name)
+
+
+def _ungraph(root: Path, before: Mapping[str, str]) -> None:
+    """Give tracefs's own tracer back.  before: what settings were; without any nothing was set."""
+    if not before:
+        return
+    _written(root / "current_tracer", "nop")
+    for file in _CHOSEN:
+        with contextlib.suppress(OSError):
+            os.close(os.open(root / file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC))
+    for file, value in before.items():
+        size = _EXPANDED.fullmatch(value)
+        if size:
+            _written(root / file, size[2] or size[1])
 
 
 def _give_back(root: Path, group: str) -> None:

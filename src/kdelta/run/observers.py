@@ -22,7 +22,7 @@ from kdelta.tracing import observed
 from kdelta.tracing.observed import Hits, Unseen
 from kdelta.tracing.setting import Refused
 
-_READY_S = 20.0  # until it watches
+_READY_S = 60.0  # until it watches; bpftrace took 25 on an emulated machine
 _LAST_S = 20.0  # until it has told all, when the process has ended
 _MOST_BYTES = 64 << 20
 _ENVIRONMENT = {"LC_ALL": "C"}

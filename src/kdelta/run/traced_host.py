@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from kdelta.host.native import NativeRun
 from kdelta.host.tracing import HostTracefs
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import traced
+from kdelta.run.host_graph import HostGraph
 from kdelta.run.observers import Observing
 from kdelta.run.timed import host_kernel
 from kdelta.run.trial import Ran, framed, judged, not_for, told
@@ -91,28 +92,16 @@ class HostTracedTrials(Trials):
         command = native.command(binary, first, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
 
-        def run(arguments: Sequence[str], of: Sequence[Probe], beside: Sequence[Watch]) -> _Seen:
-            watching = _Watching(tracefs, of, every_task=load.every_task) if tracefs else None
-            with Observing(self._trace.programs, beside, raw) as observing:
-                done = native.run(
-                    binary,
-                    arguments,
-                    leased,
-                    timeout=self._timeout_s,
-                    cancelled=self.cancelled,
-                    begin=lambda pid: _begin(pid, observing, watching),
-                )
-                if watching:
-                    watching.end()
-                observing.end()
-            return _Seen(_ran(done), watching, observing)
-
+        place = _Place(tracefs, raw, binary, leased, every_task=load.every_task)
         programs = [one for one in self._watched if one.kind in PROGRAMS]
-        uncounted = run(first, (), ()).ran
-        seen = [run(arguments, probes, programs) for arguments in runs]
+        graphs = seeing.of_kind(self._watched, WatchKind.GRAPH)
+        graph = HostGraph(tracefs, graphs) if tracefs and graphs else None
+        uncounted = self._run(place, first, graph=graph).ran
+        seen = [self._run(place, arguments, probes, programs) for arguments in runs]
         ran = next((one for one in (uncounted, *(s.ran for s in seen)) if one.status), seen[-1].ran)
         (folder / "workload.txt").write_text(ran.printed)
         refused += [one for each in seen for one in each.refused]
+        refused += graph.refused if graph else []
         left_out = {each.watch for each in refused}
         usable = [one for one in probes if one.watch not in left_out]
 
@@ -124,11 +113,41 @@ class HostTracedTrials(Trials):
             doubts = dict.fromkeys(doubt for *_, lost in counted for doubt in lost)
             if load.every_task and any(one.watch.kind not in PROGRAMS for one in usable):
                 doubts |= {_EVERYBODY: None}
+            rows = found.rows
+            if graph and (recorded := graph.seen):
+                called, lost = seeing.graphed(recorded)
+                rows, doubts = (*rows, *called), {**doubts, **dict.fromkeys(lost)}
             return replace(
-                found, skipped=seeing.skips(refused), doubts=tuple(map(told, doubts))
+                found, rows=rows, skipped=seeing.skips(refused), doubts=tuple(map(told, doubts))
             ), []
 
         return judged(ran, load, scenario, data)
+
+    def _run(
+        self,
+        place: _Place,
+        arguments: Sequence[str],
+        of: Sequence[Probe] = (),
+        beside: Sequence[Watch] = (),
+        graph: HostGraph | None = None,
+    ) -> _Seen:
+        every, tracefs = place.every_task, place.tracefs
+        watching = _Watching(tracefs, of, every_task=every) if tracefs else None
+        with Observing(self._trace.programs, beside, place.raw) as observing:
+            done = native.run(
+                place.binary,
+                arguments,
+                place.leased,
+                timeout=self._timeout_s,
+                cancelled=self.cancelled,
+                begin=lambda pid: _begin(pid, observing, watching, graph),
+            )
+            if graph:
+                graph.end()
+            if watching:
+                watching.end()
+            observing.end()
+        return _Seen(_ran(done), watching, observing)
 
     @property
     def _refused(self) -> list[Refused]:
@@ -149,6 +168,17 @@ def _without_tracefs(watched: Sequence[Watch], root: Path) -> str:
             raise
         return error.cause
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a program runs, and what is told of it."""
+
+    tracefs: HostTracefs | None
+    raw: list[str]
+    binary: Path
+    leased: Sequence[int]
+    every_task: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +205,13 @@ class _Seen:
         return hits, doubts
 
 
-def _begin(pid: int, observing: Observing, watching: _Watching | None) -> None:
+def _begin(
+    pid: int, observing: Observing, watching: _Watching | None, graph: HostGraph | None
+) -> None:
     observing.begin(pid)
-    if watching:
-        watching.begin(pid)
+    for one in (watching, graph):
+        if one:
+            one.begin(pid)
 
 
 def _ran(done: NativeRun) -> Ran:
@@ -202,10 +235,9 @@ def _set(tracefs: HostTracefs, watched: Sequence[Watch]) -> tuple[list[Probe], l
 
 
 def _guests_only(watched: Sequence[Watch]) -> Iterator[Refused]:
-    """These files of tracefs are everybody's, and no instance has its own."""
-    for kind in (WatchKind.GRAPH, WatchKind.PROFILE):
-        for one in seeing.of_kind(watched, kind):
-            yield Refused(watch=one, reason=f"a {kind} is made in guests only")
+    """The profiler counts what all tasks of a host do."""
+    for one in seeing.of_kind(watched, WatchKind.PROFILE):
+        yield Refused(watch=one, reason="a profile, which is of all tasks, is made in guests only")
 
 
 class _Watching:
