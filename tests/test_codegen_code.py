@@ -62,7 +62,9 @@ FEATURE = """\
 	.globl	work
 	.type	work, @function
 work:	jmp	6f
-2:	ret
+2:	testb	$1, balancing(%rip)
+	cmpl	$70000, balancing+8(%rip)
+	ret
 3:	nop
 	ret
 	.size	work, .-work
@@ -80,7 +82,11 @@ def test_the_test_of_a_feature_has_the_name_that_an_image_gives_it(tmp_path: Pat
     source.write_text(FEATURE)
     subprocess.run(["gcc", "-c", str(source), "-o", str(made_)], check=True)
     code = objects.read(made_, "work").code
-    assert code.normal[0] == "jmp [boot_cpu_data+0x72 & 0x4 ? work+0x5 : work+0x6]"
+    assert code.normal[0] == "jmp [boot_cpu_data+0x72 & 0x4 ? work+0x5 : work+0x17]"
+    # An immediate behind an address is a part of what the address is relative to.
+    assert code.normal[1:3] == (
+        "testb $0x1,balancing(%rip)", "cmpl $0x11170,balancing+0x8(%rip)"
+    )  # fmt: skip
 
 
 def test_branches_inside_count_by_instruction() -> None:

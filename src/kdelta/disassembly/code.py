@@ -123,12 +123,18 @@ Names = Callable[[int], str]
 class Relocation:
     """A field that the linker fills: its offset from the function's start, and what it names.
 
-    inside: the offset in this function that it means, when it does.
+    inside: the offset in this function that it means, when it does.  before: of an address that is
+    relative to the instruction's end, its name where so many bytes stand between the two.
     """
 
     offset: int
     name: str
     inside: int | None = None
+    before: Callable[[int], str] | None = None
+
+    def named(self, left: int) -> str:
+        """Its name; left: bytes of the instruction behind it, which is an immediate."""
+        return self.before(left) if left > 0 and self.before else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,12 +231,12 @@ def _branch(
 
 def _filled(row: Row, relocations: list[Relocation]) -> Instruction:
     """An instruction with fields that the linker fills; until then they are zero."""
-    text = row.text
+    text, names = row.text, list[str]()
     for relocation in relocations:
-        at_end = relocation.offset + _FIELD_BYTES >= row.offset + row.size
-        text = _with_name(text, relocation.name, rip=row.address is not None, at_end=at_end)
-    names = tuple(relocation.name for relocation in relocations)
-    return _made(row, text=text, references=names)
+        left = row.offset + row.size - relocation.offset - _FIELD_BYTES
+        names.append(relocation.named(left))
+        text = _with_name(text, names[-1], rip=row.address is not None, at_end=left <= 0)
+    return _made(row, text=text, references=tuple(names))
 
 
 def _with_name(text: str, name: str, *, rip: bool, at_end: bool) -> str:

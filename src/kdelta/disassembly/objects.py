@@ -160,8 +160,9 @@ class _Object:
             at = entry["r_offset"] - symbol.start
             if 0 <= at < symbol.size:
                 target = self._symbols[entry["r_info_sym"]]
-                addend = entry["r_addend"] + (_FIELD_BYTES if kind in _RELATIVE else 0)
-                yield self._relocation(at, symbol, target, addend)
+                relative = kind in _RELATIVE
+                addend = entry["r_addend"] + (_FIELD_BYTES if relative else 0)
+                yield self._relocation(at, symbol, target, addend, relative=relative)
 
     def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
         """The relocations of a section, each with its kind."""
@@ -181,11 +182,18 @@ class _Object:
                 return self._name(self._symbols[entry["r_info_sym"]], entry["r_addend"] + end - at)
         return ""
 
-    def _relocation(self, at: int, symbol: _Symbol, target: _Symbol, addend: int) -> Relocation:
+    def _relocation(
+        self, at: int, symbol: _Symbol, target: _Symbol, addend: int, *, relative: bool
+    ) -> Relocation:
         inside = target.start + addend - symbol.start if target.section == symbol.section else None
         if inside is not None and not 0 <= inside < symbol.size:
             inside = None
-        return Relocation(offset=at, name=self._name(target, addend), inside=inside)
+        return Relocation(
+            offset=at,
+            name=self._name(target, addend),
+            inside=inside,
+            before=(lambda left: self._name(target, addend + left)) if relative else None,
+        )
 
     def _name(self, target: _Symbol, addend: int) -> str:
         """NAME, NAME+0x8, or the text itself of a string constant."""
