@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 
 enum { CALL };							/* phases */
-enum { CREAT_UNLINK, LSEEK, LSEEK_THREADS, WRITE, VMSPLICE };	/* scenario flags */
+enum { CREAT_UNLINK, LSEEK, LSEEK_THREADS, WRITE, VMSPLICE, VM_SPLICE };	/* flags */
 
 static const struct kd_scenario scenarios[] = {
 	{ "creat_unlink_tmpfs", "a file created on tmpfs, closed and removed", 0, CREAT_UNLINK, 64 },
@@ -18,9 +18,12 @@ static const struct kd_scenario scenarios[] = {
 	{ "write_1_byte", "lseek() to the beginning and write() of one byte, cached, on tmpfs", 0,
 	  WRITE, 256 },
 	{ "vmsplice", "vmsplice() of a page into a pipe, and read() of it", 0, VMSPLICE, 64 },
+	{ "vm_splice", "vmsplice() of a page into a pipe, splice() of it to /dev/null, write() and"
+	  " vmsplice() of a page out of it", 0, VM_SPLICE, 62 },
 };
 
 static int file;
+static int nowhere;
 static int ends[2];
 static char *page, *out;
 static char path[80];
@@ -59,6 +62,20 @@ static noinline void splice_page(unsigned int calls)
 			kd_die("vmsplice");
 }
 
+/* In, on to nowhere, and out again into the same page. */
+static noinline void splice_both_ways(unsigned int calls)
+{
+	struct iovec vector = { page, KD_PAGE };
+
+	for (; calls; calls--) {
+		kd_must(vmsplice(ends[1], &vector, 1, 0) == (ssize_t)KD_PAGE);
+		kd_must(splice(ends[0], NULL, nowhere, NULL, KD_PAGE, SPLICE_F_MOVE) ==
+			(ssize_t)KD_PAGE);
+		kd_must(write(ends[1], out, KD_PAGE) == (ssize_t)KD_PAGE);
+		kd_must(vmsplice(ends[0], &vector, 1, 0) == (ssize_t)KD_PAGE);
+	}
+}
+
 static void set_up_splice(void)
 {
 	if (pipe2(ends, O_CLOEXEC))
@@ -67,6 +84,9 @@ static void set_up_splice(void)
 	out = kd_map(KD_PAGE, KD_RW, MAP_PRIVATE);
 	kd_touch(page, 1, KD_PAGE);
 	kd_touch(out, 1, KD_PAGE);
+	nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (nowhere < 0)
+		kd_skip("there is no /dev/null: %s", strerror(errno));
 }
 
 static void set_up_file(void)
@@ -87,7 +107,7 @@ static void set_up(const struct kd_scenario *s)
 {
 	if (s->flags == CREAT_UNLINK)
 		set_up_path();
-	else if (s->flags == VMSPLICE)
+	else if (s->flags == VMSPLICE || s->flags == VM_SPLICE)
 		set_up_splice();
 	else
 		set_up_file();
@@ -100,6 +120,7 @@ int main(int argc, char **argv)
 	static void (*const calls[])(unsigned int calls) = {
 		[CREAT_UNLINK] = creat_unlink,	[LSEEK] = seek,	[LSEEK_THREADS] = seek,
 		[WRITE] = write_byte,		[VMSPLICE] = splice_page,
+		[VM_SPLICE] = splice_both_ways,
 	};
 	const struct kd_scenario *s = kd_start(argc, argv, "loops", scenarios,
 					       ARRAY_SIZE(scenarios));

@@ -69,7 +69,7 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
 
     undone_by: a variant that takes the change back in a source that has it.  done_by: one that
     makes it, in a source that lacks it or has repaired it since.  lacks: why two packages of the
-    archive do not show it.
+    archive do not show it.  note: what a count found, where that is not what was expected.
     """
 
     id: str
@@ -86,6 +86,7 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
     lacks: str = ""
     undone_by: str = ""
     done_by: str = ""
+    note: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def _paths(answers: Sequence[CaseAnswer]) -> str:
 
 
 def text(answers: Sequence[CaseAnswer]) -> str:
-    """A line for each case."""
-    lines = [summary(answers), ""]
+    """The summary, the matrix, and a line for each case."""
+    lines = [summary(answers), "", *_matrix_text(answers), ""]
     for each in answers:
         mark = {True: "right", False: "WRONG", None: "-"}[each.right]
         lines.append(printable(f"{each.case.id}: {mark}: {_told(each)}", 400))
@@ -98,7 +98,8 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
     if each.said in (CountsSay.UNDECIDED, CountsSay.NOT_HAD) or each.total is None:
         if each.total is None:
             return f"Cannot be said: {each.why}."
-        return f"Cannot be said: {each.why}.\nAll changes between: {_where(each)}."
+        what = "This change alone, by two builds" if each.built else "All changes between"
+        return f"Cannot be said: {each.why}.\n{what}: {_where(each)}."
     moved = each.own if each.own else each.total
     rate = moved if of_time else 100 * (100 / (100 + moved) - 1)
     where = _where(each)
@@ -134,9 +135,10 @@ def _told(each: CaseAnswer) -> str:
         return f"not had: {each.why}{about}"
     own = f", its own functions {each.own:+.1f} %" if each.own is not None else ""
     found = f" ({', '.join(each.found)})" if each.found else ""
+    note = f"; {each.case.note}" if each.case.note and each.right is not True else ""
     return (
         f"expected {each.case.expect or 'is not said'}, counts say {each.said} by {each.why}:"
-        f" {each.scenario}, {each.old} -> {each.new}, {_path(each)}{own}{found}{about}"
+        f" {each.scenario}, {each.old} -> {each.new}, {_path(each)}{own}{found}{note}{about}"
     )
 
 
@@ -154,14 +156,29 @@ def _path(each: CaseAnswer) -> str:
     return f"{each.total:+.2f} %" if each.built else f"{each.total:+.1f} %"
 
 
-def _matrix(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+def _counted(answers: Sequence[CaseAnswer]) -> Iterator[tuple[str, list[int]]]:
+    """What was expected, and how often counts said each of what they can say."""
     counts = Counter((each.case.expect, each.said) for each in answers)
-    yield f"| expected | {' | '.join(CountsSay)} |"
-    yield "|---" * (len(CountsSay) + 1) + "|"
     for expected in dict.fromkeys((*EXPECTED, *(each.case.expect for each in answers))):
         row = [counts[expected, said] for said in CountsSay]
         if any(row):
-            yield _row(expected, *(str(count or "") for count in row))
+            yield expected, row
+
+
+def _matrix(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    yield f"| expected | {' | '.join(CountsSay)} |"
+    yield "|---" * (len(CountsSay) + 1) + "|"
+    for expected, row in _counted(answers):
+        yield _row(expected, *(str(count or "") for count in row))
+
+
+def _matrix_text(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    """The same in columns, rows what was expected."""
+    rows = list(_counted(answers))
+    yield "".join([f"{'expected':<16}", *(f"{said:>11}" for said in CountsSay)])
+    for expected, row in rows:
+        name = printable(expected or "not said", 15)
+        yield "".join([f"{name:<16}", *(f"{count or '.':>11}" for count in row)])
 
 
 def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
@@ -173,6 +190,7 @@ def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
         own = f"{each.own:+.1f} %" if each.own is not None else ""
         found = f" {', '.join(f'`{name}`' for name in each.found)}" if each.found else ""
         right = {True: "yes", False: "no", None: ""}[each.right]
+        note = f"; {each.case.note}" if each.case.note and each.right is not True else ""
         yield _row(
             f"{each.case.id}: {each.case.title} ({each.case.source})",
             f"{each.case.reported}; {each.case.kind}, expected {each.case.expect}",
@@ -180,7 +198,7 @@ def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
             f"`{each.scenario}`",
             _path(each),
             f"{own}{found}",
-            f"{each.said}: {each.why}",
+            f"{each.said}: {each.why}{note}",
             right,
         )
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is printed of published changes, and that README and document say the same of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kdelta.check.calibration import CaseAnswer, CountsSay, PublishedCase
+from kdelta.rendering import calibration as view
+
+
+def told(expect: str, said: CountsSay, note: str = "") -> CaseAnswer:
+    case = PublishedCase(id="x", expect=expect, kind="path", note=note)
+    right = said.value == expect
+    return CaseAnswer(case=case, said=said, why="w", right=right, scenario="s", total=1.0)
+
+
+def test_the_matrix_is_printed() -> None:
+    right, wrong = told("more", CountsSay.MORE), told("less", CountsSay.MORE, "why")
+    summary, matrix, lines = view.text([right, wrong, right]).strip().split("\n\n")
+    assert summary.startswith("2 of 3 published changes")
+    assert [line.split() for line in matrix.splitlines()] == [
+        ["expected", "more", "less", "same", "undecided", "not", "had"],
+        ["more", "2", ".", ".", ".", "."],
+        ["less", "1", ".", ".", ".", "."],
+    ]
+    assert ["; why" in line for line in lines.splitlines()] == [False, True, False]
+
+
+def test_the_readme_says_what_the_document_says() -> None:
+    root = Path(__file__).parents[1]
+    said = next(
+        line for line in (root / "docs" / "calibration.md").read_text().splitlines()
+        if "published changes that could be judged" in line
+    )  # fmt: skip
+    assert said in " ".join((root / "README.md").read_text().split())
