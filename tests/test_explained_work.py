@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kdelta.analysis.calls import difference
+from kdelta.analysis.calls import CauseKind, difference
 from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.attribution.calls import PathNode
@@ -22,6 +22,8 @@ from kdelta.errors import SpecError
 from kdelta.journal import beside, results
 from kdelta.journal.beside import Beside, Histogram
 from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.rendering.calls import Scale
+from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.paragraph import sentences
 from ladder_records import PAGES, ladder
 
@@ -139,6 +141,15 @@ def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
     calls = difference([old], [[PathNode(*row) for row in chain]])
     text = " ".join(sentences(found, calls, None))
     assert "At least 80 % of it lies in find_vma and below." in text
+    rare = Scale(operations=64, places=2)
+    (cause,) = calls.causes
+    assert cause_told(cause, rare) == (
+        "find_vma is gone from walk, called once in 64 before, with all below"
+    )
+    seldom = replace(cause, kind=CauseKind.CHANGED, calls_new=128)
+    assert cause_told(seldom, rare) == (
+        "find_vma: its own code, called 2 times (before: once in 64)"
+    )
 
 
 def test_fewer_string_instructions_may_handle_as_much(

@@ -10,9 +10,10 @@ import pytest
 
 from kdelta import workload
 from kdelta.errors import BootError, GuestError
+from kdelta.journal import beside, calls
 from kdelta.machine.readback import Lacking
 from kdelta.output import Reading
-from kdelta.run.trial import Ran, blame, framed, judged
+from kdelta.run.trial import TRACEFS, Ran, blame, framed, judged
 from kdelta.sample import ExactData, KernelIdentity, Outcome, SkipKind, TimeData, TrialResult
 
 LOAD, SCENARIO = workload.parse_reference("mincore:no_thp_pte_scan_4m")
@@ -155,3 +156,21 @@ def test_what_a_kernel_does_not_have_becomes_a_skip(tmp_path: Path) -> None:
     assert result.skip
     assert result.skip.kind is SkipKind.UNSUPPORTED
     assert result.artifacts == {}
+
+
+def test_all_that_a_trial_keeps_is_its_artifact(tmp_path: Path) -> None:
+    """The store and a worker's parcel hold artifacts alone; the kinds of work were none."""
+    names = {
+        *("command.txt", "console.log", "counts.bin.gz", "workload.txt"),
+        *(beside.NAME, calls.NAME, TRACEFS),
+    }
+
+    def counts() -> TrialResult:
+        for name in names:
+            (tmp_path / name).write_text(name)
+        (tmp_path / "counts.bin").write_text("what is kept packed")
+        return TrialResult(outcome=Outcome.OK)
+
+    kept = framed(tmp_path, counts, kernel=KERNEL).artifacts
+    assert {Path(path).name for path in kept.values()} == names
+    assert len(kept) == len(names)

@@ -77,6 +77,9 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     scenario = "mprotect:shared_dirty_full_toggle_16m"
     value = "prot_commit_flush_ptes(nr=arg6:u32)"
     command = Command(tmp_path / "runs", data.directory("workloads"))
+    again = Command(tmp_path / "again", data.directory("workloads"))
+    for one in (command, again):
+        del one.environment["KDELTA_RESULTS_MIB"]
     both = ("run", scenario, "--kernels", "6.16,6.17")
     probed = command.run(*both, "--probe", "memory", "--probe", value)
     folder = command.folder()
@@ -98,6 +101,9 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     assert by_kernel["6.17"].values["protect"][value].values == {"1": 4096}
     assert "no function" in by_kernel["6.16"].values["protect"][value].missing
     asked = ("explain", "latest", "6.16", "6.17", "--json")
+    assert "from the store" in again.run(*both, "--probe", "memory", "--probe", value)
+    for index in (0, 1):
+        assert beside.kept(again.folder(), index) in by_kernel.values()
     listing = json.loads(command.run(*asked, "--code", "prot_commit_flush_ptes"))
     rows = json.loads(command.run(*asked))["functions"]
     counted = next(row["new"] for row in rows if row["function"] == "prot_commit_flush_ptes")

@@ -117,17 +117,16 @@ def sentence(cause: Cause, scale: Scale) -> str:
     pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
     verb = "is" if len(cause.into) == 1 else "are"
     where = f" in {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
-    called = called_new = f"called {scale.times(cause.calls_new)}"
-    if cause.calls_old != cause.calls_new:
-        called = f"called {scale.calls(cause.calls_old)} -> {scale.calls(cause.calls_new)} times"
+    often, before = scale.times(cause.calls_new), scale.times(cause.calls_old)
+    called = f"called {often}" if often == before else f"called {often} (before: {before})"
     match cause.kind:
         case CauseKind.NEW:
             through = f"; {pieces} {verb} called through it" if pieces else ""
-            return f"{name} is new{where}, {called_new}, with all below{through}"
+            return f"{name} is new{where}, called {often}, with all below{through}"
         case CauseKind.VANISHED:
             gone = f" from {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
             direct = f"; {pieces} {verb} called without it" if pieces else ""
-            return f"{name} is gone{gone}, with all below{direct}"
+            return f"{name} is gone{gone}, called {before} before, with all below{direct}"
         case CauseKind.SPLIT:
             return f"{name}: net, part of its code moved into {pieces}"
         case CauseKind.INLINED:
@@ -137,8 +136,8 @@ def sentence(cause: Cause, scale: Scale) -> str:
         case CauseKind.CHANGED:
             return f"{name}: its own code, {called}"
         case CauseKind.MOVED:
-            before = f", no longer in {pieces}" if pieces else ""
-            told = f"called{where}{before}" if where or pieces else "called from elsewhere"
+            no_longer = f", no longer in {pieces}" if pieces else ""
+            told = f"called{where}{no_longer}" if where or pieces else "called from elsewhere"
             return f"{name} is {told}, with all below"
         case CauseKind.TOGETHER:
             return f"{name} and what it calls, {called}: {_parts(cause, scale)}"

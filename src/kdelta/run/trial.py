@@ -15,6 +15,7 @@ from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
 from kdelta.guests import orders, swap
 from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
+from kdelta.journal import beside, calls
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import readback
 from kdelta.machine.axes import MachineSettings
@@ -40,7 +41,8 @@ from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
 _ARTIFACTS = (
-    *("command.txt", "console.log", "counts.bin.gz", "calls.json.gz", "workload.txt", TRACEFS),
+    *("command.txt", "console.log", "counts.bin.gz", calls.NAME, beside.NAME, "workload.txt"),
+    TRACEFS,
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _LONGEST = 400  # characters of a sentence that a result keeps
