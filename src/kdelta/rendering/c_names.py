@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WORDS_OF_NUMBERS = ("int", "unsigned int", "bool")  # in which a literal is what it was
+_NEVER_OF_ZERO = ("<", "<=", ">", ">=", "/", "%")
 
 
 class Identifiers:
@@ -182,9 +183,21 @@ def constant_parameters(root: Node, text: bytes, known: Given) -> Iterator[Edit]
             inside = index.of(told(own, text), body) if own else []
             if len(given) == 1 and inside and not any(_is_written(use) for use in inside):
                 (value,) = given
-                if value.isdigit() and value != "0":  # `unsigned < 0` is a warning
+                if _may_stand(value, inside, text):
                     yield from ((use.start_byte, use.end_byte, value.encode()) for use in inside)
                     return
+
+
+def _may_stand(value: str, uses: list[Node], text: bytes) -> bool:
+    """True for a number where compilers take it: `unsigned < 0` and `/ 0` are warnings."""
+    if value in ("0", "false"):
+        return not any(
+            use.parent is not None
+            and use.parent.type == "binary_expression"
+            and told(use.parent.child_by_field_name("operator"), text) in _NEVER_OF_ZERO
+            for use in uses
+        )
+    return value.isdigit() or value == "true"
 
 
 def _signature(function: Node, text: bytes) -> tuple[str, list[Node], Node | None]:

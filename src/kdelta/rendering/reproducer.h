@@ -21,15 +21,12 @@ static int kd_round = -WARMUP - 1, kd_wrong;
 #define kd_metric_value(name, unit, value) printf("%s: %.10g %s\n", name, (double)(value), unit)
 #define kd_metric_absent(name, unit, ...) printf("%s: absent\n", name)
 
+#define kd_sample(phase, time) \
+	do { if (!kd_warming_up()) kd_phases[phase].ns[kd_round] = time; } while (0)
+
 /* Run `work` as one window of a phase, and take its time. */
 #define KD_WINDOW(phase, work) \
 	do { uint64_t t = kd_now(); work; kd_sample(phase, kd_now() - t); } while (0)
-
-static void kd_sample(unsigned int phase, uint64_t ns)
-{
-	if (!kd_warming_up())
-		kd_phases[phase].ns[kd_round] = ns;
-}
 
 /* Room of `bytes` at a boundary of `align`, and some around it. */
 static char *kd_reserve(size_t bytes, size_t align)

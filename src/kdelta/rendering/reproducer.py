@@ -72,7 +72,7 @@ _HEADERS = (
     ("sys/stat.h", r"l?f?statx?|mkdir|mknod|mkfifo|f?chmod|umask|futimens|S_I[A-Z]+"),
     ("sys/utsname.h", r"utsname"),
     ("sys/vfs.h", r"f?statfs"),
-    ("sys/wait.h", r"wait\w*|W[A-Z]{4,}"),
+    ("sys/wait.h", r"wait(?:id|pid|[34])?|W(?:EXIT|IF|STOP|TERM)[A-Z]+|WNOHANG|WUNTRACED|WNOWAIT"),
     ("time.h", r"clock_gettime|nanosleep|timespec"),
     ("unistd.h", r"\w*"),
 )
@@ -327,15 +327,19 @@ def _includes(program: str, found: Iterable[Item]) -> str:
 
 
 def _joined(found: list[Item], *, comments: bool) -> Iterator[str]:
-    """Functions with a line between them; what is one line stays beside its like."""
+    """Functions with a line between them; macros and what is one line stay beside their like."""
     before = ""
     for item in found:
         text = item.text if comments else c_items.bare(item.text, strings=True)
         if comments and item.comment:
             text = f"{item.comment}\n{text}"
-        gap = "" if "\n" not in text and "\n" not in before else "\n"
+        gap = "\n" if _stands_alone(text) or _stands_alone(before) else ""
         yield f"{gap}{text}\n"
         before = text
+
+
+def _stands_alone(text: str) -> bool:
+    return "\n" in text and not text.startswith("#define")
 
 
 def _preface(workload: Workload, scenario: Scenario) -> str:
