@@ -23,9 +23,9 @@ from typing import BinaryIO
 
 from kdelta.guests import qemu
 from kdelta.machine.axes import MachineSettings
+from ports import free_port
 
 OLD, PANIC = "6.1.0-50-cloud-amd64", "6.99.0-panic"
-PORT = 22022
 _FIRMWARE = Path("/usr/share/OVMF")
 _PACKAGES = (
     *("systemd-sysv", "udev", "dbus", "openssh-server", "sudo", "kexec-tools", "kmod", "zstd"),
@@ -256,6 +256,7 @@ def machine(folder: Path, loader: str) -> Iterator[None]:
     loader: grub or systemd-boot.
     """
     emulator = qemu.for_counting(MachineSettings().target)
+    port = free_port()
     (folder / "monitor").unlink(missing_ok=True)
     command = [
         str(emulator.program),
@@ -263,7 +264,7 @@ def machine(folder: Path, loader: str) -> Iterator[None]:
         *("-nodefaults", "-display", "none", "-accel", "tcg", "-M", "q35", "-cpu", "max"),
         *("-smp", "1", "-m", "1024", *_firmware(folder, loader)),
         *("-drive", f"file={folder / 'disk'},if=virtio,format=raw"),
-        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{PORT}-:22"),
+        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
         *("-monitor", f"unix:{folder / 'monitor'},server,nowait"),
         *("-serial", f"file:{folder / 'console'}"),
@@ -272,13 +273,13 @@ def machine(folder: Path, loader: str) -> Iterator[None]:
     try:
         known = ""
         while not known:
-            if started.poll() is not None:
-                sys.exit("the machine did not start")
             time.sleep(2)
-            scan = ["ssh-keyscan", "-T", "5", "-p", str(PORT), "127.0.0.1"]
+            scan = ["ssh-keyscan", "-T", "5", "-p", str(port), "127.0.0.1"]
             known = subprocess.run(scan, capture_output=True, text=True, check=False).stdout
+            if started.poll() is not None:  # and whoever answered is another machine
+                sys.exit("the machine did not start")
         (folder / "known").write_text(known)
-        (folder / "ssh_config").write_text(_SSH.format(port=PORT, folder=folder))
+        (folder / "ssh_config").write_text(_SSH.format(port=port, folder=folder))
         yield
     finally:
         started.kill()

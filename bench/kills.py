@@ -24,13 +24,14 @@ from pathlib import Path
 from msgspec import to_builtins
 
 import private_postgres
-from boot.test_workers import cache_of, free_port
+from boot.test_workers import cache_of
 from kdelta import cache, data
 from kdelta.catalogue import database, indexing, queries
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.parcel import essence
 from kdelta.run.store import DECISIVE
+from ports import free_port
 
 ROUNDS, WORKERS = 20, 2
 WHO = ("controller", "worker", "scheduler", "database")

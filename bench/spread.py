@@ -26,10 +26,11 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from boot.test_workers import busy, cache_of, free_port, program
+from boot.test_workers import busy, cache_of, program
 from kdelta.attribution.insns import CountedWindow
 from kdelta.journal import recount
 from kdelta.journal.run import RUNS, RunJournal
+from ports import free_port
 
 KERNELS = "6.12,6.17,6.18"
 SCENARIOS = """

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ports import free_port
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
 NODES = ("n1", "n2")
 _CONF = """\
@@ -70,7 +72,7 @@ class Cluster:
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self.folder.chmod(0o755)
-        ports = [_free_port() for _ in (*NODES, "controller")]
+        ports = [free_port() for _ in (*NODES, "controller")]
         host = socket.gethostname().partition(".")[0]
         text = _CONF.format(host=host, folder=self.folder, port=ports[-1])
         for name, port in zip(NODES, ports, strict=False):
@@ -178,13 +180,6 @@ def missing() -> list[str]:
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     lacking = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     return lacking or ([] if os.geteuid() == 0 else ["root"])
-
-
-def _free_port() -> int:
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        number: int = own.getsockname()[1]
-        return number
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,18 +19,12 @@ from kdelta import cache
 from kdelta.journal.doing import NAME, Busy
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.parcel import essence
+from ports import free_port
 
 pytestmark = pytest.mark.boot
 _ROUNDS = 20  # so many that a second worker is worth its boot
 # Of each worker alone; who shares entries must share the locks under which they are made.
 _OWN = ("results", "inputs", "checkpoints")
-
-
-def free_port() -> int:
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        number: int = own.getsockname()[1]
-        return number
 
 
 @contextmanager
