@@ -113,6 +113,14 @@ kernel-install add {PANIC} /boot/vmlinuz-{PANIC}
 printf "timeout 1\\ndefault %s-{OLD}.conf\\n" $(cat /etc/machine-id) > /boot/efi/loader/loader.conf
 ls -l /boot/efi/loader/entries; sync
 """
+# On the machine itself, whose menu names its root otherwise than the one made on a loop device.
+_GRUB_THERE = f"""
+set -e; export PATH=$PATH:/sbin:/usr/sbin
+sudo update-grub
+SUB=$(sudo grep -o "gnulinux-advanced-[^' ]*" /boot/grub/grub.cfg | head -n 1)
+ENTRY=$(sudo grep -o "gnulinux-{OLD}-advanced-[^' ]*" /boot/grub/grub.cfg | head -n 1)
+sudo grub-set-default "$SUB>$ENTRY"; sudo grub-editenv - list
+"""
 _SSH = """
 Host box
   HostName 127.0.0.1
@@ -145,6 +153,14 @@ def made(folder: Path, *more: str) -> None:
     with (folder / "disk").open("r+b") as disk:
         _embed(disk, boot, core)
     (folder / "made").touch()
+
+
+def settled_by_grub(folder: Path) -> str:
+    """The running machine's own menu, and the kernel that it boots by itself.
+
+    Each kernel that is installed makes the menu anew; a default that it lacks is its first entry.
+    """
+    return on_it(folder, _GRUB_THERE)
 
 
 def with_systemd_boot(folder: Path) -> None:

@@ -24,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 
 import fake_host
-from host_disk import OLD, PANIC, machine, made, on_it, with_systemd_boot
+from host_disk import OLD, PANIC, machine, made, on_it, settled_by_grub, with_systemd_boot
 from kdelta.journal.run import RUNS, RunJournal
 
 _START = "from kdelta.cli.main import main; main()"
@@ -126,6 +126,8 @@ def main() -> None:
         with_systemd_boot(folder)
     written(folder, given.rounds)
     with machine(folder, given.loader):
+        if given.loader == "grub":
+            print(settled_by_grub(folder), flush=True)
         with contextlib.suppress(subprocess.CalledProcessError):  # it is emulated, and it says so
             kdelta(folder, "host", "doctor", "box")
         kdelta(folder, "host", "install", "box", NEW_PACKAGE, "--flavour", "cloud")

@@ -46,7 +46,8 @@ UPDATE = """\
 cd {machine}/files/boot || exit 1
 head -n 7 grub/grub.cfg > grub/new
 for each in vmlinuz-*; do
-    printf "menuentry 'D' --id 'gnulinux-%s' {{\\\\n" "${{each#vmlinuz-}}"
+    own=${{each#vmlinuz-}}
+    printf "menuentry 'Debian %s' --id 'gnulinux-%s' {{\\\\n" "$own" "$own"
     printf "\\\\tlinux /boot/%s root=/dev/vda\\\\n}}\\\\n" "$each"
 done >> grub/new
 mv grub/new grub/grub.cfg
@@ -73,7 +74,9 @@ def errand(fake: FakeHost) -> Iterator[Errand]:
         yield Errand(connected, boot_s=5, most_boots=4)
 
 
-def with_grub(fake: FakeHost, default: str = '"${saved_entry}"', saved: str = "x") -> None:
+def with_grub(
+    fake: FakeHost, default: str = '"${saved_entry}"', saved: str = f"gnulinux-{DEFAULT}"
+) -> None:
     entries = "".join(map(MENU.format, (DEFAULT, OTHER)))
     fake.file("files/boot/grub/grub.cfg", GRUB.format(default=default, entries=entries))
     fake.file("files/boot/grub/grubenv", f"saved_entry={saved}\n" if saved else "# empty\n")
@@ -170,6 +173,11 @@ def test_a_kernel_is_installed_and_removed(fake: FakeHost, errand: Errand, tmp_p
     [
         ('"0"', "x", "GRUB_DEFAULT=saved in /etc/default/grub"),
         ('"${saved_entry}"', "", f"grub-set-default gnulinux-{DEFAULT}"),
+        # A number is another kernel's when one is added; GRUB takes the first for a name it lacks.
+        ('"${saved_entry}"', "0", f"grub-set-default gnulinux-{DEFAULT}"),
+        ('"${saved_entry}"', "1>2", f"grub-set-default gnulinux-{DEFAULT}"),
+        ('"${saved_entry}"', "gnulinux-simple", f"grub-set-default gnulinux-{DEFAULT}"),
+        ('"${saved_entry}"', "gnulinux-9.9.9", f"grub-set-default gnulinux-{DEFAULT}"),
     ],
 )
 def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
@@ -180,6 +188,27 @@ def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
         installing.install(errand, offered(tmp_path))
     assert mend in (raised.value.action or "")
     assert not (fake.folder / "dpkg").exists()
+
+
+def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    with_grub(fake, saved=f"old-{DEFAULT}")
+    menu = fake.folder / "files/boot/grub/grub.cfg"
+    menu.write_text(menu.read_text().replace(f"'gnulinux-{DEFAULT}'", f"'old-{DEFAULT}'"))
+    with (
+        pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised,
+        errand.holding("install", "now"),
+    ):
+        installing.install(errand, offered(tmp_path))
+    assert f"grub-set-default gnulinux-{DEFAULT}" in (raised.value.action or "")
+    assert "--purge" in (fake.folder / "dpkg").read_text()
+
+
+def test_a_default_may_be_a_title(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+    with_grub(fake, saved=f"Debian {DEFAULT}")
+    with errand.holding("install", "now"):
+        assert installing.install(errand, offered(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -157,13 +157,14 @@ def install(errand: Errand, offered: Offered) -> bool:
                 why = f"has no image of {offered.release} after it was installed"
             elif by_loader and not loaders.has_entry(offered.release, root):
                 why = f"has no entry for {offered.release} in its boot loader's menu"
-            elif loaders.would_change(running, root):
+            elif mend := loaders.would_change(running, root):
                 why = f"would boot {offered.release} by itself"
     if why:
         with contextlib.suppress(InfraError):
             _remove(errand, note)
+        mended = f"mend that there: {mend}" if mend else "mend that there"
         raise InfraError(
-            f"{name} {why}", action="mend that there; what was begun is taken back: try again"
+            f"{name} {why}", action=f"{mended}; what was begun is taken back: try again"
         )
     return True
 

@@ -128,19 +128,21 @@ def would_change(running: str, root: Path) -> str:
     """
     image = image_of(running, root)
     found = _of_loader(running, image, root) if image else ()
-    if not found:
+    if image is None or not found:
         return ""  # it boots by something else, which a package does not change
     program, *_, entry = found[0].choose
     if booted_by_systemd(root):
         kept = _variable(root, "LoaderEntryDefault") or _default_of_systemd(root) == entry
         return "" if kept else f"bootctl set-default {shlex.quote(entry)}"
     config = next(config for config, reboot, _ in _GRUB if reboot == program)
-    environment = _text(root / config.replace(".cfg", "env"))
     obeys = 'set default="${saved_entry}"' in _text(root / config)
-    if obeys and re.search(r"^saved_entry=.", environment, re.M):
+    saved = re.search(r"^saved_entry=(.+)$", _text(root / config.replace(".cfg", "env")), re.M)
+    lasting = tuple(_lasting(root / config))
+    if obeys and saved and any(_names(saved[1], blocks) for _, blocks in lasting):
         return ""
-    own = f"{program.replace('-reboot', '-set-default')} {shlex.quote(entry)}"
-    return f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {own}"
+    own = next((_path(blocks) for boots, blocks in lasting if boots == image.name), entry)
+    put = f"{program.replace('-reboot', '-set-default')} {shlex.quote(own)}"
+    return put if obeys else f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {put}"
 
 
 def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
@@ -237,6 +239,30 @@ def _initrds(image: Path, release: str) -> Iterator[Path]:
 class _Block:
     kind: str  # first word: "menuentry", "submenu", "function", ...
     name: str  # its id, else its title, ">" doubled as GRUB wants it
+    title: str
+
+
+def _path(blocks: Sequence[_Block]) -> str:
+    """An entry as grub-reboot and grub-set-default take it."""
+    return ">".join(block.name for block in blocks)
+
+
+def _names(saved: str, blocks: Sequence[_Block]) -> bool:
+    """True when a default is that entry; by ids and titles, for a number moves with each kernel."""
+    parts = re.split(r"(?<!>)>(?!>)", saved)
+    return len(parts) == len(blocks) and all(
+        part in (block.name, block.title) for part, block in zip(parts, blocks, strict=True)
+    )
+
+
+def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
+    """The entries that go on booting the kernel that they boot when another one is installed, and
+    its image: those that have its release in their names.
+    """
+    for image, blocks in _menu(config):
+        release = image.partition("-")[2]
+        if release and (release in blocks[-1].name or release in blocks[-1].title):
+            yield image, blocks
 
 
 def _entry(config: Path, image: str) -> str:
@@ -245,41 +271,39 @@ def _entry(config: Path, image: str) -> str:
     Recovery entries are left out.  A configuration that never looks at next_entry does not obey
     grub-reboot, so it has none.
     """
-    try:
-        with config.open(errors="replace") as stream:
-            text = stream.read(_MOST)
-    except OSError:
+    if "next_entry" not in _text(config):
         return ""
-    if "next_entry" not in text:
-        return ""
+    return next((_path(blocks) for boots, blocks in _menu(config) if boots == image), "")
+
+
+def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
+    """The image that each entry of a menu boots, and the entry with the submenus around it."""
     open_blocks: list[_Block] = []
-    for line in text.splitlines():
+    for line in _text(config).splitlines():
         words = _split(line)
         if words[-1:] == ["{"]:
             open_blocks.append(_block(words))
         elif words == ["}"] and open_blocks:
             open_blocks.pop()
-        elif _boots(words, image) and [b.kind for b in open_blocks[-1:]] == ["menuentry"]:
-            return ">".join(block.name for block in open_blocks)
-    return ""
+        elif _boots(words) and [b.kind for b in open_blocks[-1:]] == ["menuentry"]:
+            yield words[1].rpartition("/")[2], tuple(open_blocks)
 
 
-def _boots(words: Sequence[str], image: str) -> bool:
+def _boots(words: Sequence[str]) -> bool:
     """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
     return (
         len(words) > 1
         and words[0] in ("linux", "linuxefi", "linux16")
-        and words[1].rpartition("/")[2] == image
         and not {"single", "recovery"} & set(words[2:])
     )
 
 
 def _block(words: Sequence[str]) -> _Block:
-    name = words[1] if len(words) > 1 else ""
+    title = name = words[1] if len(words) > 1 else ""
     for option, value in itertools.pairwise(words):
         if option in ("--id", "$menuentry_id_option"):
             name = value
-    return _Block(kind=words[0], name=name.replace(">", ">>"))
+    return _Block(kind=words[0], name=name.replace(">", ">>"), title=title.replace(">", ">>"))
 
 
 def _split(line: str) -> list[str]:
