@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from git_history import Repository
 from kdelta.analysis.coverage import SourceCoverage, by_file, changes, coverage, relevance
 from kdelta.cli.coverage import coverage as coverage_command
 from kdelta.cli.coverage import relevant
@@ -105,6 +106,26 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
     assert "Not seen in any of them: added_here" in done.output
     done = CliRunner().invoke(coverage_command, [record.run_id, "--csv", *place])
     assert "change_pte_range,mprotect:shared_dirty_full_toggle_64m," in done.output
+
+
+def test_two_commits_are_a_patch(tmp_path: Path) -> None:
+    record = stored(tmp_path / "runs")
+    tree = Repository(tmp_path / "tree")
+    code = "static int change_pte_range(void)\n{{\n\treturn {};\n}}\n"
+    old = tree.commit("one", {"mm/mprotect.c": code.format(1), "fs/x.c": "int x;\n"})
+    new = tree.commit("two", {"mm/mprotect.c": code.format(2), "fs/x.c": "int y;\n"})
+    tree.git("config", "diff.external", "touch started")
+    place = [record.run_id, "--runs", str(tmp_path / "runs"), "--tree"]
+    done = CliRunner().invoke(relevant, [f"{old}..{new}", *place, str(tree.folder)])
+    assert done.exit_code == 0, done.output
+    assert "of 1 changed functions 1 are executed" in done.output
+    assert "fs/x.c" in done.output
+    done = CliRunner().invoke(relevant, [f"{old}..{new}", *place, str(tree.folder / "mm")])
+    assert "fs/x.c" not in done.output
+    assert not (tree.folder / "started").exists()
+    for wrong in ("no..where", "nothing.patch", f"{old}..--output=x"):
+        refused = CliRunner().invoke(relevant, [wrong, *place, str(tree.folder)]).exception
+        assert isinstance(refused, SpecError), wrong
 
 
 def test_a_text_that_is_no_patch_is_refused(tmp_path: Path) -> None:

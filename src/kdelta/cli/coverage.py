@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,7 @@ from kdelta.cli.options import fetch_debug_options, formats, runs_directory
 from kdelta.cli.printing import print_found
 from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
-from kdelta.printable import quoted
+from kdelta.printable import printable, quoted
 
 if TYPE_CHECKING:
     from kdelta.analysis.coverage import SourceCoverage
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MOST = 32 << 20  # characters of a patch
 _UNDER = "mm"
+_COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
 _FOLDER = re.compile(r"(?:[A-Za-z0-9_-]+/?)+")
 
 
@@ -125,23 +126,30 @@ def _by_file(
 
 
 @click.command()
-@click.argument("patch", type=click.File(encoding="utf-8", errors="replace"))
+@click.argument("patch")
 @click.argument("run")
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path(),
+    metavar="FOLDER",
+    help="Of OLD..NEW: the git tree that has both, or a folder of it. [default: this one]",
+)
 @formats
 @runs_directory
-def relevant(patch: IO[str], run: str, runs: Path, form: str) -> None:
+def relevant(patch: str, run: str, tree: Path, runs: Path, form: str) -> None:
     """Show which scenarios of RUN execute the functions that PATCH changes, and which none does.
 
-    PATCH is a unified diff, one patch or a series behind each other; "-" reads standard input:
-    git diff v6.16..v6.17 -- mm | kdelta relevant - latest
+    PATCH is a unified diff, one patch or a series behind each other ("-": standard input), or two
+    commits of a git tree: kdelta relevant v6.16..v6.17 latest --tree ~/linux/mm
     """
     from kdelta.analysis.coverage import coverage as covered
     from kdelta.analysis.coverage import relevance
     from kdelta.rendering import coverage as page
 
-    text = patch.read(_MOST + 1)
+    text = _diff(patch, tree)
     if len(text) > _MOST:
-        raise SpecError("the patch has more than 32 MiB", action="give a part of it")
+        raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
     found = relevance(text, covered(one_record(runs, run)))
     if not found.changed and not found.elsewhere:
         raise SpecError(
@@ -149,3 +157,28 @@ def relevant(patch: IO[str], run: str, runs: Path, form: str) -> None:
             action="give a unified diff, as git format-patch and git diff write it",
         )
     print_found(form, page, found)
+
+
+def _diff(patch: str, tree: Path) -> str:
+    """The text of a patch: standard input's, a file's, or between two commits."""
+    if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
+        from kdelta.source import git
+
+        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
+        done = git.ask(tree, *asked, "--", ".")
+        if done.returncode:
+            raise SpecError(
+                f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}",
+                place=str(tree),
+                action="name two commits of the tree that --tree gives",
+            )
+        return done.stdout
+    try:
+        with click.open_file(patch, encoding="utf-8", errors="replace") as file:
+            return str(file.read(_MOST + 1))
+    except OSError as error:
+        raise SpecError(
+            f"the patch cannot be read: {error.strerror}",
+            place=patch,
+            action="name a file, -, or two commits: OLD..NEW",
+        ) from error
