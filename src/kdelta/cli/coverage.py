@@ -110,9 +110,12 @@ def _by_file(
     ]
     told = located(identity, asked, means, under)
     executed = {
-        name: [
-            line for one in own.values() for at in one.addresses for line in told.chains.get(at, ())
-        ]
+        name: {  # lines are hashed slowly, and most are there often
+            id(line): line
+            for one in own.values()
+            for at in one.addresses
+            for line in told.chains.get(at, ())
+        }.values()
         for name, own in ran.items()
     }
     return coverage.SourceCoverage(

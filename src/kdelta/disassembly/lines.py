@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from kdelta import process, toolchains
@@ -78,8 +79,7 @@ def parse(text: str, wanted: list[int]) -> dict[int, Chain]:
             told = _PLACE.fullmatch(place)
             if told is None or len(chain) == _DEEPEST:
                 raise _strange(place)
-            number = 0 if told[2] == "?" else int(told[2])
-            chain.append(SourceLine(_file(told[1]), number, _function(line)))
+            chain.append(_line(told[1], told[2], line))
         if chain and chain[0].line:
             found[address] = tuple(chain)
     if line:
@@ -87,6 +87,12 @@ def parse(text: str, wanted: list[int]) -> dict[int, Chain]:
     return found
 
 
+@lru_cache(maxsize=1 << 18)  # each line of the source is one object, however often it is told
+def _line(path: str, number: str, function: str) -> SourceLine:
+    return SourceLine(_file(path), 0 if number == "?" else int(number), _function(function))
+
+
+@lru_cache(maxsize=1 << 16)
 def _file(path: str) -> str:
     if path == "??":
         return ""
