@@ -53,30 +53,40 @@ def path(tree: tuple[PathNode, ...], at: int) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
-def calls(tree: tuple[PathNode, ...], fault: str) -> dict[tuple[str, ...], int]:
-    """Calls of user functions by their path, within window().  fault: the kernel's entry."""
+def calls(tree: tuple[PathNode, ...], entries: tuple[str, ...]) -> dict[tuple[str, ...], int]:
+    """Calls of user functions by their path, within window().  entries: the kernel's."""
     return {
         path(tree, at)[1:]: node.calls
         for at, node in enumerate(tree)
-        if fault not in path(tree, at) and len(path(tree, at)) > 1
+        if not {*entries} & {*path(tree, at)} and len(path(tree, at)) > 1
     }
 
 
 def test_the_tree_of_a_program_is_the_known_one(machine: Machine) -> None:
-    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), "asm_exc_page_fault")
+    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), ("asm_exc_page_fault",))
 
 
-def test_the_tree_of_a_program_of_riscv64_is_the_known_one() -> None:
-    machine = lab.of_arch("7.2", "riscv64")
-    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), "handle_exception")
+@pytest.mark.parametrize(
+    ("architecture", "entries"),
+    [
+        ("riscv64", ("handle_exception",)),
+        # The labels of its assembly, in and out.
+        ("arm64", ("vectors", "el0t_64_sync", "__bp_harden_el1_vectors", "ret_to_user")),
+    ],
+)
+def test_the_tree_of_a_program_of_another_architecture_is_the_known_one(
+    architecture: str, entries: tuple[str, ...]
+) -> None:
+    machine = lab.of_arch("7.2", architecture)
+    known_trees(trees(machine, lab.PROGRAMS / "paths.c", DEPTH), entries)
 
 
-def known_trees(found_trees: list[tuple[PathNode, ...]], fault: str) -> None:
-    """Fail unless each is that of paths.c."""
+def known_trees(found_trees: list[tuple[PathNode, ...]], entries: tuple[str, ...]) -> None:
+    """Fail unless each is that of paths.c.  entries: of the kernel, that of a fault first."""
     for tree in found_trees:
         assert tree[0].function == "main"
-        library = [way for way in calls(tree, fault) if any("jmp" in name for name in way)]
-        found = {way: count for way, count in calls(tree, fault).items() if way not in library}
+        library = [way for way in calls(tree, entries) if any("jmp" in name for name in way)]
+        found = {way: count for way, count in calls(tree, entries).items() if way not in library}
         assert {way[:2] for way in library} >= {("window", "first")}
         down = [("window", *["recur"] * depth) for depth in range(1, DEPTH + 1)]
         assert found == {
@@ -93,8 +103,8 @@ def known_trees(found_trees: list[tuple[PathNode, ...]], fault: str) -> None:
             ("window", "touch"): 1,
             ("window", "touch", "leaf"): 1,
         }
-        faults = [path(tree, at) for at, n in enumerate(tree) if n.function == fault]
-        assert ("main", "window", "touch", fault) in faults
+        faults = [path(tree, at) for at, n in enumerate(tree) if n.function == entries[0]]
+        assert ("main", "window", "touch", entries[0]) in faults
 
 
 def test_a_stack_of_ten_thousand_frames(machine: Machine) -> None:
