@@ -179,7 +179,7 @@ def suite_as_it_runs(shape: Shape) -> None:
 
 def missing_as_not_a_number(shape: Shape) -> None:
     """nan is no figure, and no error either: that run has no value."""
-    word = shape.rng.choice(("nan", "NaN", "None"))
+    word = shape.rng.choice(("nan", "NaN", "NAN"))
     rows = [
         f"{arm},{boot},{shape.value(arm) if boot != 2 else word}"
         for boot in range(shape.runs)

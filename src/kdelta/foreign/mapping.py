@@ -30,7 +30,7 @@ OK = vocabulary(
 )
 UNITS = "units"  # a fact: that the units of all arms are the same
 MISSING = (
-    *("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "None", "nan", "NaN", "NAN"),
+    *("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "nan", "NaN", "NAN"),
     *("\N{EN DASH}", "\N{EM DASH}"),
 )
 
