@@ -237,6 +237,18 @@ def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch)
         checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
 
 
+def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = along(monkeypatch, "1100")
+    letter = replace(series("1100"), cover="mm: a series\nmprotect() becomes 12 % faster.")
+    setting = paging.Setting(
+        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
+    )
+    (claim,) = paging.page(letter, found, setting, None, "").promises
+    assert claim.text == "mprotect() becomes 12 % faster."
+
+
 def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1005")
     arm, _ = along(monkeypatch, "1100")

@@ -67,7 +67,7 @@ def page(
     everywhere = (*paths, *(row for each in elsewhere for row in each.paths))
     walks = [found, *(side.found for side in sides)]
     decision, why = _decided(walks, everywhere, setting.tolerance)
-    said = "\n\n".join([series.cover, *(step.text for step in series.steps)])
+    said = "\n\n".join([*series.cover.split("\n", 1), *(step.text for step in series.steps)])
     made = CheckPage(
         title=series.title,
         base=series.base.title,
