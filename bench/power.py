@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Does the verdict on times keep its promise?  Seeded simulation, beside what others would say.
 
-    .venv/bin/python bench/power.py              # all figures, about ten minutes
+    .venv/bin/python bench/power.py              # all figures, most of an hour on two cores
     .venv/bin/python bench/power.py --quick      # a tenth of the sessions
     .venv/bin/python bench/power.py --docs docs/method.md    # and put the table there
     .venv/bin/python bench/power.py --keep cells.jsonl       # go on where it was stopped

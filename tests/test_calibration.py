@@ -222,7 +222,7 @@ def test_the_set_that_is_brought_along_is_whole() -> None:
 def test_the_set_that_was_not_seen_before_is_whole_and_another_one() -> None:
     """All of it can be counted on packages, and none of it is in the first set."""
     folder = data.directory("calibration")
-    first, cases = (calibration.read(folder / name) for name in ("cases.toml", "unseen.toml"))
+    first, cases = (calibration.read(folder / name) for name in ("cases.toml", "second.toml"))
     assert len(cases) == len({each.id for each in cases}) == 16
     for each in cases:
         assert calibration.placed(each, first) == each
