@@ -10,6 +10,7 @@ import pytest
 from kdelta import arch, guest, process
 from kdelta.check import cells
 from kdelta.check.comparing import pages_of
+from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
 from kdelta.machine import folios
 from kdelta.machine.axes import words
@@ -120,3 +121,12 @@ def test_the_program_wants_what_its_cell_wants(scenario: Scenario, tmp_path: Pat
     if reading.exit_code == EXIT_SKIP or contract_failures(reading):
         pytest.skip(f"this machine does not give it: {reading.notes}")
     assert reading.samples
+
+
+def test_a_check_tells_of_cells_of_the_chosen_scenarios_alone() -> None:
+    found, why = _scenarios(("mincore:*",), (), "4K,64K", field=False)
+    assert "mincore:no_thp_pte_scan_4m.64K" in found
+    assert all(name.startswith("mincore:") for name in found)
+    assert why == ["1 scenario has no cells of folios: it is of one size of page already"]
+    with pytest.raises(SpecError, match=r"no scenario fits .*base pages, which it asks for"):
+        _scenarios(("mprotect:split_pages.64K",), (), "4K,64K", field=False)

@@ -41,5 +41,8 @@ def cells(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], l
         none = [name for name in wanted if name != BASE and name not in given]
         if none and not given:
             why[workload.without_folios(scenario, none[0])] += 1
-    told = [f"{count} scenarios have no cells of folios: {reason}" for reason, count in why.items()]
+    told = [
+        f"{count} {'scenario has' if count == 1 else 'scenarios have'} no cells of folios: {reason}"
+        for reason, count in why.items()
+    ]
     return found, sorted(told)

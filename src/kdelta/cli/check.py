@@ -369,17 +369,27 @@ def _scenarios(
     from kdelta.cli import studies
     from kdelta.study import roster
 
-    wanted = cells.sizes(pages)
+    def fits(name: str) -> bool:
+        return not only or any(fnmatchcase(name, one) for one in only)
 
-    meant = roster.surveyed(field=field or bool(only))
+    wanted = cells.sizes(pages)
+    surveyed = roster.surveyed(field=field or bool(only))
+    meant = [
+        name
+        for name in surveyed
+        if fits(name) or any(fits(f"{name}.{cell}") for cell in wanted if cell != cells.BASE)
+    ]
     every, why = cells.cells(meant, wanted)
-    found = [name for name in every if not only or any(fnmatchcase(name, one) for one in only)]
+    found = [name for name in every if fits(name)]
     if len(wanted) == 1 and cells.BASE in wanted:
         why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
     found = list(dict.fromkeys([*studies.scenarios(own), *found]))
     if not found:
-        raise SpecError(f"no scenario fits {', '.join(only)}", action="see: kdelta survey --list")
+        no_cell = f": {why[0]}" if why else ""
+        raise SpecError(
+            f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
+        )
     return found, why
 
 
