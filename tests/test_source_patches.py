@@ -225,4 +225,5 @@ def test_the_variants_that_are_brought_along_are_small_patches() -> None:
     for name in names:
         text = (data.directory("variants") / f"{name}.patch").read_text()
         assert text.startswith("SPDX-License-Identifier: GPL-2.0-or-later\n")
-        assert text.count("diff --git a/") <= 2
+        assert text.count("diff --git a/") <= 3  # what vmsplice() calls lies in three files
+        assert text.count("\n") <= 300
