@@ -50,6 +50,8 @@ mount -t tmpfs tmpfs /tmp
 mount /dev/vda2 /boot/efi
 [ ! -d /sys/firmware/efi ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars
 hostname box; uname -r >> /var/log/boots
+# No udev loads it, and a kernel's own initial RAM disk has the root's drivers alone.
+modprobe virtio_net 2> /dev/null
 ip link set lo up
 for each in /sys/class/net/e*; do
     ip link set "${each##*/}" up; ip addr add 10.0.2.15/24 dev "${each##*/}"
