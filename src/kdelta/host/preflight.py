@@ -148,7 +148,7 @@ def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
     load, cpus = host.load, host.seen.cpus
     if load is not None and cpus and load / cpus > _MOST_LOAD:
         yield (
-            f"the load is {load:g} on {cpus:g} CPUs, others are at work: "
+            f"the load is {load:g} on {cpus:g} CPU{'' if cpus == 1 else 's'}, others are at work: "
             "end them (see: top), or wait"
         )
     if steal is not None and steal > _MOST_STEAL:
