@@ -27,6 +27,7 @@ import fake_host
 from host_disk import OLD, PANIC, machine, made, on_it, settled_by_grub, with_systemd_boot
 from kdelta.journal.run import RUNS, RunJournal
 
+_MOST_WRONG = 2  # ends by itself with a sentence, after which it is resumed
 _START = "from kdelta.cli.main import main; main()"
 NEW, NEW_PACKAGE = "6.12.117+deb12-cloud-amd64", "deb:6.12.117-1~deb12u1"
 _RESET = """
@@ -43,7 +44,7 @@ def executed(folder: Path, kills: int) -> int:
     runs = folder / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     words = ["run", "study.toml", "--on", "lab.toml", "--runs", str(runs)]
-    started = 0
+    started = wrong = 0
     kept: dict[str, bytes] = {}
     while True:
         started += 1
@@ -56,6 +57,8 @@ def executed(folder: Path, kills: int) -> int:
             child.wait()
         if child.poll() is not None and child.returncode in (0, 1):
             break
+        if child.poll() is not None and (wrong := wrong + 1) > _MOST_WRONG:
+            sys.exit(f"kdelta ends with {child.returncode} each time")
         child.send_signal(signal.SIGKILL)
         child.wait()
         now = {str(path): path.read_bytes() for path in runs.glob("*/trials/*/result.json")}

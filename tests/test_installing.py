@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,8 @@ def with_systemd_boot(fake: FakeHost, default: str = f"gnulinux-{DEFAULT}.conf")
     said = b"\6\0\0\0" + "systemd-boot 252\0".encode("utf-16-le")
     (variables / f"LoaderInfo-{loaders.VENDOR}").write_bytes(said)
     once = variables / f"LoaderEntryOneShot-{loaders.VENDOR}"
+    # A variable cannot be sought in: what is given to tail has to come through a pipe.
+    fake.program("bin/tail", f'#!/bin/sh\n[ $# = 2 ] && exec {shutil.which("tail")} "$@"\nexit 1\n')
     fake.program(
         "bin/bootctl",
         f'#!/bin/sh\n[ "$1" = set-oneshot ] || exit 1\nprintf %s "$2" > {fake.folder}/once\n'

@@ -150,7 +150,8 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
     if booted_by_systemd(root):
         entry = next((one for one, boots in _entries(root) if boots(release)), "")
         once = f"/{EFI_VARIABLES}/LoaderEntryOneShot-{VENDOR}"
-        read = ("sh", "-c", f"tail -c +5 {once} | tr -d '\\000'; echo")
+        # Through cat: tail seeks in a file, which efivarfs refuses.
+        read = ("sh", "-c", f"cat {once} | tail -c +5 | tr -d '\\000'; echo")
         choose = ("bootctl", "set-oneshot", entry)
         own = Way(choose=choose, taken=read, said=entry, go=("reboot",))
         return (own,) if entry else ()
