@@ -226,6 +226,22 @@ def test_nor_does_one_of_systemd_boot(
     assert mend in (raised.value.action or "")
 
 
+@pytest.mark.parametrize(
+    ("told", "stays"),
+    [(f"gnulinux-{DEFAULT}.conf", True), (f"gnulinux-{DEFAULT}", True), ("@saved", False),
+     ("gnulinux-*", False)],
+)  # fmt: skip
+def test_a_default_of_the_firmware_has_to_be_one_entry(
+    fake: FakeHost, errand: Errand, told: str, *, stays: bool
+) -> None:
+    with_systemd_boot(fake, "")
+    variable = f"LoaderEntryDefault-{loaders.VENDOR}"
+    content = b"\7\0\0\0" + f"{told}\0".encode("utf-16-le")
+    (fake.folder / "files" / loaders.EFI_VARIABLES / variable).write_bytes(content)
+    with errand.shown() as root:
+        assert (loaders.would_change(DEFAULT, root) == "") is stays
+
+
 def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
     fake: FakeHost, errand: Errand, tmp_path: Path
 ) -> None:

@@ -132,7 +132,9 @@ def would_change(running: str, root: Path) -> str:
         return ""  # it boots by something else, which a package does not change
     program, *_, entry = found[0].choose
     if booted_by_systemd(root):
-        kept = _variable(root, "LoaderEntryDefault") or _default_of_systemd(root) == entry
+        own = _variable(root, "LoaderEntryDefault") or _default_of_systemd(root)
+        # "@saved" is what was booted last, and a pattern the newest that fits.
+        kept = {one for one, _ in _entries(root)} & {own, f"{own}.conf"}
         return "" if kept else f"bootctl set-default {shlex.quote(entry)}"
     config = next(config for config, reboot, _ in _GRUB if reboot == program)
     obeys = 'set default="${saved_entry}"' in _text(root / config)
