@@ -50,9 +50,9 @@ class _Move:
 def netted(rows: Sequence[FunctionDelta]) -> tuple[NettedPart, ...]:
     """The parts of a difference, the largest first; their deltas sum to those of the rows.
 
-    A function that ran under one kernel alone is put to the one of the other
-    sign that it nearly cancels with; functions of both kernels are one part where they cancel to
-    the instruction.  What is 0 is left out.
+    A function that ran under one kernel alone is put to the one of the other sign that it nearly
+    cancels with; functions of both kernels are one part where they cancel to the instruction.
+    What is 0 is left out.
     """
     changed = (row for row in rows if row.delta)
     left = dict(enumerate(sorted(changed, key=lambda row: (-abs(row.delta), row.function))))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 import click
@@ -23,6 +22,7 @@ from kdelta.doctor.capabilities import (
 )
 from kdelta.doctor.inventory import inventory
 from kdelta.printable import printable
+from kdelta.rendering.columns import filled
 
 _STYLES = {
     Usability.OK: "green",
@@ -85,10 +85,7 @@ def _print_below(rows: Sequence[Capability], width: int) -> None:
     for row in rows:
         mark = click.style(f"{row.state:<{state}}", fg=_STYLES[row.state].replace("dim", "reset"))
         click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
-        for line in textwrap.wrap(
-            printable(row.detail), width, initial_indent="  ", subsequent_indent="    ",
-            break_long_words=False, break_on_hyphens=False,
-        ):  # fmt: skip
+        for line in filled(printable(row.detail), width, "  ", "    ", whole=True):
             click.echo(line)
 
 

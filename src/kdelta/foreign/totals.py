@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.work import Work
@@ -50,8 +49,8 @@ def _total(work: Work, figure: str, count: str) -> bool:
         if len(pairs) < _FEW_ROWS:
             continue
         rows += len(pairs)
-        amount = max(amount, _scatter([math.log(value) for value, _ in pairs]))
-        ratio = max(ratio, _scatter([math.log(value / number) for value, number in pairs]))
+        amount = max(amount, statistics.stdev([math.log(value) for value, _ in pairs]))
+        ratio = max(ratio, statistics.stdev([math.log(value / number) for value, number in pairs]))
     return rows > 0 and amount > _GROWS and ratio < _LESS * amount
 
 
@@ -61,7 +60,3 @@ def _number(text: str) -> float:
     except ValueError:
         return 0.0
     return found if math.isfinite(found) else 0.0
-
-
-def _scatter(values: Sequence[float]) -> float:
-    return statistics.stdev(values)

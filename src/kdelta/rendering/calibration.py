@@ -135,10 +135,9 @@ def _told(each: CaseAnswer) -> str:
         return f"not had: {each.why}{about}"
     own = f", its own functions {each.own:+.1f} %" if each.own is not None else ""
     found = f" ({', '.join(each.found)})" if each.found else ""
-    note = f"; {each.case.note}" if each.case.note and each.right is not True else ""
     return (
         f"expected {each.case.expect or 'is not said'}, counts say {each.said} by {each.why}:"
-        f" {each.scenario}, {each.old} -> {each.new}, {_path(each)}{own}{found}{note}{about}"
+        f" {each.scenario}, {each.old} -> {each.new}, {_path(each)}{own}{found}{_note(each)}{about}"
     )
 
 
@@ -148,6 +147,11 @@ def _about(case: PublishedCase) -> str:
         _ABOUT.get(kind, f"{quoted(kind)} is no kind that is known here") for kind in case.kinds
     ]
     return "; ".join(filter(None, told))
+
+
+def _note(each: CaseAnswer) -> str:
+    """What its count found, where that is not what was expected."""
+    return f"; {each.case.note}" if each.case.note and each.right is not True else ""
 
 
 def _path(each: CaseAnswer) -> str:
@@ -190,7 +194,6 @@ def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
         own = f"{each.own:+.1f} %" if each.own is not None else ""
         found = f" {', '.join(f'`{name}`' for name in each.found)}" if each.found else ""
         right = {True: "yes", False: "no", None: ""}[each.right]
-        note = f"; {each.case.note}" if each.case.note and each.right is not True else ""
         yield _row(
             f"{each.case.id}: {each.case.title} ({each.case.source})",
             f"{each.case.reported}; {each.case.kind}, expected {each.case.expect}",
@@ -198,7 +201,7 @@ def _table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
             f"`{each.scenario}`",
             _path(each),
             f"{own}{found}",
-            f"{each.said}: {each.why}{note}",
+            f"{each.said}: {each.why}{_note(each)}",
             right,
         )
 

@@ -220,14 +220,20 @@ def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[
     yield _Prose(printable(text), tone, indent)
 
 
-def filled(text: str, width: int, first: str = "", later: str = "") -> list[str]:
-    """Text in lines of a width; first, later: what begins them.  "25 %" stays together."""
+def filled(
+    text: str, width: int, first: str = "", later: str = "", *, whole: bool = False
+) -> list[str]:
+    """Text in lines of a width; first, later: what begins them.  "25 %" stays together.
+
+    whole: words that are too long for a line are not broken.
+    """
     lines = textwrap.wrap(
         text.replace(" %", f"{_TOGETHER}%"),
         width,
         initial_indent=first,
         subsequent_indent=later,
         break_on_hyphens=False,
+        break_long_words=not whole,
     )
     return [line.replace(_TOGETHER, " ") for line in lines]
 
