@@ -22,8 +22,8 @@
  * addresses where the kernel enters interrupts and exceptions come in the file events=; from the
  * entry of an interrupt to the return that matches it, everything is taken off the window, and so
  * are the instructions of the vector's stub, where a kernel comes to that entry through one, and
- * firmware.  So
- * is what runs while the vCPU is given to a task that is not the workload's, see tasks.h.
+ * firmware.  So is what runs while the vCPU is given to a task that is not the workload's, see
+ * tasks.h.
  *
  * Output: a stream of little-endian 64-bit words.  Each record is its kind, the number of words
  * behind that, and these, documented where they are emitted; kdelta.attribution.insns reads it.
