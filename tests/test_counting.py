@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from counts_stream import ARMED, HEADER, KERNEL, window, write
+from kdelta import guest
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError
+from kdelta.guests import checkpoint, qemu
 from kdelta.output import Reading, TimedWindow
-from kdelta.run import counting
+from kdelta.run import counting, selftest
+from kdelta.run.restoring import Bench
 from kdelta.workload import Window, parse_reference
+from test_swap import EMULATOR, SETTINGS, kernel
 
 TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
 PHASES = (
@@ -116,3 +121,25 @@ def test_counts_that_do_not_fit_the_printed_samples(
     printed = reading({"scan": samples, "touch": samples})
     with pytest.raises(GuestError, match=cause):
         counting._counted(counts(tmp_path, records), TABLE, printed)
+
+
+@pytest.mark.parametrize("which", ["plugin_digest", "name"])
+def test_counts_depend_on_what_their_environment_is_told_by(
+    which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same plugin of another source, such as a comment's, is another environment."""
+    monkeypatch.setattr(checkpoint, "key", lambda *_: "checkpoint")
+    for where, name in ((qemu, "plugin"), (guest, "program")):
+        monkeypatch.setattr(where, name, lambda *_, **__: Path(__file__))
+    load, scenario = parse_reference("mincore:no_thp_pte_scan_4m")
+    bench = Bench(
+        emulator=EMULATOR,
+        settings=SETTINGS,
+        fresh_boot=False,
+        timeout_s=1,
+        cancelled=threading.Event(),
+    )
+    before = counting.depends_on(bench, kernel(), scenario, load.program)
+    where = qemu if which == "plugin_digest" else selftest
+    monkeypatch.setattr(where, which, lambda *_: "of another source")
+    assert counting.depends_on(bench, kernel(), scenario, load.program) != before

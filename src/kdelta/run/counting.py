@@ -37,11 +37,17 @@ WARMUP = 2
 def depends_on(
     bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path
 ) -> tuple[bytes | str, ...]:
-    """All that decides the result of a trial, but for kdelta's own code (run.store)."""
+    """All that decides the result of a trial, but for kdelta's own code (run.store).
+
+    Plugin and self-test stand by their sources, too, as an environment names them: one program of
+    two sources, which differ in a comment, is of two environments, which are not compared.
+    """
     target = bench.settings.target
     return (
         checkpoint.key(bench.emulator, bench.settings, kernel.image),
         digest_of(qemu.plugin()),
+        qemu.plugin_digest(),
+        selftest.name(bench.settings.arch),
         digest_of(guest.program(program, target, theirs=scenario.outside)),
         b"" if scenario.declared else program.with_suffix(".toml").read_bytes(),
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),

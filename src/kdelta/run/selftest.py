@@ -81,11 +81,14 @@ class Subject:
 
 
 def name(arch: str) -> str:
-    """The test of an architecture, by all that it is: its program, the known numbers, the plugin.
+    """The test of an architecture, by all that it is: its program, the known numbers, the plugin;
+    "" where there is none.
 
     What compiled it and where it lies is no part: its windows are assembly, so that the results of
     any two machines which passed it are comparable.
     """
+    if arch not in KNOWN:
+        return ""
     texts = (path.read_bytes() for path in guest.sources(_program()))
     return cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN[arch]), *texts)[:16]
 
