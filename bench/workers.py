@@ -5,7 +5,8 @@
 
 A simulation: the trials of a stored run, each as long as it took there (the median of its scenario
 where it was not measured anew), are given to workers by the rule that `kdelta run --scheduler` has
-(run/spread.choice).  A worker that gets a kernel for the first time boots it, once.
+(run/spread.choice).  The first worker that gets a kernel boots it; its checkpoint goes by the
+controller to every other one.
 """
 
 from __future__ import annotations
@@ -58,12 +59,9 @@ def costs(record: RunRecord) -> list[Cost]:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Checkpoints: seconds to make one, how many the controller makes at once, and seconds until
-    one that is there has come to a worker.
-    """
+    """Checkpoints: seconds to make one, and until one has come from a worker or to one."""
 
     boot_s: float
-    at_once: int
     sent_s: float
 
 
@@ -74,7 +72,7 @@ def elapsed(trials: list[Cost], workers: int, points: Points) -> float:
     left, waiting = list(trials), Counter(each.kernel for each in trials)
     busy: list[tuple[float, str]] = []
     free, now, controller = list(names), 0.0, 0.0
-    makers, made = [0.0] * points.at_once, dict[str, float]()
+    made = dict[str, float]()
     while left or busy:
         given = True
         while given and free and left:
@@ -84,9 +82,7 @@ def elapsed(trials: list[Cost], workers: int, points: Points) -> float:
                 if chosen is None:
                     continue
                 if trial.kernel not in made:
-                    begins = max(now, heapq.heappop(makers))
-                    made[trial.kernel] = begins + points.boot_s
-                    heapq.heappush(makers, made[trial.kernel])
+                    made[trial.kernel] = now + points.boot_s + points.sent_s
                 there = now
                 if trial.kernel not in kernels.get(chosen, ()):
                     there = max(now, made[trial.kernel]) + points.sent_s
@@ -109,8 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--boot", type=float, default=10.0, help="seconds to make a checkpoint")
-    parser.add_argument("--at-once", type=int, default=2, help="that the controller makes")
-    parser.add_argument("--sent", type=float, default=2.0, help="seconds until one has come")
+    parser.add_argument("--sent", type=float, default=2.0, help="seconds to send one")
     parser.add_argument("--scenarios", type=int, help="so many, on so many kernels")
     parser.add_argument("--kernels", type=int)
     chosen = parser.parse_args()
@@ -120,7 +115,7 @@ def main() -> None:
         typical = [statistics.median(own) for own in by_scenario(record).values()]
         typical = typical[: chosen.scenarios]
         trials = [Cost(str(at), each) for each in typical for at in range(chosen.kernels)]
-    points = Points(chosen.boot, chosen.at_once, chosen.sent)
+    points = Points(chosen.boot, chosen.sent)
     kernels = len({each.kernel for each in trials})
     total = sum(each.seconds for each in trials)
     print(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -117,6 +118,10 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> No
         travel.arrive(SentPoint(key="../x", packed="", listed=""), file)
 
 
+def nobody(_key: str) -> bytes:
+    raise InfraError("there is no worker")
+
+
 class Given(Points):
     """Points whose checkpoint is there, or cannot be made."""
 
@@ -169,5 +174,45 @@ def test_a_kernel_that_does_not_come_up_here_is_left_to_the_workers(
     assert points.asked == 1
     trial = journal.record().trials[0]
     bench, settings, kernel = own.given(trial)
-    fresh = points.of(trial, How(fresh_boot=True), bench, settings, kernel)
-    assert (fresh, points.of(trial, AS_PLANNED, bench, settings, kernel)) == (None, None)
+    given = (bench, settings, kernel, nobody)
+    fresh = points.of(trial, How(fresh_boot=True), *given)
+    assert (fresh, points.of(trial, AS_PLANNED, *given)) == (None, None)
+
+
+def test_the_first_worker_of_a_kernel_makes_its_checkpoint(
+    own: ExactTrials, tmp_path: Path
+) -> None:
+    made(tmp_path / "theirs")
+    travel.pack(tmp_path / "theirs", tmp_path / "packed")
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    twins, asked = Twins({"a": answer, "b": answer}), list[str]()
+
+    def point(name: str) -> bytes:
+        asked.append(name)
+        return (tmp_path / "packed").read_bytes()
+
+    twins.point = point
+    points = Points(tmp_path, threading.Event())
+    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    assert len(asked) == 1
+    here = cache.found("checkpoints", KEY)
+    assert here is not None
+    assert (here / "ram").read_bytes() == (tmp_path / "theirs/ram").read_bytes()
+    digest = digest_of(tmp_path / KEY)
+    assert {name for name, one in twins.sent if one == digest} == {n for n, _ in twins.counted}
+
+
+def _refuses(_name: str) -> object:
+    raise InfraError("it has no room")
+
+
+@pytest.mark.parametrize("bad", [lambda _name: b"no checkpoint", lambda _name: 7, _refuses])
+def test_one_that_no_worker_makes_is_made_here(
+    own: ExactTrials, tmp_path: Path, bad: Callable[[str], object]
+) -> None:
+    made(tmp_path / "point")
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    twins, points = Twins({"a": answer}), Given(tmp_path, tmp_path / "point")
+    twins.point = bad
+    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    assert (points.asked, cache.found("checkpoints", KEY)) == (1, None)

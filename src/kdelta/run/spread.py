@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures import TimeoutError as LateError
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ from kdelta.run import parcel, worker
 from kdelta.run.exact import ExactTrials
 from kdelta.run.parcel import Parcel, SentFile, TrialOrder
 from kdelta.run.travel import Points
+from kdelta.run.trial import told
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 
@@ -190,7 +192,6 @@ class SpreadTrials(Trials):
         with build.noting() as used:
             self._own.address(trial, how)
         file, more = _file_of(trial.workload)
-        point = self._points and self._points.of(trial, how, bench, settings, kernel)
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel=parcel.sent(kernel),
@@ -204,11 +205,32 @@ class SpreadTrials(Trials):
             other_seed=how.other_seed,
             programs={key: digest_of(path) for key, path in used.items()},
             file=file,
-            point=point[0] if point else None,
         )
         paths = {digest_of(path): path for path in (*used.values(), *more)}
-        paths |= {point[0].packed: point[1]} if point else {}
-        return order, {**paths, kernel.image_sha256: kernel.image}
+        paths[kernel.image_sha256] = kernel.image
+        made = partial(self._point, order, paths)
+        point = self._points and self._points.of(trial, how, bench, settings, kernel, made)
+        if not point:
+            return order, paths
+        return msgspec.structs.replace(order, point=point[0]), {**paths, point[0].packed: point[1]}
+
+    def _point(self, order: TrialOrder, files: dict[str, Path], key: str) -> bytes:
+        """The checkpoint for an order, packed, of the worker that has its trial.
+
+        Raises InfraError where that gives none.
+        """
+        name = self._first.get(order.trial.index)
+        if name is None:
+            raise InfraError("the trial is at no worker")
+        try:
+            self._bring(name, order.inputs, files)
+            message = msgspec.json.encode(order)
+            packed = self._call(name, self._limit(order), worker.point, message, key)
+        except _LostError as error:
+            raise InfraError(told(f"{name}: {error}")) from error
+        if not isinstance(packed, bytes) or len(packed) > parcel.MOST_INPUT:
+            raise InfraError(told(f"{name}: it answered with something else than a checkpoint"))
+        return packed
 
     def _bring(self, name: str, inputs: set[str], files: dict[str, Path]) -> None:
         """Send a worker what it lacks of a trial's inputs."""

@@ -2,7 +2,9 @@
 """Checkpoints that go to workers: packed without what is empty, found by the SHA-256 of that.
 
 Two boots of a kernel need not leave the same state, so that a window may hold another tick.  Where
-all workers restore the controller's guest, what they count is the same to the byte.
+all workers restore one guest, what they count is the same to the byte.  The first worker that gets
+a kernel boots it, so that as many kernels boot at once as there are workers, and not as many as the
+controller has room for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,7 +51,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Points:
-    """The checkpoints of this machine that a run's workers get."""
+    """The checkpoints that a run's workers get; this machine keeps each of them."""
 
     def __init__(self, scratch: Path, cancelled: threading.Event) -> None:
         """scratch: a folder for what is sent."""
@@ -65,14 +67,15 @@ class Points:
         bench: Bench,
         own: MachineSettings,
         kernel: Kernel,
+        worker: Callable[[str], bytes],
     ) -> tuple[SentPoint, Path] | None:
         """The checkpoint of a trial and its file; None for one that boots by itself.
 
-        It is made here when it is not there.  A kernel that does not come up here has none: what a
-        worker makes of it is its result.
+        worker: makes the one of a key and gives it packed, or raises InfraError; then it is made
+        here.  A kernel that does not come up here either has none: what a worker makes of it is
+        its result.
         """
-        scenario = workload.load(trial.workload).scenario(trial.scenario)
-        settings = with_needs(own, scenario.needs)
+        settings = settings_of(trial, own)
         if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
             return None
         key = checkpoint.key(bench.emulator, settings, kernel.image)
@@ -80,14 +83,27 @@ class Points:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._known:
+                if _whole(key) is None:
+                    self._receive(key, worker)
                 self._known[key] = self._packed(key, bench, settings, kernel)
             return self._known[key]
+
+    def _receive(self, key: str, worker: Callable[[str], bytes]) -> None:
+        """Have a worker's checkpoint here, where one makes it."""
+        file = self._scratch / f"{key}.received"
+        try:
+            file.write_bytes(worker(key))
+            cache.entry(_KIND, key, lambda place: unpack(file, place))
+        except InfraError as error:
+            log.warning("a checkpoint is made here, since no worker made it: %s", error)
+        finally:
+            file.unlink(missing_ok=True)
 
     def _packed(
         self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel
     ) -> tuple[SentPoint, Path] | None:
         try:
-            folder = self._found(key, bench, settings, kernel)
+            folder = self._found(bench, settings, kernel)
         except (GuestFault, InfraError) as error:
             log.warning("no checkpoint of %s goes to the workers: %s", kernel.release, error)
             return None
@@ -98,22 +114,43 @@ class Points:
             return None
         return SentPoint(key=key, packed=digest_of(file), listed=_content(folder)), file
 
-    def _found(self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
-        """The checkpoint's folder, whole."""
-        there = cache.found(_KIND, key)
-        if there is not None and cache.unchanged(there):
+    def _found(self, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
+        """The checkpoint's folder, made where there is none."""
+        key = checkpoint.key(bench.emulator, settings, kernel.image)
+        if there := _whole(key):
             return there
-        if there is not None:
-            cache.discard(there)
         with slots.lease(settings, self._cancelled, None):
-            made = checkpoint.take_or_find(
-                bench.emulator,
-                settings,
-                kernel.image,
-                timeout=bench.timeout_s,
-                cancelled=self._cancelled,
-            )
-        return made.folder
+            return made(bench, settings, kernel, self._cancelled)
+
+
+def settings_of(trial: TrialRecord, own: MachineSettings) -> MachineSettings:
+    """The machine of a trial: its arm's, with what its scenario needs."""
+    return with_needs(own, workload.load(trial.workload).scenario(trial.scenario).needs)
+
+
+def made(
+    bench: Bench, settings: MachineSettings, kernel: Kernel, cancelled: threading.Event
+) -> Path:
+    """The folder of a kernel's checkpoint, whole; boots where there is none.
+
+    Raises GuestFault for a kernel that does not come up, InfraError, Cancelled.
+    """
+    key = checkpoint.key(bench.emulator, settings, kernel.image)
+    if there := _whole(key):
+        return there
+    found = checkpoint.take_or_find(
+        bench.emulator, settings, kernel.image, timeout=bench.timeout_s, cancelled=cancelled
+    )
+    return found.folder
+
+
+def _whole(key: str) -> Path | None:
+    """The folder of a checkpoint that is there and undamaged; a damaged one goes."""
+    there = cache.found(_KIND, key)
+    if there is not None and not cache.unchanged(there):
+        cache.discard(there)
+        return None
+    return there
 
 
 def arrive(point: SentPoint, packed: Path) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What runs on a worker: it says what it lacks, takes that, and counts a trial with its own cache.
 
-These three functions are all that a controller calls there; they take and give bytes and texts.
+These four functions are all that a controller calls there; they take and give bytes and texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from kdelta import build, cache
 from kdelta.errors import Cancelled, GuestFault, InfraError, KdeltaError, SpecError
-from kdelta.guests import qemu
+from kdelta.guests import checkpoint, qemu
 from kdelta.journal.results import trial_folder
 from kdelta.run import travel
 from kdelta.run.exact import ExactTrials
@@ -67,6 +67,30 @@ def counted(message: bytes) -> bytes:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return msgspec.json.encode(parcel)
+
+
+def point(message: bytes, key: str) -> bytes:
+    """The checkpoint of an order's guest, packed; made here where there is none.
+
+    key: that it must have.  Raises InfraError when it is another one's, or does not come to be.
+    """
+    order = order_of(message)
+    programs = {key: _input(digest) for key, digest in order.programs.items()}
+    try:
+        with build.given(programs), _loaded(order) as trial:
+            trials = _trials(order)
+            bench, own, kernel = trials.given(trial)
+            settings = travel.settings_of(trial, own)
+            if checkpoint.key(bench.emulator, settings, kernel.image) != key:
+                raise InfraError("it has another QEMU, or another kdelta")
+            with trials.slot(trial), tempfile.TemporaryDirectory(prefix="kdelta-point-") as scratch:
+                packed = Path(scratch) / "packed"
+                travel.pack(travel.made(bench, settings, kernel, cancelled), packed)
+                if packed.stat().st_size > MOST_INPUT:
+                    raise InfraError("its checkpoint is too large to be sent")
+                return packed.read_bytes()
+    except (KdeltaError, OSError) as error:  # one kind of error that the controller can read
+        raise InfraError(told(str(error))) from None
 
 
 def name() -> str:
