@@ -147,6 +147,8 @@ def test_hundredths_of_a_percent_are_told_and_are_no_change(
         ("900+40960", Effect.OPEN, Ruling.UNDECIDED),  # by fewer
         ("1100+40960", Effect.MORE, Ruling.REJECT),
         ("900+80", Effect.LESS, Ruling.ACCEPT),  # a field of a structure
+        ("900+360", Effect.LESS, Ruling.ACCEPT),  # 36 bytes are worth 9 instructions of 10
+        ("990+2560", Effect.OPEN, Ruling.UNDECIDED),  # 256 are worth 64, of one fewer
     ],
 )
 def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
@@ -155,8 +157,21 @@ def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
     found, _ = along(monkeypatch, name)
     (path,) = paths(found)
     assert path.change is change
-    assert ("4,096 bytes" in path.reason) is (change is Effect.OPEN)
+    assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
     assert decision(found) is ruling
+
+
+def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = Counts()
+    known = frozenset(["change_pte_range"])
+    monkeypatch.setattr(answering, "_changed", lambda _old, _new: (known, False))
+    first = PatchSeries(title="t", cover="", base=tree("1000+40960"), own=True,
+                        steps=(SeriesStep(title="mm: x", text="", tree=tree("1000")),))  # fmt: skip
+    found = checked(first, SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
+    assert {path.change for path in paths(found)} == {Effect.EQUAL}
+    assert decision(found) is Ruling.ACCEPT
 
 
 def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

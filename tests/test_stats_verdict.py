@@ -134,3 +134,71 @@ def test_swapping_the_arms_never_keeps_a_step(old: int, new: int) -> None:
     there, back = decide(reading(old), reading(new), 0), decide(reading(new), reading(old), 0)
     assert there.verdict.is_step == back.verdict.is_step == (old != new)
     assert there.verdict is not back.verdict or not there.verdict.is_step
+
+
+def handling(value: int, handled: int) -> CountReading:
+    return CountReading(value=value, operations=10, operation="call", spread=0, handled=handled)
+
+
+@pytest.mark.parametrize(
+    ("value", "handled", "step_percent", "verdict"),
+    [
+        # By as many instructions.  A page that is cleared for each call is not nothing, in either
+        # direction; 80 bytes of a call of 1000 instructions are at most 2 % of it.
+        (10000, 40960, 1.0, Verdict.UNDECIDED),
+        (10000, -40960, 1.0, Verdict.UNDECIDED),
+        (10000, 800, 1.0, Verdict.UNDECIDED),
+        (10000, 800, 5.0, Verdict.SAME),
+        (10000, 300, 1.0, Verdict.SAME),
+        # By fewer: 1000 bytes are worth from nothing to 250 instructions a call.
+        (7600, 10000, 1.0, Verdict.UNDECIDED),
+        (7500, 10000, 1.0, Verdict.UNDECIDED),
+        (7400, 10000, 1.0, Verdict.IMPROVEMENT),
+        # By more, and less to copy.
+        (12400, -10000, 1.0, Verdict.UNDECIDED),
+        (12600, -10000, 1.0, Verdict.REGRESSION),
+        # Both one way: the sign is known, whatever a byte is worth.
+        (12000, 400000, 1.0, Verdict.REGRESSION),
+        (8000, -40960, 1.0, Verdict.IMPROVEMENT),
+        # A little more of each, less than the threshold.
+        (10080, 360, 1.0, Verdict.SAME),
+        # Instructions and bytes of two signs that no price makes a step.
+        (10090, -720, 1.0, Verdict.SAME),
+    ],
+)
+def test_bytes_by_string_instructions_forbid_what_no_price_of_them_allows(
+    value: int, handled: int, step_percent: float, verdict: Verdict
+) -> None:
+    floor = max(0, -handled)
+    found = decide(handling(10000, floor), handling(value, floor + handled), step_percent)
+    assert found.verdict is verdict
+    assert bool(found.signless) is (verdict is Verdict.UNDECIDED)
+    assert found.handled == handled / 10
+    if found.signless:
+        assert f"{handled // 10:+,} bytes" in found.reasons[0]
+        assert "times would decide" in found.reasons[0]
+
+
+@given(
+    st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6),
+    st.floats(0, 0.25),
+)  # fmt: skip
+def test_a_verdict_holds_at_every_price_of_a_byte(
+    old: int, new: int, was: int, now: int, price: float
+) -> None:
+    found = decide(handling(old, was), handling(new, now))
+    ratio = (new + price * now) / (old + price * was)
+    if found.verdict is Verdict.REGRESSION:
+        assert ratio >= 1
+    elif found.verdict is Verdict.IMPROVEMENT:
+        assert ratio <= 1
+    elif found.verdict is Verdict.SAME:
+        assert abs(ratio - 1) <= 0.0201  # what counts say, and as much again of bytes
+
+
+def test_bytes_and_scatter_are_both_told() -> None:
+    noisy = CountReading(value=10000, operations=10, operation="call", spread=4000, handled=0)
+    found = decide(noisy, handling(10100, 40960))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "the spread over windows" in found.reasons[0]
+    assert "+4,096 bytes" in found.reasons[0]

@@ -1,18 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Bytes by string instructions, beside the functions of a difference."""
+"""Bytes by string instructions: beside the functions of a difference, and where they forbid a sign.
+
+The rule itself is held in test_stats_verdict; here it comes out the same in every view.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import ModuleType
 
+import pytest
 from msgspec.structs import replace
 
+from bisect_bench import Bench, journal
+from kdelta.analysis import history
+from kdelta.analysis.claims import claim
+from kdelta.analysis.counts import counted
 from kdelta.analysis.explanation import explain
+from kdelta.analysis.findings import report
+from kdelta.analysis.gate import gate
+from kdelta.analysis.survey import quiet, surveyed
+from kdelta.bisect.judging import PointCounting
+from kdelta.bisect.ladder import LadderSearch
+from kdelta.bisect.outcome import Ending
+from kdelta.rendering import comparisons, mail, page, show
 from kdelta.rendering import explain as explain_view
+from kdelta.rendering import gate as gate_view
+from kdelta.rendering import survey as survey_view
 from kdelta.rendering.columns import plain
-from kdelta.rendering.formats import written
+from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import FunctionCount, TrialResult
-from ladder_records import PAGES, Trial, result, run
+from kdelta.stats.verdict import Verdict
+from ladder_records import PAGES, SCENARIO, WORKLOAD, Trial, result, run
 
 OLD = result(Trial(per_page=300))
 NEW = result(Trial(per_page=600))
@@ -48,3 +68,94 @@ def test_bytes_by_string_instructions_are_told_beside_the_sum() -> None:
     assert told["strings"] == {"old": 4096 * PAGES, "new": 2 * PAGES, "delta": -4094 * PAGES}
     # The other phase has none.
     assert explain(record, "6.16", "6.17", phase="touch").strings is None
+
+
+WHY = "+4,096 bytes that string instructions copy or clear"
+# A page is cleared for each page that was not before, by fewer instructions.
+LENT, COPIED = handling(result(Trial(per_page=600)), PAGES), handling(OLD, 4097 * PAGES)
+PAIR = run({"6.16.12": [LENT], "6.17.13": [COPIED]})
+
+
+@pytest.mark.parametrize(
+    ("view", "form"),
+    [(show, "text"), *((view, form) for view in (show, comparisons) for form in FORMATS)],
+)
+def test_every_view_of_a_run_says_undecided_and_why(view: ModuleType, form: str) -> None:
+    found = report(PAIR)
+    told = plain(view.show(found)) if form == "text" else written(form, view, found)
+    assert WHY in " ".join(told.split())
+    assert "times would decide" in " ".join(told.split())
+    assert "IMPROVEMENT" not in told
+
+
+@pytest.mark.parametrize("form", [*FORMATS, *CASES, "text"])
+def test_a_gate_is_left_open_by_it_in_every_format(form: str) -> None:
+    found = gate(PAIR)
+    told = plain(gate_view.show(found)) if form == "text" else written(form, gate_view, found)
+    assert WHY in " ".join(told.split())
+    assert (found.closed, found.undecided) == (False, True)
+
+
+def test_a_mail_and_a_page_say_it() -> None:
+    grown = handling(result(Trial(per_page=900)), 4097 * PAGES)
+    record = run({"6.16.12": [LENT], "6.17.13": [COPIED], "6.18.15": [grown]})
+    told = " ".join(mail.written(claim(record), mail.Letter(workloads={})).split())
+    assert f"6.17.13: down by 50 %, threshold 1 %; but -300 instructions, and {WHY}" in told
+    assert "x0.500, undecided" in told
+    assert WHY in " ".join(page.written(claim(record)).split())
+
+
+def test_a_survey_marks_it_and_lists_it() -> None:
+    same = handling(result(Trial(per_page=600)), 4097 * PAGES)
+    found = surveyed(run({"6.16.12": [LENT], "6.17.13": [same], "6.18.15": [COPIED]}))
+    told = plain(survey_view.show(found))
+    row = next(line for line in told.splitlines() if line.startswith("mprotect:"))
+    assert row.split()[2:] == [".?", "-50%"]
+    flat = " ".join(told.split())
+    assert "?: UNDECIDED, its string instructions handle other bytes" in flat
+    assert "UNDECIDED by the bytes of string instructions, 1 pair:" in flat
+    assert f"differs by 0 %, threshold 1 %; but +0 instructions, and {WHY}" in flat
+    assert quiet(found) == 0
+
+
+def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
+    values = {"old": LENT, "new": COPIED}
+    own, bench = journal(tmp_path, list(values)), Bench(values)
+    search = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
+    found = search.run()
+    assert found.ending is Ending.UNDECIDED
+    assert WHY in found.reasons[0]
+
+
+def test_any_two_kernels_are_told_apart_by_their_bytes() -> None:
+    less, more = handling(OLD, PAGES), handling(OLD, 4097 * PAGES)
+    record = run({"6.15.1": [less], "6.16.1": [OLD], "6.17.1": [more]})
+    pairs = {(one.old, one.new): one.rows[0] for one in history.lab([record], most_pairs=9).pairs}
+    verdicts = {pair: row.comparison.verdict for pair, row in pairs.items()}
+    assert verdicts == {
+        ("6.15.1", "6.16.1"): Verdict.SAME,
+        ("6.16.1", "6.17.1"): Verdict.UNDECIDED,
+        ("6.15.1", "6.17.1"): Verdict.UNDECIDED,
+    }
+
+
+def test_bytes_of_many_layouts_are_those_of_one_operation() -> None:
+    """What stands for a scenario over layouts is a window of each, added up, and so are bytes."""
+    phase = replace(OLD.exact.phases[0], operations=4, user=(0,) * 8, kernel=(4000,) * 8, layouts=4)
+
+    def of(handled: int) -> TrialResult:
+        rows = (
+            FunctionCount(phase=phase.phase, function="f", insns=16000, calls=1),
+            FunctionCount(phase=phase.phase, function="rep", insns=0, calls=1, bytes=handled),
+        )
+        return replace(OLD, data=replace(OLD.exact, phases=(phase,), functions=rows))
+
+    # 4 layouts of 4 operations of 1000 instructions; 100 bytes more for each.
+    record = run({"6.16.1": [of(0)], "6.17.1": [of(1600)]})
+    (ladder,) = report(record).ladders
+    comparison = ladder.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.handled == 100
+    assert "+100 bytes" in comparison.reasons[0]
+    assert any("(up to 100 more)" in limit for limit in report(record).limits)
+    assert counted(record, WORKLOAD, SCENARIO)[1].phases[0].handled == 1600

@@ -24,11 +24,12 @@ def weighed(
     """A comparison with what the builds of the two differ in.
 
     A step between kernels of different compilers is UNDECIDED, since part of it may be theirs;
-    of one and the same source it is theirs alone, and stands.
+    of one and the same source it is theirs alone, and stands.  So is one without a sign.
     """
     crossed = crossing(old, new)
     found = replace(found, crossing=crossed, differences=differences(old, new))
-    if not crossed or not found.verdict.is_step or _one_source(old, new):
+    told = found.verdict.is_step or found.signless
+    if not crossed or not told or _one_source(old, new):
         return found
     reason = (
         f"{'; '.join(found.reasons)}; but the compilers differ ({crossed}), and part of that may be"

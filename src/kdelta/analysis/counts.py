@@ -19,7 +19,15 @@ from kdelta.analysis.evidence import (
 )
 from kdelta.journal.run import RunRecord
 from kdelta.metric import INSNS_PER_OP, Grade, Metric
-from kdelta.sample import TOTAL, ArmRecord, CopyKind, PhaseCounts, TrialRecord, TrialResult
+from kdelta.sample import (
+    TOTAL,
+    ArmRecord,
+    CopyKind,
+    FunctionCount,
+    PhaseCounts,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.stats.decomposition import Share
 from kdelta.stats.exact import Location, LocationKind, representative
 from kdelta.stats.layouts import Chosen, Layouts, choose
@@ -66,6 +74,7 @@ class Measure:
     second: int | None = None  # another length that repeats; see stats.exact.Location
     layouts: Layouts | None = None  # that the windows went through
     later: int = 0  # requests to RCU to free something, which is done later and not counted
+    handled: int = 0  # bytes by string instructions
 
     @property
     def per_operation(self) -> float:
@@ -80,6 +89,7 @@ class Measure:
             operations=self.operations,
             operation=self.operation,
             spread=max(self.deviation, self.trials_range),
+            handled=self.handled,
         )
 
 
@@ -304,6 +314,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         second=chosen.second,
         layouts=found[across.index].layouts,
         later=_later(used[across.index], counts.phase),
+        handled=sum(row.bytes for row in _rows(used[across.index], counts.phase)),
         **_agreement(across),
     )
 
@@ -343,13 +354,19 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         left_out=sum(measure.left_out for measure in phases),
         layouts=_layouts(phases),
         later=sum(measure.later for measure in phases),
+        handled=sum(measure.handled for measure in phases),
     )
 
 
 def _later(trial: TrialRecord, phase: str) -> int:
     """What the windows that stand for a phase left to be done after a grace period."""
+    return sum(row.calls for row in _rows(trial, phase) if row.function in _TO_RCU)
+
+
+def _rows(trial: TrialRecord, phase: str) -> list[FunctionCount]:
+    """The functions of the windows that stand for a phase."""
     rows = trial.result.exact.functions if trial.result else ()
-    return sum(row.calls for row in rows if row.phase == phase and row.function in _TO_RCU)
+    return [row for row in rows if row.phase == phase]
 
 
 def _weakest(kinds: Sequence[LocationKind]) -> LocationKind:
@@ -398,15 +415,10 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     return found
 
 
-def bytes_per_operation(result: TrialResult) -> float:
-    """What string instructions copied, set and compared in the windows that stand for phases."""
-    operations = {phase.phase: phase.operations for phase in result.exact.phases}
-    return sum(row.bytes / operations.get(row.phase, 1) for row in result.exact.functions)
-
-
-def differ_in_bytes(one: float, other: float) -> bool:
-    """True where the bytes of two operations differ by more than a structure that grew."""
-    return abs(one - other) >= max(_LEAST_BYTES, _LEAST_PART * min(one, other))
+def _handled(result: TrialResult) -> float:
+    """What string instructions copied, set and compared per operation, over the phases."""
+    windows = {phase.phase: phase.operations * phase.layouts for phase in result.exact.phases}
+    return sum(row.bytes / windows.get(row.phase, 1) for row in result.exact.functions)
 
 
 def _bytes_apart(record: RunRecord) -> Iterator[tuple[str, float]]:
@@ -415,10 +427,11 @@ def _bytes_apart(record: RunRecord) -> Iterator[tuple[str, float]]:
     for trial in record.trials:
         if trial.result and trial.result.exact.functions:
             name = f"{trial.workload}:{trial.scenario}"
-            found.setdefault(name, []).append(bytes_per_operation(trial.result))
+            found.setdefault(name, []).append(_handled(trial.result))
     for name, each in found.items():
-        if differ_in_bytes(max(each), min(each)):
-            yield name, max(each) - min(each)
+        apart = max(each) - min(each)
+        if apart >= max(_LEAST_BYTES, _LEAST_PART * min(each)):
+            yield name, apart
 
 
 def _string_bytes(result: TrialResult) -> float:

@@ -121,6 +121,7 @@ def _content(arm: CountEvidence) -> tuple[object, ...]:
     return (
         arm.state,
         tuple(result.exact.phases for result in results),
+        tuple(measure.handled for measure in arm.phases),
         tuple(result.state for result in results),
         tuple(repr(CountMethod().conditions(result)) for result in results),
         (kernel.compiler, kernel.options, kernel.source, kernel.config_sha256),

@@ -24,6 +24,7 @@ class SurveyCell:
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
     or because it is the first count.  undecided: a change beyond the threshold that is no step.
+    signless: bytes by string instructions keep it from having a sign, or from being none.
     """
 
     per_operation: float | None
@@ -31,6 +32,7 @@ class SurveyCell:
     note: str
     crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
     undecided: bool = False
+    signless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,16 @@ class SurveyStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signless:
+    """Two neighbouring kernels of a scenario, built alike, that bytes keep from an answer."""
+
+    reference: str
+    old: str
+    new: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """A whole run as a table.  changes: the largest first, each beyond step_percent."""
 
@@ -82,6 +94,7 @@ class Survey:
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
+    signless: tuple[Signless, ...] = ()
 
 
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
@@ -101,7 +114,20 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
         changes=tuple(sorted(chain.from_iterable(changes), key=_size, reverse=True)),
+        signless=tuple(chain.from_iterable(map(_signless, found.ladders))),
     )
+
+
+def _signless(ladder: Ladder[Measure]) -> Iterator[Signless]:
+    """Of sums; those of two compilers are nobody's answer anyway."""
+    for rung in ladder.rungs:
+        if (judged := rung.comparison) and judged.signless and not judged.crossing:
+            yield Signless(
+                reference=f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip(),
+                old=rung.previous or "",
+                new=rung.arm,
+                why="; ".join(judged.reasons),
+            )
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
@@ -217,12 +243,13 @@ def _cell(rung: Rung[Measure] | None, phase: str) -> SurveyCell:
         ratio=rung.ratio(phase).previous,
         note="invalid" if invalid else "",
         crossing=rung.comparison.crossing if rung.comparison else "",
+        signless=bool(phase == TOTAL and rung.comparison and rung.comparison.signless),
     )
 
 
 def _judged(cell: SurveyCell, step_percent: float, *, decided: bool) -> SurveyCell:
     moved = not cell.crossing and not cell.note and _beyond(cell.ratio or 1, step_percent)
-    return replace(cell, undecided=moved and not decided)
+    return replace(cell, undecided=cell.signless or (moved and not decided))
 
 
 def quiet(found: Survey) -> int:

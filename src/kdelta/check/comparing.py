@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from kdelta import workload
 from kdelta.analysis.explanation import Explanation, explain, once
-from kdelta.analysis.gate import GateCase, gate
-from kdelta.check.copied import opposed
+from kdelta.analysis.gate import gate
 from kdelta.check.counter import Counted
 from kdelta.check.moved import netted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
@@ -17,7 +16,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine import folios
 from kdelta.sample import ArmRecord, TrialRecord
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.study import spec
 from kdelta.workload import Feature
 
@@ -31,15 +30,15 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     """What became of a scenario between two kernels that were built alike."""
     load, scenario = workload.parse_reference(before.scenario)
     record = _record(before, after)
-    case = gate(record, step_percent=0.0).cases[0]
+    case = gate(record, step_percent=LEAST_PERCENT).cases[0]
     pair = paired(before.result.exact.phases, after.result.exact.phases)
     change, reason = _change(
         case.comparison.verdict, case.old, case.new, case.comparison.spread, pair
     )
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
-    elif change is not Effect.SPREAD and (why := opposed(before, after, _delta(case))):
-        change, reason = Effect.OPEN, why
+    elif change is not Effect.SPREAD and _may_be_more(case.comparison):
+        change, reason = Effect.OPEN, case.comparison.signless
     told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
@@ -74,6 +73,7 @@ def both(before: Counted, after: Counted) -> Both:
     found = _explained(record)
     case = gate(record).cases[0]
     verdict = case.comparison.verdict
+    exactly = gate(record, step_percent=LEAST_PERCENT).cases[0].comparison
     return Both(
         before=case.old,
         after=case.new,
@@ -86,12 +86,14 @@ def both(before: Counted, after: Counted) -> Both:
         )
         if found
         else (),
-        signless=opposed(before, after, _delta(case)),
+        signless=exactly.signless,
     )
 
 
-def _delta(case: GateCase) -> float:
-    return (case.new or 0.0) - (case.old or 0.0)
+def _may_be_more(found: Comparison) -> bool:
+    """True where bytes leave open whether a path got longer: it did not when all of it is less."""
+    less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
+    return bool(found.signless) and not less
 
 
 def pages_of(scenario: workload.Scenario) -> str:

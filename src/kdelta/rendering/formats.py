@@ -103,7 +103,8 @@ def _markdown(view: CaseView, found: object) -> str:
         word = "**fails**" if case.failed else "skipped" if case.skipped else "ok"
         cells = (case.name, *case.values, case.change)
         lines.append(f"| {' | '.join(map(_marked, cells))} | {word} |")
-    lines += ["", *(f"- {_marked(case.name)}: {_marked(case.why)}" for case in told if case.failed)]
+    why = {case.name: case.why if case.failed else case.skipped for case in told}
+    lines += ["", *(f"- {_marked(name)}: {_marked(text)}" for name, text in why.items() if text)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -30,7 +30,7 @@ from kdelta.rendering.mail_parts import (
 )
 from kdelta.rendering.times import counted, level, scale
 from kdelta.rendering.wording import TRUST, against, change, effort, plural
-from kdelta.stats.verdict import Comparison
+from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.workload import Workload
 
 
@@ -230,9 +230,20 @@ def _tables(found: Claim) -> Iterator[Iterable[str]]:
     told = told_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
-    if quiet := [each for each in found.report.ladders if each not in told]:
-        names = ", ".join(f"{ladder.workload}:{ladder.scenario}" for ladder in quiet)
-        yield wrapped(f"No change above {found.report.step_percent:g} % in: {names}.")
+    quiet = [each for each in found.report.ladders if each not in told]
+    left = [ladder for ladder in quiet if any(map(_is_open, ladder.rungs))]
+    for what, ladders in (
+        (f"No change above {found.report.step_percent:g} %", [o for o in quiet if o not in left]),
+        ("No change that is decided, and not every pair of kernels is,", left),
+    ):
+        if ladders:
+            names = ", ".join(f"{ladder.workload}:{ladder.scenario}" for ladder in ladders)
+            yield wrapped(f"{what} in: {names}.")
+
+
+def _is_open(rung: Rung[Any]) -> bool:
+    found = rung.comparison
+    return bool(found and found.verdict in (Verdict.UNDECIDED, Verdict.INVALID))
 
 
 def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
@@ -260,6 +271,9 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
         if called := found.report.subjects.get(rung.arm):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
+    for rung, label in zip(ladder.rungs, kernels, strict=True):
+        if rung.comparison and rung.comparison.signless:
+            yield from wrapped(f"{label}: {'; '.join(rung.comparison.reasons)}.", "  ")
 
 
 def _against(found: Claim, rung: Rung[Any]) -> str:

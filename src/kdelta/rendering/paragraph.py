@@ -108,7 +108,11 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     plain = [row for row in own if row.kind in _PLAIN and abs(row.delta) >= least]
     rare = [row for row in own if row.kind not in _PLAIN]
     changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
-    same = [named(row) for row in rare if row.new and row not in changed]
+    same = [
+        f"{named(row)}{_handled(found, row, scale, least=1)}"
+        for row in rare
+        if row.new and row not in changed
+    ]
     parts = []
     if changed:
         told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
@@ -158,9 +162,11 @@ def _more(row: KindDelta, scale: Scale) -> str:
     return f"{scale.each(abs(row.delta))} {direction} {named(row)}"
 
 
-def _handled(found: Explanation, row: KindDelta, scale: Scale) -> str:
-    """What string instructions handled: fewer of them may clear as much."""
+def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
+    """What string instructions handled: fewer of them may clear as much, and as many may not."""
     if row.kind != Kind.STRING or found.strings is None:
+        return ""
+    if abs(found.strings.delta) < least * scale.operations:
         return ""
     return f" ({scale.plain(found.strings.old)} -> {scale.plain(found.strings.new)} bytes)"
 

@@ -23,6 +23,7 @@ from kdelta.rendering.columns import (
 )
 from kdelta.rendering.explain import sentence
 from kdelta.rendering.show import limits_of
+from kdelta.rendering.wording import plural
 from kdelta.sample import TOTAL
 
 _NAME_WIDTH: Final = 34
@@ -86,7 +87,7 @@ def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
-        return Span(_SAME, Tone.FAINT)
+        return Span(_SAME + _UNDECIDED, Tone.WARN) if cell.signless else Span(_SAME, Tone.FAINT)
     if cell.crossing:
         return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
     if cell.undecided:
@@ -112,8 +113,11 @@ def _legend(found: Survey) -> Iterator[Line]:
         text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
     if any(row.phases for row in found.rows):
         text += "; below a scenario: its phases that changed where the sum over them did not"
-    if any(cell.undecided for row in found.rows for _, cells in _rows(row) for cell in cells):
-        text += f"; {_UNDECIDED}: UNDECIDED, the counts scatter too much for it"
+    cells = [cell for row in found.rows for _, cells in _rows(row) for cell in cells]
+    why = ["the counts scatter too much for it"] * any(c.undecided > c.signless for c in cells)
+    why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
+    if why:
+        text += f"; {_UNDECIDED}: UNDECIDED, {' or '.join(why)}"
     if apart := _apart(found):
         text += f"; but {', '.join(apart)}: they are of one compiler, what is between is not"
     crossings = dict.fromkeys(
@@ -156,6 +160,12 @@ def _changes(found: Survey) -> Iterator[Line]:
         yield from paragraph(f"{head}:", Tone.BOLD)
     for change in found.changes:
         yield from _change(change)
+    if found.signless:
+        pairs = plural(len(found.signless), "pair")
+        yield from paragraph(f"UNDECIDED by the bytes of string instructions, {pairs}:", Tone.BOLD)
+    for one in found.signless:
+        yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
+        yield from paragraph(f"{one.why}.", indent="  ")
     yield from paragraph(
         f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
     )

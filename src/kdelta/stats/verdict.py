@@ -13,6 +13,10 @@ from kdelta.stats.summary import Summary
 
 STEP_PERCENT = 1.0
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
+# What a byte of a string instruction is worth at most: a load and a store for each 8 of them.
+_DEAREST = 2 / 8
+_LITTLE_BYTES = 64  # of an operation: a structure that grew, unless they are
+_LITTLE_PERCENT = 1.0  # of a path, or more
 
 
 class Verdict(StrEnum):
@@ -34,13 +38,15 @@ class Verdict(StrEnum):
 class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
-    spread: how far it depends on the window and the seed, in the unit of value.
+    spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
+    string instructions, each of which is one of `value` however many it copies or clears.
     """
 
     value: int
     operations: int
     operation: str
     spread: int
+    handled: int = 0
 
     @property
     def per_operation(self) -> float:
@@ -70,7 +76,8 @@ class Comparison:
     Numbers are None when nothing may be computed, and where the statistic has no such number.
     crossing: "gcc 14 -> gcc 16" where the two kernels were built by different compilers.
     differences: what else of their builds differs, and is no commit.
-    Of counts: difference and spread, per operation.
+    Of counts: difference, spread and handled (the difference in bytes by string instructions), per
+    operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -88,6 +95,8 @@ class Comparison:
     ratio: float | None = None
     difference: float | None = None
     spread: float | None = None
+    handled: float | None = None
+    signless: str = ""
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -137,14 +146,49 @@ def compare(
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
     verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
+    signless = _signless(old, new, step_percent)
     return Comparison(
-        verdict=verdict,
+        verdict=Verdict.UNDECIDED if signless else verdict,
         grade=grade,
-        reasons=(reason,),
+        reasons=(f"{reason}; but {signless}" if signless else reason,),
         ratio=new.value / old.value if old.value else None,
         difference=(new.value - old.value) / old.operations,
         spread=(old.spread + new.spread) / old.operations,
+        handled=(new.handled - old.handled) / old.operations,
+        signless=signless,
     )
+
+
+def _signless(old: CountReading, new: CountReading, step_percent: float) -> str:
+    """Why bytes by string instructions forbid to say what the count says, "" where they do not.
+
+    What a byte is worth nobody knows: something from nothing to _DEAREST.  Between these two the
+    ratio of the arms moves one way only, so what holds at both holds at every price between.
+    """
+    delta, more = new.value - old.value, new.handled - old.handled
+    worth = abs(more) * _DEAREST
+    if abs(more) < _LITTLE_BYTES * old.operations and worth <= old.value * _LITTLE_PERCENT / 100:
+        return ""
+    before, after = (side.value + side.handled * _DEAREST for side in (old, new))
+    threshold = step_percent / 100
+    if abs(delta) > old.value * threshold:
+        so, open_ = "so no sign", delta * (after - before) <= 0
+    else:
+        so = "so it may not be the same"
+        open_ = worth > old.value * threshold and abs(after - before) > before * threshold
+    if not open_:
+        return ""
+    own, handled, dearest = (_short(each / old.operations) for each in (delta, more, worth))
+    return (
+        f"{own} instructions, and {handled} bytes that string instructions copy or clear, which"
+        f" count as one each: by words of 8 bytes up to {dearest.lstrip('+')} instructions, {so};"
+        " times would decide"
+    )
+
+
+def _short(value: float) -> str:
+    """A difference per operation: "+4,008", "-0.25"; "+0" for none."""
+    return f"{value:+,.0f}" if abs(value) >= 10 or not value else f"{value:+.3g}"
 
 
 def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> list[str]:
