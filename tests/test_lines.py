@@ -26,7 +26,7 @@ from kdelta.cli import code, show
 from kdelta.codegen.lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import SourceLine, chains, parse
+from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import beside, results
@@ -96,6 +96,40 @@ def test_an_address_has_its_line_and_the_functions_inlined_there(tmp_path: Path)
     assert chains(program, [], AMD64) == {}
 
 
+def test_code_is_known_by_the_file_that_it_was_compiled_of(tmp_path: Path) -> None:
+    program = linked(tmp_path)
+    at, size = places(program)["walk"]
+    assert units(program, AMD64) == [Unit(at, at + size, "mm/walk.c")]
+    assert units(linked(tmp_path / "none", SOURCE, "-g0"), AMD64) == []
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(program.read_bytes()[:-700])
+    with pytest.raises(InfraError):
+        units(damaged, AMD64)
+
+
+def test_only_functions_of_a_folder_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program = linked(tmp_path)
+    at, size = places(program)["walk"]
+    kernel = KernelIdentity(
+        reference=f"file:{program}", release="6.17", version="", arch="amd64", flavour="",
+        image_sha256=sha256_of(program), build_id="", compiler="", config_sha256="",
+    )  # fmt: skip
+    walk = RanFunction(name="walk", start=at, addresses=tuple(range(at, at + size)))
+    whole = located(kernel, [walk])
+    assert whole.chains
+    assert located(kernel, [walk], under="mm") == whole
+    assert located(kernel, [walk], under="m").chains == {}
+    (kept,) = (tmp_path / "cache").rglob("units.json")
+    kept.chmod(0o600)
+    kept.write_bytes(b"[[")
+    assert located(kernel, [walk], under="mm") == whole
+    nowhere = RanFunction(name="entry", start=at + size, addresses=(at,))  # of no unit: looked at
+    assert located(kernel, [nowhere], under="fs").chains.keys() == {at}
+
+
 def test_what_addr2line_says_is_read_strictly() -> None:
     good = "0xffffffff81000000\nf\n/b/linux-6.1/mm/x.c:12 (discriminator 3)\n"
     assert parse(good, [AT]) == {AT: (SourceLine("mm/x.c", 12, "f"),)}
@@ -103,6 +137,10 @@ def test_what_addr2line_says_is_read_strictly() -> None:
     hidden = parse("0xffffffff81000000\nf\x1b[2J\n../mm/\u202ex.c:1\n", [AT])[AT][0]
     assert (hidden.file, hidden.function) == ("mm/?x.c", "f?[2J")
     deep = good.partition("\n")[0] + "\nf\nmm/x.c:1" * 65 + "\n"
+    both = {AT: found, AT + 1: found} if (found := parse(good, [AT])[AT]) else {}
+    assert parse(good + good.replace("000\n", "001\n"), [AT, AT + 1]) == both
+    with pytest.raises(InfraError, match="not understood"):
+        parse(good + good, [AT, AT + 1])
     for bad in ("", "f\nx.c:1\n", good + good, good[:30], deep, good.replace(":12", ":")):
         with pytest.raises(InfraError, match="not understood"):
             parse(bad, [AT])

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gzip
 import re
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,8 @@ from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import show
 from kdelta.disassembly.executed import ExecutedInsn, executed
-from kdelta.errors import SpecError, StoreError
-from kdelta.journal import beside, results
+from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.journal import beside, reached, recount, results
 from kdelta.journal.beside import Beside
 from kdelta.rendering.listing import Listing
 from kdelta.sample import TrialResult
@@ -116,3 +118,52 @@ def test_counts_that_are_gone_or_damaged_are_told(tmp_path: Path) -> None:
     assert "kept no raw counts" in gone.exception.cause
     damaged = listed(tmp_path / "damaged", "walk", damaged=True)
     assert isinstance(damaged.exception, StoreError)
+
+
+def test_what_was_reached_is_what_the_windows_that_stand_hold(tmp_path: Path) -> None:
+    run = stored(tmp_path)
+    trial = next(one for one in run.trials if one.result)
+    assert trial.result
+    folder = tmp_path / run.run_id
+    place = results.trial_folder(folder, trial.index)
+    place.mkdir(parents=True, exist_ok=True)
+    keep_counts(place, trial.result)
+    found = recount.retired(folder, trial.index, trial.result)
+    standing = recount.standing(folder, trial.index, trial.result)
+    assert found == {
+        phase: {at for group, count in window.groups() if count for at in group}
+        for phase, window in standing.items()
+    }
+    assert all(found.values())
+
+
+def test_of_several_layouts_each_window_that_stands_is_looked_at() -> None:
+    code = [word for slot in (1, 2, 3) for word in stream.code(slot, AT + slot)]
+    records = [*stream.HEADER, *stream.ARMED, *code]
+    for rows in ([(1, 5)], [(2, 5)], [(1, 5)], [(2, 4), (3, 0)]):
+        records += stream.bare(rows, 0, sum(count for _, count in rows))
+    windows = reached.windows(packed(records), "counts")
+    assert reached.addresses(windows, 1) == {AT + 1}
+    assert reached.addresses(windows, 2) == {AT + 1, AT + 2}
+
+
+def test_a_stream_that_contradicts_itself_has_reached_nothing() -> None:
+    head = [*stream.HEADER, *stream.ARMED, *stream.code(1, AT)]
+    good = stream.bare([(1, 5)], 0, 5)
+    (window,) = reached.windows(packed([*head, *good, *good[:-1]]), "counts")
+    assert reached.addresses([window]) == {AT}
+    untold, wrong = stream.bare([(9, 5)], 0, 5), stream.bare([(1, 5)], 0, 6)
+    odd = [good[0], good[1] - 1, *good[2:-1]]
+    for bad in ([*head, *untold], [*head, *wrong], [*head, *odd]):
+        with pytest.raises(InfraError, match="counts are damaged"):
+            reached.addresses(reached.windows(packed(bad), "counts"))
+    for bad in ([*head, *stream.code(1, AT)], [*head, 7, 0], [*head, 2, 3, 0, 0, 0]):
+        with pytest.raises(InfraError, match="counts are damaged"):
+            reached.windows(packed(bad), "counts")
+    for none in (b"", b"garbage", packed(good)):
+        with pytest.raises(InfraError, match="no counts"):
+            reached.windows(none, "counts")
+
+
+def packed(words: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(words)}Q", *words)

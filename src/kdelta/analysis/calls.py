@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kdelta.analysis.counts import CountEvidence, counted
-from kdelta.analysis.explanation import Explanation, base_name, find_arm, find_point
+from kdelta.analysis.counts import CountEvidence
+from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
 from kdelta.analysis.netting import Node, Notes, net
 from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
@@ -129,10 +129,9 @@ def sources(
     """
     if found.refused:
         return [], []
-    arms = counted(find_point(record, point), found.workload, found.scenario)
-    old, new = (
-        windows(record, find_arm(arms, label), found.phase) for label in (found.old, found.new)
-    )
+    scenario = found.workload, found.scenario
+    arms = find_counted(find_point(record, point), scenario, found.old, found.new)
+    old, new = (windows(record, arm, found.phase) for arm in arms)
     return old, new
 
 

@@ -381,6 +381,8 @@ def _environment_differences(method: Method[M], old: TrialRecord, new: TrialReco
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
+    if old.result and new.result and old.result.state == new.result.state:
+        return []  # as nearly always, and a survey compares thousands of times
     was, now = (
         {f"{field.name} {field.when}": field.value for field in trial.result.state if field.binding}
         if trial.result

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from msgspec.structs import replace as with_arms
+
 from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
 from kdelta.analysis.evidence import State, compare_arms, copies, points, scenarios
 from kdelta.analysis.resemblance import namesakes
@@ -15,7 +17,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.printable import meant, printable
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, FunctionCount
+from kdelta.sample import TOTAL, ArmRecord, FunctionCount
 from kdelta.stats.verdict import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls
@@ -152,8 +154,7 @@ def explain(
     """
     record = find_point(record, point)
     workload, name = find_scenario(record, scenario)
-    arms = counted(record, workload, name)
-    was, now = find_arm(arms, old), find_arm(arms, new)
+    was, now = find_counted(record, (workload, name), old, new)
     part = _find_phase((was, now), phase)
     threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     profiles = profile(was, part), profile(now, part)
@@ -405,7 +406,29 @@ def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
     )
 
 
+def find_counted(
+    record: RunRecord, scenario: tuple[str, str], *texts: str
+) -> tuple[CountEvidence, ...]:
+    """The arms that each text names, among those that the run planned for a scenario.
+
+    The others are not looked at.  Raises as find_named().
+    """
+    planned = {one.arm for one in record.trials if (one.workload, one.scenario) == scenario}
+    arms = [arm for arm in record.arms if arm.index in planned]
+    named = [find_named(arms, text) for text in texts]
+    own = {arm.index: arm for arm in named}
+    found = counted(with_arms(record, arms=tuple(own.values())), *scenario)
+    of = {one.arm.index: one for one in found}
+    return tuple(of[arm.index] for arm in named)
+
+
 def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
+    """The evidence of the arm that text names; raises as find_named()."""
+    named = find_named([each.arm for each in arms], text)
+    return next(each for each in arms if each.arm is named)
+
+
+def find_named(arms: Sequence[ArmRecord], text: str) -> ArmRecord:
     """The arm that text names; raises SpecError, listing the arms, unless it is exactly one."""
     for matches in (_is_named, _begins):
         found = [arm for arm in arms if matches(arm, text)]
@@ -414,21 +437,21 @@ def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
         if found:
             break
     cause = f"{text} matches several kernels" if found else f"no kernel of this run matches {text}"
-    labels = [arm.arm.label for arm in (found or arms)]
+    labels = [arm.label for arm in (found or arms)]
     near = "" if found else meant(text, labels)
     raise SpecError(printable(cause), action=printable(f"{near}name one of: {', '.join(labels)}"))
 
 
-def _names(arm: CountEvidence) -> tuple[str, ...]:
-    kernel = arm.arm.kernel
-    return (arm.arm.label, kernel.reference, kernel.release, kernel.version)
+def _names(arm: ArmRecord) -> tuple[str, ...]:
+    kernel = arm.kernel
+    return (arm.label, kernel.reference, kernel.release, kernel.version)
 
 
-def _is_named(arm: CountEvidence, text: str) -> bool:
+def _is_named(arm: ArmRecord, text: str) -> bool:
     return bool(text) and text in _names(arm)
 
 
-def _begins(arm: CountEvidence, text: str) -> bool:
+def _begins(arm: ArmRecord, text: str) -> bool:
     """True for a beginning that does not cut a number: 6.1 begins 6.1.9, and not 6.12."""
     return bool(text) and any(
         name.startswith(text) and not (text[-1].isdigit() and name[len(text)].isdigit())

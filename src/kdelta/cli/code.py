@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -101,30 +101,40 @@ def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], functi
     )
 
 
-def executed_functions(
+def reached(
     folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]
-) -> dict[int, RanFunction]:
-    """All functions of one kernel with the addresses that ran in windows of it, by their start."""
-    from kdelta.codegen.lines import RanFunction
+) -> tuple[set[int], dict[int, tuple[int, str]]]:
+    """The addresses that ran in windows of one kernel, and its functions: start, end and name."""
     from kdelta.journal import beside, recount
 
-    found: dict[int, tuple[str, set[int]]] = {}
+    addresses: set[int] = set()
+    places: dict[int, tuple[int, str]] = {}
+    of_trial: dict[int, dict[str, set[int]]] = {}
     for index, phase in side:
         trial = next(one for one in record.trials if one.index == index)
         if trial.result is None:
             continue
-        told = beside.kept(folder, index).functions
-        window = recount.standing(folder, index, trial.result, encodings=False)[phase]
-        ran = sorted({at for group, count in window.groups() if count for at in group})
-        places = sorted((start, end, name) for name in told for start, end in told[name])
-        for start, end, name in places:
-            own = ran[bisect_left(ran, start) : bisect_left(ran, end)]
-            if own:
-                found.setdefault(start, (name, set()))[1].update(own)
-    return {
-        start: RanFunction(name=name, start=start, addresses=tuple(sorted(own)))
-        for start, (name, own) in found.items()
-    }
+        if index not in of_trial:
+            of_trial[index] = recount.retired(folder, index, trial.result)
+            told = beside.kept(folder, index).functions
+            places |= {start: (end, name) for name in told for start, end in told[name]}
+        addresses |= of_trial[index][phase]
+    return addresses, places
+
+
+def reached_functions(
+    addresses: Collection[int], places: Mapping[int, tuple[int, str]]
+) -> list[RanFunction]:
+    """The functions at these places of which addresses ran."""
+    from kdelta.codegen.lines import RanFunction
+
+    ran = sorted(addresses)
+    found = []
+    for start, (end, name) in sorted(places.items()):
+        own = ran[bisect_left(ran, start) : bisect_left(ran, end)]
+        if own:
+            found.append(RanFunction(name=name, start=start, addresses=tuple(own)))
+    return found
 
 
 def listing(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli.code import LineMeans
-from kdelta.cli.options import fetch_debug_options, formats, runs_directory
+from kdelta.cli.options import fetch_debug_options, formats, need, runs_directory
 from kdelta.cli.printing import print_found
 from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
@@ -18,8 +18,7 @@ from kdelta.printable import printable, quoted
 
 if TYPE_CHECKING:
     from kdelta.analysis.coverage import SourceCoverage
-    from kdelta.codegen.lines import RanFunction
-    from kdelta.journal.run import RunRecord
+    from kdelta.journal.run import RunJournal
 
 _MOST = 32 << 20  # characters of a patch
 _UNDER = "mm"
@@ -58,66 +57,55 @@ def coverage(
     tells lines where they are known, as kdelta explain --lines does.
     """
     from kdelta.analysis.coverage import coverage as found
-    from kdelta.journal.run import RUNS
+    from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering import coverage as page
 
     if (not source and (kernel or fetch_debug or under != _UNDER)) or fetch_debug < yes:
         raise click.UsageError(
             "--kernel, --under and --fetch-debug belong to --source, --yes to --fetch-debug"
         )
-    record = one_record(runs, run)
     if source:
         means = LineMeans(wanted=True, fetch=fetch_debug, yes=yes)
-        print_found(form, page, _by_file(RUNS.find(runs, run), record, kernel, under, means))
+        journal = RunJournal.open(RUNS.find(runs, run))
+        need(journal.study.instrument)
+        print_found(form, page, _by_file(journal, kernel, under, means))
     else:
-        print_found(form, page, found(record))
+        print_found(form, page, found(one_record(runs, run)))
 
 
 def _by_file(
-    folder: Path, record: RunRecord, kernel: str | None, under: str, means: LineMeans
+    journal: RunJournal, kernel: str | None, under: str, means: LineMeans
 ) -> SourceCoverage:
     """What one kernel of a run executed, by files of its source."""
-    from dataclasses import replace
-
-    from msgspec.structs import replace as with_arms
-
     from kdelta.analysis import calls, coverage
-    from kdelta.analysis.counts import counted
-    from kdelta.analysis.evidence import parts
-    from kdelta.analysis.explanation import find_arm
-    from kdelta.cli.code import executed_functions, located
+    from kdelta.analysis.evidence import parts, points, refuse_traced
+    from kdelta.analysis.explanation import find_counted, find_named
+    from kdelta.cli.code import located, reached, reached_functions
 
     if under and not _FOLDER.fullmatch(under):
         raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")
-    label = kernel or record.arms[-1].label
+    plan = journal.plan
+    refuse_traced(plan)
+    label = kernel or plan.arms[-1].label
+    named = [find_named(part.arms, label) for _, part in points(plan)]
+    record = journal.record({arm.index for arm in named})
     identity = None
-    ran: dict[str, dict[int, RanFunction]] = {}
+    ran: dict[str, set[int]] = {}
+    places: dict[int, tuple[int, str]] = {}
     for _, part, workload, scenario in parts(record):
-        named = tuple(arm for arm in part.arms if arm.label == label) or part.arms
-        arm = find_arm(counted(with_arms(part, arms=named), workload, scenario), label)
+        (arm,) = find_counted(part, (workload, scenario), label)
         label, identity = arm.arm.label, arm.arm.kernel
-        own = ran.setdefault(f"{workload}:{scenario}", {})
-        for start, one in executed_functions(folder, part, calls.windows(part, arm)).items():
-            before = own[start].addresses if start in own else ()
-            own[start] = replace(one, addresses=(*before, *one.addresses))
-    functions = {start: one for own in ran.values() for start, one in own.items()}
-    wanted = {
-        start: {at for own in ran.values() if start in own for at in own[start].addresses}
-        for start in functions
-    }
-    asked = [
-        replace(one, addresses=tuple(sorted(wanted[start]))) for start, one in functions.items()
-    ]
-    told = located(identity, asked, means, under)
-    executed = {
-        name: {  # lines are hashed slowly, and most are there often
-            id(line): line
-            for one in own.values()
-            for at in one.addresses
-            for line in told.chains.get(at, ())
-        }.values()
-        for name, own in ran.items()
-    }
+        addresses, own = reached(journal.folder, part, calls.windows(part, arm))
+        ran.setdefault(f"{workload}:{scenario}", set()).update(addresses)
+        places |= own
+    functions = reached_functions(set().union(*ran.values()), places)
+    told = located(identity, functions, means, under)
+    executed = {}
+    for name, addresses in ran.items():  # lines are hashed slowly, and most are there often
+        chains = {
+            id(one): one for one in map(told.chains.__getitem__, addresses & told.chains.keys())
+        }
+        executed[name] = {id(line): line for chain in chains.values() for line in chain}.values()
     return coverage.SourceCoverage(
         run_id=record.run_id,
         kernel=label,

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+
+import msgspec
 
 from kdelta import arch, cache, elf, process
 from kdelta.archive.apt import Progress
 from kdelta.codegen.compile import BuildFolder, compile_object
 from kdelta.disassembly import lines, objects
-from kdelta.disassembly.lines import Chain
+from kdelta.disassembly.lines import Chain, Unit
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import digest_of
 from kdelta.kernels import debug, payload, reference
@@ -30,7 +34,7 @@ from kdelta.source.build import Build, Prepared
 from kdelta.toolchains import Toolchain
 
 _KIND = "debug"
-_LINKED, _OBJECT = "lines.elf", "object.o"
+_LINKED, _OBJECT, _UNITS = "lines.elf", "object.o", "units.json"
 _LINK_S = 120.0
 _MOST_OBJECT = 64 << 20
 _FEW = 32  # names that are looked for in bytes, before symbols are read
@@ -69,14 +73,15 @@ def located(
 ) -> Located:
     """The lines of functions that a kernel executed.
 
-    fetch: for packages that lack tables here.  under: only objects below a folder ("mm") are
-    compiled again.
+    fetch: for packages that lack tables here.  under: only of functions that were compiled of
+    files below a folder ("mm").
     """
-    wanted = [address for each in functions for address in each.addresses]
     try:
         if kernel.reference.startswith(tree_reference.PREFIX):
             return _of_build(kernel, functions, under, progress)
         path = _tables(kernel, fetch)
+        own = _below(under, functions, _units(path, kernel, progress)) if under else functions
+        wanted = [address for each in own for address in each.addresses]
         return Located(chains=lines.chains(path, wanted, arch.of(kernel.arch)))
     except KdeltaError as error:
         return Located(chains={}, missing=(f"no source lines of {_label(kernel)}: {error}",))
@@ -100,6 +105,37 @@ def _tables(kernel: KernelIdentity, fetch: Fetch | None) -> Path:
             action=f"--fetch-debug gets linux-image-{kernel.release}-dbg where the archive has it",
         )
     return fetch(kernel)
+
+
+def _units(path: Path, kernel: KernelIdentity, progress: Progress | None) -> Sequence[Unit]:
+    """What was compiled of which file, told once for all tables of a kernel: seconds."""
+
+    def make(folder: Path) -> None:
+        if progress:
+            progress(f"which code of {_label(kernel)} is of which file, once", 0.0)
+        found = lines.units(path, arch.of(kernel.arch))
+        (folder / _UNITS).write_bytes(msgspec.json.encode(found))
+
+    key = cache.digest("units", kernel.image_sha256)
+    place = cache.entry(_KIND, key, make)
+    if not cache.unchanged(place):
+        cache.discard(place)
+        place = cache.entry(_KIND, key, make)
+    return msgspec.json.decode((place / _UNITS).read_bytes(), type=list[Unit])
+
+
+def _below(
+    under: str, functions: Sequence[RanFunction], units: Sequence[Unit]
+) -> list[RanFunction]:
+    """Those that were compiled of a file below a folder, or of one that is not known."""
+    folder = f"{under.rstrip('/')}/"
+    found = []
+    for each in functions:
+        at = bisect_right(units, each.start, key=itemgetter(0)) - 1
+        known = at >= 0 and each.start < units[at].high
+        if not known or units[at].file.startswith(folder):
+            found.append(each)
+    return found
 
 
 def _own_file(kernel: KernelIdentity) -> Path:

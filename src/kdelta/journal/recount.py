@@ -7,15 +7,18 @@ import contextlib
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from kdelta.attribution import insns
 from kdelta.errors import KdeltaError, SpecError, StoreError
+from kdelta.journal import reached
 from kdelta.journal.bundle import Difference
 from kdelta.journal.results import trial_folder
 from kdelta.printable import printable
-from kdelta.sample import TrialRecord, TrialResult
+from kdelta.sample import PhaseCounts, TrialRecord, TrialResult
 
 _MOST_RAW = 1 << 29  # bytes of one trial's counts, unpacked
 _COUNTS = "counts.bin.gz"
@@ -47,22 +50,24 @@ def recounted(
             yield Difference(file=name, what=what)
 
 
-def read(path: Path, *, paths: bool = True, encodings: bool = True) -> insns.Counts:
-    """What the plugin wrote, out of the file that a trial kept; paths, encodings: see insns.read.
+def read(path: Path, *, paths: bool = True) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.
 
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
     """
     with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
-        size = 0
-        with gzip.open(path, "rb") as packed:
-            while piece := packed.read(1 << 20):
-                size += len(piece)
-                if size > _MOST_RAW:
-                    raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
-                raw.write(piece)
+        raw.write(_stream(path))
         raw.flush()
-        return insns.read(Path(raw.name), paths=paths, encodings=encodings)
+        return insns.read(Path(raw.name), paths=paths)
+
+
+def _stream(path: Path) -> bytes:
+    with gzip.open(path, "rb") as packed:
+        stream = packed.read(_MOST_RAW + 1)
+    if len(stream) > _MOST_RAW:
+        raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
+    return stream
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -81,17 +86,52 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
     return {}
 
 
-def standing(
-    folder: Path, index: int, result: TrialResult, *, encodings: bool = True
-) -> dict[str, insns.CountedWindow]:
+def standing(folder: Path, index: int, result: TrialResult) -> dict[str, insns.CountedWindow]:
     """Of each phase of a trial the window that stands for it, without its call paths.
 
-    encodings: with the bytes of its instructions, which take as long to read as all else.
     Raises SpecError when the run did not keep it, StoreError when it is damaged.
     """
+    path, counts = _kept(folder, index, partial(read, paths=False))
+    return {
+        phase.phase: insns.typical(own, phase.layouts)
+        for phase, own in _of_phases(path, result, counts.windows)
+    }
+
+
+def retired(folder: Path, index: int, result: TrialResult) -> dict[str, set[int]]:
+    """The addresses that ran in those windows, by phase; raises as standing()."""
+    path, windows = _kept(folder, index, lambda path: reached.windows(_stream(path), str(path)))
+    return {
+        phase.phase: reached.addresses(own, phase.layouts)
+        for phase, own in _of_phases(path, result, windows)
+    }
+
+
+class _Window(Protocol):
+    """What tells windows of a stream apart."""
+
+    @property
+    def phase(self) -> int:
+        """Its number in the marks."""
+
+    @property
+    def user(self) -> int:
+        """Instructions."""
+
+    @property
+    def kernel(self) -> int:
+        """Instructions."""
+
+
+_W = TypeVar("_W", bound=_Window)
+_Read = TypeVar("_Read")
+
+
+def _kept(folder: Path, index: int, read_it: Callable[[Path], _Read]) -> tuple[Path, _Read]:
+    """Where a trial's raw counts lie, and what is read of them."""
     path = trial_folder(folder, index) / _COUNTS
     try:
-        counts = read(path, paths=False, encodings=encodings)
+        return path, read_it(path)
     except FileNotFoundError:
         raise SpecError(
             "the run kept no raw counts",
@@ -100,12 +140,22 @@ def standing(
         ) from None
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
-    found: dict[str, insns.CountedWindow] = {}
+
+
+def _of_phases(
+    path: Path, result: TrialResult, windows: Sequence[_W]
+) -> list[tuple[PhaseCounts, list[_W]]]:
+    """The windows of each phase, which are told by their counts."""
+    by_number: dict[int, list[_W]] = {}
+    for window in windows:
+        by_number.setdefault(window.phase, []).append(window)
+    found = []
     for phase in result.exact.phases:
-        for number in {window.phase for window in counts.windows}:
-            own = [window for window in counts.windows if window.phase == number]
-            if ([w.user for w in own], [w.kernel for w in own]) == ([*phase.user], [*phase.kernel]):
-                found[phase.phase] = insns.typical(own, phase.layouts)
+        told = [*phase.user], [*phase.kernel]
+        for own in by_number.values():
+            if ([one.user for one in own], [one.kernel for one in own]) == told:
+                found.append((phase, own))
+                break
     if len(found) != len(result.exact.phases):
         raise StoreError("its raw counts are another trial's", place=str(path))
     return found

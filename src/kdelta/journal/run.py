@@ -14,7 +14,7 @@ trial with its whole result or with none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,11 @@ class RunJournal:
         """What the run is of."""
         return self._plan.study
 
+    @property
+    def plan(self) -> RunRecord:
+        """The run without results."""
+        return self._plan
+
     @contextmanager
     def executing(self) -> Iterator[None]:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
@@ -190,9 +195,20 @@ class RunJournal:
                 del self._ended[index]
         return len(failed)
 
-    def record(self) -> RunRecord:
-        """Everything that the folder holds, as one value."""
-        return replace(self._plan, trials=self._with_results(self._plan.trials))
+    def record(self, arms: Collection[int] | None = None) -> RunRecord:
+        """Everything that the folder holds, as one value.
+
+        arms: only they, by their numbers, and trials that theirs are copies of, have results.
+        """
+        trials = self._plan.trials
+        if arms is None:
+            return replace(self._plan, trials=self._with_results(trials))
+        own = self._with_results([trial for trial in trials if trial.arm in arms])
+        copies = (one.result.copied for one in own if one.result and one.result.copied)
+        others = {copied.trial for copied in copies} - {one.index for one in own}
+        own += self._with_results([trial for trial in trials if trial.index in others])
+        read = {one.index: one for one in own}
+        return replace(self._plan, trials=tuple(read.get(one.index, one) for one in trials))
 
     def of_scenario(self, workload: str, scenario: str) -> tuple[TrialRecord, ...]:
         """The trials of a scenario, with what they yielded."""
