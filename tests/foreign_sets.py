@@ -402,6 +402,6 @@ def _no_head(found: Set) -> None:
     found.files["t.csv"] = "".join(f"{arm},{value}\n" for arm, _, value in found.runs())
 
 
-@_refused("nothing in it can be judged")
+@_refused("XML of a program that is not known")
 def _a_page_of_markup(found: Set) -> None:
     found.files["composite.xml"] = "<?xml version='1.0'?><Suite><Result/></Suite>\n"

@@ -334,8 +334,8 @@ def test_a_status_of_zeros_and_ones_is_asked(tmp_path: Path) -> None:
 
 def test_two_counted_rows_an_arm_are_asked_too(tmp_path: Path) -> None:
     rows = [f"{k};{x};5,{x}" for k in ("6.1", "6.2") for x in (1, 2)]
-    error = refused(table(tmp_path / "a.csv", "Kernel;Durchlauf;Zeit [ns]", *rows))
-    assert "is Durchlauf the number of a round" in error.sentence()
+    error = refused(table(tmp_path / "a.csv", "Kernel;Reihe;Zeit [ns]", *rows))
+    assert "is Reihe the number of a round" in error.sentence()
 
 
 def test_moments_under_any_name_are_the_order(tmp_path: Path) -> None:

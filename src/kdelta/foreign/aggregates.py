@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kdelta.foreign import arms, words
-from kdelta.foreign.layout import Plain
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.printable import printable
@@ -23,6 +23,7 @@ _SURELY = vocabulary(
 )
 _PERHAPS = vocabulary(
     "mean average avg arithmetic_mean amean total sum overall all totals grand_total"
+    " mittelwert mittel durchschnitt summe gesamt moyenne somme promedio media suma"
 )
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION)

@@ -96,6 +96,7 @@ def guess(
     dimensions.take(work)
     measures.settle(work, all_asked=all_asked)
     measures.checked(work, better)
+    _arms_in_metrics(work)
     return work.guess(base)
 
 
@@ -163,6 +164,16 @@ def _versions_cut(work: Work) -> None:
             f"is the arm {cut} really {cut}0, cut by a spreadsheet or by JSON? If so, correct it"
             " in the file"
         )
+
+
+def _arms_in_metrics(work: Work) -> None:
+    """Columns that are called after the very arms that another column names are theirs."""
+    named = {text for column in work.arm for text in work.cells(column).distinct}
+    for column in work.figures:
+        found = next((arm for arm in named if arms.is_version(arm) and arm in column), "")
+        if found and len(named) > 1:
+            work.doubts.append(f"is {column} a figure of {found} alone? its name says so")
+            return
 
 
 def _part(part: Part, cells: Cells) -> Part | None:

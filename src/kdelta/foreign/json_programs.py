@@ -25,7 +25,7 @@ def records_of(found: Any) -> list[Record]:
     """The records of what a known program wrote; none: it is of no such program."""
     readers: tuple[Callable[[Any], Iterator[Record]], ...] = (
         *(_fio, _cyclictest, _iperf, _perf_stat, _google_benchmark, _criterion),
-        *(json_suites.pytest_benchmark, json_suites.jmh),
+        *(json_suites.pytest_benchmark, json_suites.jmh, json_suites.phoronix),
     )
     return next((made for read in readers if (made := list(read(found)))), [])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What benchmark suites of languages write as JSON, as records: pytest-benchmark and JMH."""
+"""What benchmark suites write as JSON, as records: pytest-benchmark, JMH, Phoronix Test Suite."""
 
 from __future__ import annotations
 
@@ -57,6 +57,24 @@ def jmh(found: Any) -> Iterator[Record]:
         forks = [_numbers(fork) for fork in raw] if isinstance(raw, list) else []
         for round_, fork in enumerate((fork for fork in forks if fork), start=1):
             yield said | {"round": str(round_), "value": f"{sum(fork) / len(fork):.12g}"}
+
+
+def phoronix(found: Any) -> Iterator[Record]:
+    """Each test of result-file-to-json and each system it ran on: all runs, else their mean."""
+    results = found.get("results") if isinstance(found, dict) else None
+    tests = list(results.values()) if isinstance(results, dict) else []
+    for test in _objects(tests):
+        better = {"HIB": Better.HIGHER, "LIB": Better.LOWER}.get(str(test.get("proportion")))
+        by_system = test.get("results")
+        if better is None or not isinstance(by_system, dict) or "scale" not in test:
+            continue
+        said = {"benchmark": str(test.get("title") or test.get("identifier", ""))}
+        said |= {"description": str(test.get("description") or test.get("arguments", ""))}
+        said |= {"metric": said["benchmark"], "unit": str(test["scale"]), "better": better.value}
+        for system, one in by_system.items():
+            figures = one if isinstance(one, dict) else {}
+            values = _numbers(figures.get("raw_values")) or _numbers([figures.get("value")])
+            yield from (said | {"kernel": system, "value": str(value)} for value in values)
 
 
 def _objects(found: Any) -> list[dict[str, Any]]:

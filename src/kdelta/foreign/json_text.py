@@ -4,10 +4,21 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
 from kdelta.errors import SpecError
+
+_MESSAGE = re.compile(r"\b(?:warn(?:ing)?|note|info|hint)\b", re.IGNORECASE)
+
+
+def below_messages(text: str) -> str:
+    """JSON without what a program said before it, of which each line warns, notes or informs."""
+    lines = text.splitlines(keepends=True)
+    start = next((at for at, line in enumerate(lines) if line[:1] in ("{", "[")), 0)
+    told = all(_MESSAGE.search(line) for line in lines[:start] if line.strip())
+    return "\n" * start + "".join(lines[start:]) if start and told else text
 
 
 def loaded(text: str, name: str, line: int = 1, *, exact: bool = False) -> Any:

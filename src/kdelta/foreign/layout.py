@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from kdelta.foreign import arms, wide, words, written
+from kdelta.foreign import arms, spreads, wide, words, written
+from kdelta.foreign.plain_tables import Plain, cells_of, each_column, with_column
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.foreign.written import NUMBER
@@ -25,19 +26,17 @@ _PART = "part"
 _RULE = set("-=+:|_ ")
 _TITLES = 20  # lines above a head, at most
 _LOOKED_AT = 200  # lines that tell how wide a table is
-_BESIDE = re.compile(
-    rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
-    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{NUMBER})\s*(?P<percent>%?)\s*"
-    rf"(?:(?P=unit)|(?P<behind>[a-zA-Z\u00b5\u03bc/]+))"
-    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
-    re.ASCII,
-)
+_MEASURED = re.compile(
+    rf"{NUMBER}(?:\s*(?:[a-zA-Z\u00b5/%]*|[(\[\u00b1+].*))"
+)  # 12, 12 us, 12 (3 %)
 _SAID = re.compile(r"(?:notes?|remarks?|source|legend|key|nb|ps|todo)\b|[\w ]+:\s", re.IGNORECASE)
 _FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
 _STATISTICS = vocabulary(
     "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
+    " 25_pct 50_pct 75_pct 1st_qu. 3rd_qu. mittelwert mittel durchschnitt summe moyenne somme"
+    " ecart_type standardabweichung stdabw media promedio suma"
 )
 _COMPARED = vocabulary(
     "ratio change delta diff difference speedup slowdown improvement gain pct_change change_pct"
@@ -51,19 +50,6 @@ _NUMBERED = re.compile(
     r"[-_ #]*(?P<number>\d{1,6})",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """A table without what was there for the eye.
-
-    doubts: sentences on what cannot be known of how it was written; notes: on what was left out.
-    """
-
-    columns: tuple[str, ...]
-    lines: tuple[Line, ...]
-    doubts: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def trimmed(rows: Sequence[Row]) -> list[Row]:
@@ -148,7 +134,7 @@ def _one_head(rows: list[Row]) -> list[Row]:
     grouped = any(not top.strip() and below.strip() for top, below in pairs)
     grouped = grouped or _crossed(pairs)
     figures = (cell.strip() for cell in lower if not arms.is_version(cell.strip()))
-    if not grouped or any(re.fullmatch(NUMBER, cell) for cell in figures):
+    if not grouped or any(map(_MEASURED.fullmatch, figures)):
         return rows
     names, group = [], ""
     for top, below in pairs:
@@ -170,56 +156,18 @@ def _crossed(pairs: Sequence[tuple[str, str]]) -> bool:
     return len(tops) * len(belows) == len(cut) and min(len(tops), len(belows)) > 1
 
 
-def framed(text: str) -> str:
-    """A text in which a table stands between other lines (| a | b |): only the table is left.
-
-    Lines keep their numbers.
-    """
-    lines = text.splitlines()
-    inside = [line.strip()[:1] in ("|", "+") for line in lines]
-    rows = [line.strip() for line in lines if line.strip().startswith("|")]
-    others = any(line.strip() and not one for line, one in zip(lines, inside, strict=True))
-    whole = sum(row.endswith("|") for row in rows)
-    if len(rows) < 2 or whole < len(rows) or not (others or lines[0].strip()[:1] == "+"):
-        return text
-    titles = _titles(lines, inside)
-    return "\n".join(
-        "" if not one or titles.get(at) == "" else f"{line.rstrip()}{titles.get(at, '')}"
-        for at, (line, one) in enumerate(zip(lines, inside, strict=True))
-    )
-
-
-def _titles(lines: Sequence[str], inside: Sequence[bool]) -> dict[int, str]:
-    """What is added to each line, a cell, where tables of one head line have titles.
-
-    "" at a head line that stands again.  Nothing: there is one table, its head lines differ, or
-    the titles do not tell tables apart.
-    """
-    found: dict[int, str] = {}
-    heads: list[str] = []
-    named: list[str] = []
-    title, begun = "", False
-    for at, (line, one) in enumerate(zip(lines, inside, strict=True)):
-        text = line.strip()
-        if not one:
-            title, begun = text.strip("#*=: ").replace("|", "/") or title, False
-            continue
-        if not begun:
-            heads.append(text)
-            named.append(title)
-            found[at], begun = ("" if heads[1:] else " section |"), True
-        elif _is_rule(text):
-            found[at] = "---|"
-        else:
-            found[at] = f" {title} |"
-    several = len(heads) > 1 and len(set(heads)) == 1
-    return found if several and len(set(named)) == len(named) and all(named) else {}
-
-
 def plain(columns: tuple[str, ...], lines: tuple[Line, ...]) -> Plain:
     """The table with one figure a cell, and without rows that sum up others."""
     found = Plain(columns=columns, lines=lines)
-    for step in (_units_below, _figures, _beside, _statistics, _arms_below):
+    for step in (
+        _units_below,
+        _thousands,
+        _figures,
+        spreads.beside,
+        spreads.intervals,
+        _statistics,
+        _arms_below,
+    ):
         found = step(found)
     return found
 
@@ -302,32 +250,8 @@ def _labelled(rows: list[Row]) -> list[Row]:
 
 def _index(at: int, rows: Sequence[Sequence[str]]) -> bool:
     """The number of the line, which data tools put before a table."""
-    return at == 0 and [cells[0].strip() for cells in rows] == [str(n) for n in range(len(rows))]
-
-
-def _cells(found: Plain, at: int) -> list[str]:
-    return [line.cells[at] for line in found.lines]
-
-
-def _with_column(
-    found: Plain, at: int, names: Sequence[str], made: Sequence[Sequence[str]]
-) -> Plain:
-    """The table with one column in the place of another, or two."""
-    columns = (*found.columns[:at], *names, *found.columns[at + 1 :])
-    if len(set(columns)) < len(columns):
-        return found
-    lines = tuple(
-        Line(number=line.number, cells=(*line.cells[:at], *cells, *line.cells[at + 1 :]))
-        for line, cells in zip(found.lines, made, strict=True)
-    )
-    return replace(found, columns=columns, lines=lines)
-
-
-def _each(found: Plain, change: Callable[[Plain, int], Plain]) -> Plain:
-    """Every column changed, the last one first, so that places stay."""
-    for at in reversed(range(len(found.columns))):
-        found = change(found, at)
-    return found
+    cells = [row[0].strip() for row in rows]
+    return at == 0 and any(cells == [str(n + k) for n in range(len(rows))] for k in (0, 1))
 
 
 def _units_below(found: Plain) -> Plain:
@@ -335,9 +259,12 @@ def _units_below(found: Plain) -> Plain:
     if len(found.lines) < 2:
         return found
     cells = [cell.strip("[]() ") for cell in found.lines[0].cells]
+    named = cells[0].lower() in ("unit", "units")  # what the line itself is called
+    cells = ["", *cells[1:]] if named else cells
     said = [words.said(cell) for cell in cells if cell]
     units = [one for one in said if one.part is Part.TIME and one.unit]
-    if not units or len(units) < len(said):
+    bare = named and not any(re.fullmatch(NUMBER, cell) for cell in cells)
+    if not units or (len(units) < len(said) and not bare):
         return found
     columns = tuple(
         f"{name} ({unit})" if unit else name
@@ -346,58 +273,29 @@ def _units_below(found: Plain) -> Plain:
     return replace(found, columns=columns, lines=found.lines[1:])
 
 
+def _thousands(found: Plain) -> Plain:
+    """990 and 1,002 where another column has 1,234,567: the comma is between thousands in all."""
+    columns = [cells_of(found, at) for at in range(len(found.columns))]
+    made = written.grouped_by_others(columns)
+    for at, cells in made.items():
+        found = with_column(found, at, [found.columns[at]], [[cell] for cell in cells])
+    return found
+
+
 def _figures(found: Plain) -> Plain:
     """One plain number in a cell, as far as all cells of a column are written in one way."""
 
     def change(found: Plain, at: int) -> Plain:
         for rewrite in written.WAYS:
-            name, cells = found.columns[at], _cells(found, at)
+            name, cells = found.columns[at], cells_of(found, at)
             made = rewrite(name, cells)
             if made is not None:
-                found = _with_column(found, at, [made.name], [[cell] for cell in made.cells])
+                found = with_column(found, at, [made.name], [[cell] for cell in made.cells])
                 if made.doubt:
                     found = replace(found, doubts=(*found.doubts, made.doubt))
         return found
 
-    return _each(found, change)
-
-
-def _beside(found: Plain) -> Plain:
-    """10.2 +/- 0.3, or 10.2 (0.3): a mean and what it scatters by, in two columns."""
-
-    def change(found: Plain, at: int) -> Plain:
-        name = found.columns[at]
-        cells = _cells(found, at)
-        cut = [_BESIDE.fullmatch(cell) for cell in cells if cell]
-        parts = [one for one in cut if one]
-        if not parts or len(parts) < len(cut):
-            return found
-        units = {one["unit"] or one["behind"] or "" for one in parts}
-        percents = {bool(one["percent"] or one["share"]) for one in parts}
-        two = any(one["unit"] and one["behind"] for one in parts)  # 10 us +/- 300 ns
-        if two or len(units) > 1 or len(percents) > 1:
-            return found
-        unit, percent = units.pop(), percents.pop()
-        base = f"{name} ({unit})" if unit else name
-        bracket = any(one["inner"] for one in parts)
-        second = f"{base} cv pct" if percent else f"{base} sd"
-        if percent and bracket:
-            second = f"{base} delta pct"  # 110.00 ( -10.00%): against another arm
-        pairs = [_pair(_BESIDE.fullmatch(cell)) for cell in cells]
-        what = "a coefficient of variation" if percent else "a standard deviation"
-        sign = "the figure in brackets" if bracket else "what follows the +/-"
-        doubt = f"is {sign} in {name} ({printable(cells[0], 30)}) {what}, of all runs?"
-        made = _with_column(found, at, [f"{base} mean", second], pairs)
-        doubts = () if percent and bracket else (doubt,)
-        return replace(made, doubts=(*doubts, *made.doubts))
-
-    return _each(found, change)
-
-
-def _pair(cut: re.Match[str] | None) -> list[str]:
-    if cut is None:
-        return ["", ""]
-    return [cut["value"].replace(",", ""), (cut["spread"] or cut["inner"]).replace(",", "")]
+    return each_column(found, change)
 
 
 def _statistic(text: str) -> str:
@@ -408,7 +306,7 @@ def _statistic(text: str) -> str:
 def _statistics(found: Plain) -> Plain:
     """Rows called mean or stddev: of a table of such rows the columns, else no runs."""
     for at in range(len(found.columns)):
-        cells = [cell for cell in _cells(found, at) if cell]
+        cells = [cell for cell in cells_of(found, at) if cell]
         named = [cell for cell in cells if _statistic(cell)]
         if named and all(map(words.is_percentile, named)):
             continue  # not rows that sum up others: what they were taken at is a setting
@@ -428,7 +326,7 @@ def _arms_below(found: Plain) -> Plain:
     """A row for each arm, where every arm has a column for each of several metrics."""
     arms_ = wide.metrics_of_arms(found.columns)
     places = [at for each in arms_.values() for at in each.values()]
-    if not arms_ or not all(_numeric(_cells(found, at), sure=True) for at in places):
+    if not arms_ or not all(_numeric(cells_of(found, at), sure=True) for at in places):
         return found
     kept = [at for at in range(len(found.columns)) if at not in places]
     metrics = list(next(iter(arms_.values())))
@@ -485,7 +383,7 @@ def _turned(found: Plain, at: int) -> Plain:
 def _measured(found: Plain, at: int) -> bool:
     """True for a column of figures that no name calls a boot, a run or a setting."""
     part = words.said(found.columns[at]).part
-    return part not in _KEYS and _numeric(_cells(found, at), sure=part is Part.TIME)
+    return part not in _KEYS and _numeric(cells_of(found, at), sure=part is Part.TIME)
 
 
 def _numeric(cells: Sequence[str], *, sure: bool) -> bool:

@@ -20,9 +20,9 @@ from kdelta.foreign import (
     json_programs,
     json_text,
     kernbench,
-    layout,
     lkp,
     marked,
+    markup,
     perf_stat,
     programs,
     proposal,
@@ -30,13 +30,24 @@ from kdelta.foreign import (
     records,
     shapes,
     tables,
+    unread,
 )
 from kdelta.foreign.arms import is_version, side
 from kdelta.foreign.guess import guess
 from kdelta.foreign.known import known
 from kdelta.foreign.mapping import Mapping
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import ImportFormat, Line, SourceFile
-from kdelta.foreign.stack import Stack, StackedFile, crossed, of_boots, of_grid, repeats, stacked
+from kdelta.foreign.stack import (
+    Stack,
+    StackedFile,
+    crossed,
+    of_boots,
+    of_grid,
+    repeats,
+    stacked,
+    without_suffix,
+)
 from kdelta.foreign.work import Guess
 from kdelta.metric import Better
 
@@ -45,8 +56,9 @@ _MAX_DEPTH = 8
 _RUNS = "kdelta-runs"
 _QUOTED = re.compile(r"(?:>(?:[ >]|\Z))+")
 _DOTTED = re.compile(r"(?<!\d)[2-9]\.\d{1,2}(?!\d)", re.ASCII)
-_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", ".txt", ".md", ".org", ".eml", ".mbox", ".mail")
 _PROSE = (".txt", ".eml", ".mbox", ".mail")
+_MARKED = (".md", ".org", ".rst", ".adoc", *markup.PAGES)  # never a log
+_TABULAR = (".csv", ".tsv", ".psv", ".tab", ".dat", *_PROSE, *_MARKED)
 _TEXTS = {
     ImportFormat.KERNBENCH: kernbench.looks_like,
     ImportFormat.BENCHFMT: benchfmt.looks_like,
@@ -75,6 +87,7 @@ class LoadedFile:
     stack: the files that it stands for, where it is several below each other.
     notes: sentences on what of it is not read.
     better: the direction that a line beside the table says is better.
+    unread: what it is, where that is known and nothing in it can be judged.
     """
 
     number: int
@@ -87,6 +100,7 @@ class LoadedFile:
     stack: Stack | None = None
     notes: tuple[str, ...] = ()
     better: Better | None = None
+    unread: unread.Unread | None = None
 
 
 def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
@@ -123,7 +137,7 @@ def _told_apart(path: Path, others: Sequence[Path]) -> str:
 def labels_of(names: Sequence[str]) -> list[str]:
     """What tells files apart: their stems, else the folders in which they differ."""
     stems = [name.rpartition("/")[2].partition(".")[0] for name in names]
-    dotted = [name.rpartition("/")[2].rpartition(".")[0] for name in names]
+    dotted = [without_suffix(name.rpartition("/")[2]) for name in names]
     dots = any(is_version(name) or _DOTTED.search(name) for name in dotted)
     versions = _shared_cut(dotted) if dots else stems  # 6.6.csv is no 6
     for each in (versions, stems, dotted):
@@ -179,17 +193,18 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     mapped = wish.mapping_of(name)
     encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
     text = _unquoted(tables.decoded(data, name, encoding))
+    text = text if mapped and mapped.delimiter != "|" else markup.plain(text, path.suffix.lower())
     plain = replace(source, text=text)
-    suffix = path.suffix.lower()
+    suffix = path.suffix.lower() if without_suffix(path.name) != path.name else ""
     kind = wish.kind
+    if kind is None and not mapped and (why := unread.unread(text, name)):
+        return LoadedFile(number=number, label=label, source=plain, kind=None, unread=why)
     if suffix == ".json":
         return _json(number, label, plain, path.name, wish.kind)
     if kind is None and not mapped and suffix not in (".csv", ".tsv"):
         kind = next((one for one, like in _TEXTS.items() if like(text)), None)
     if kind is None and suffix not in (".csv", ".tsv"):
-        log = suffix not in (".md", ".org") and (
-            records.is_log(text) or bool(programs.records_of(text))
-        )
+        log = suffix not in _MARKED and (records.is_log(text) or bool(programs.records_of(text)))
         if log or (suffix not in _TABULAR and not mapped):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
     if kind is None and suffix == ".csv" and programs.records_of_csv(text):
@@ -214,6 +229,7 @@ def _unquoted(text: str) -> str:
 def _json(
     number: int, label: str, plain: SourceFile, base: str, kind: ImportFormat | None
 ) -> LoadedFile:
+    plain = replace(plain, text=json_text.below_messages(plain.text))
     lines = records.is_lines(plain.text)
     found = None if lines else json_text.loaded(plain.text, plain.name)
     if base == lkp.FILE or kind is ImportFormat.LKP:
@@ -234,11 +250,12 @@ def _table(
     mapped: Mapping | None,
     encoding: str,
 ) -> LoadedFile:
-    whole, text = text, shapes.of_gnuplot(layout.framed(text))
+    whole, text = text, shapes.of_gnuplot(markup.framed(text))
     text = prose.table_in(text) if suffix in _PROSE else text
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)
-    if suffix in (".txt", ".md", ".org", ".dat") and not mapped and delimiter == tables.BLANKS:
+    text = text if delimiter == tables.BLANKS else shapes.of_comments(text, delimiter)
+    if suffix in (".txt", ".dat", *_MARKED) and not mapped and delimiter == tables.BLANKS:
         first = next((line for line in text.splitlines() if line.strip()), "")
         if len(first.split()) < 2 or "," in first:
             return LoadedFile(
@@ -277,7 +294,7 @@ def recorded(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     parts: list[StackedFile] = []
     for file in files:
         suffix = Path(file.source.name).suffix.lower()
-        listed = _records_of(file, suffix)
+        listed = [] if file.unread else _records_of(file, suffix)
         if listed:
             shown = records.table_of(listed, file.source.name)
             parts.append(StackedFile(file.number, file.source.name, shown))
@@ -306,7 +323,7 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
         StackedFile(
             file.number,
             file.source.name,
-            layout.Plain(columns=file.source.columns, lines=file.source.lines),
+            Plain(columns=file.source.columns, lines=file.source.lines),
         )
         for file in tables_
     ]
@@ -339,7 +356,7 @@ def beside(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
         StackedFile(
             file.number,
             file.source.name,
-            layout.Plain(
+            Plain(
                 columns=(*(own[name] for name in names), *file.source.columns),
                 lines=tuple(
                     Line(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kdelta.foreign import arms, words, written
-from kdelta.foreign.layout import Plain
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
 from kdelta.foreign.words import Part, vocabulary
 from kdelta.metric import Better
@@ -33,6 +33,13 @@ _PLANNED = vocabulary(
     "planned runs_planned planned_runs n_planned expected_runs runs_expected boots_planned"
     " planned_boots runs_wanted target_runs requested_runs"
 )
+# What stands where a run that ended otherwise would have its figure.
+_ENDED = vocabulary(
+    "fail failed failure error err crash crashed timeout timed_out killed hung hang oom aborted"
+    " panic panicked dnf did_not_finish broken lost skipped skip"
+)
+_UNKNOWN = ("?", "??", "tbd", "tba", "...", "\u2026", "x")
+_PLAIN_FIGURE = re.compile(r"[-+]?(?:\d[\d,.]*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _SESSIONS = vocabulary("session session_id block part batch leg_no segment night day phase_no")
 # What a machine was at while it measured, in numbers.
 _CONDITIONS = vocabulary(
@@ -49,7 +56,7 @@ _SCALED = ("mean", "median", "sd", "min", "max", "values")
 
 def plain(found: Plain) -> Plain:
     """The table without warm-ups, with a direction in words, and with one unit for one metric."""
-    for step in (_without_warm_ups, _directions, _units, _one_unit, _again):
+    for step in (_without_warm_ups, _failures, _directions, _units, _one_unit, _again):
         found = step(found)
     return found
 
@@ -107,6 +114,26 @@ def _without_warm_ups(found: Plain) -> Plain:
             note = f"{sum(gone)} rows warm up or are set apart, as {said} says: no runs"
             return replace(found, lines=kept, notes=(*found.notes, note))
     return found
+
+
+def _failures(found: Plain) -> Plain:
+    """FAILED or timeout where all other cells are figures: a run without one, and that is said."""
+    changed: dict[int, Sequence[str]] = {}
+    said: dict[str, int] = {}
+    for at in range(len(found.columns)):
+        cells = _cells(found, at)
+        ended = [cell for cell in cells if _word(cell) in _ENDED or cell.lower() in _UNKNOWN]
+        rest = [cell for cell in cells if cell and cell not in ended]
+        figures = sum(bool(_PLAIN_FIGURE.fullmatch(cell)) for cell in rest)
+        if ended and figures == len(rest) > len(ended):
+            changed[at] = ["" if cell in ended else cell for cell in cells]
+            for cell in ended:
+                said[cell] = said.get(cell, 0) + 1
+    if not changed:
+        return found
+    listed = ", ".join(f"{n} x {printable(cell, 20)}" for cell, n in said.items())
+    note = f"cells that say {listed} have no figure: failed runs"
+    return replace(found, lines=_with(found, changed), notes=(*found.notes, note))
 
 
 def _directions(found: Plain) -> Plain:

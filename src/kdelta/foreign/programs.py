@@ -13,9 +13,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kdelta.foreign import perf_stat, sentences, suite_programs
+from kdelta.foreign import kernel_programs, perf_stat, sentences, suite_programs
 from kdelta.foreign.kernel_reports import histograms, lkp_mail
-from kdelta.foreign.records import Numbered, Record
+from kdelta.foreign.records import Numbered, Record, sections
 from kdelta.foreign.server_programs import fio_terse, memtier, redis
 from kdelta.foreign.text_programs import ab, cyclictest, netperf, passed, schbench, unixbench, wrk
 from kdelta.foreign.throughput_programs import dbench, dd, iperf3, kernbench, stream, ycsb
@@ -46,6 +46,8 @@ _TITLE = re.compile(
 )
 _LINE = 4096  # characters of the longest that a program prints
 _PREFIXES = {"nano": "ns", "micro": "us", "milli": "ms"}
+_Reader = Callable[[Sequence[tuple[int, str]]], Iterator[Numbered]]
+_OWN = -2  # all readers but those of sentences, which have titles of their own
 _NO_FIGURES = ("host", "os", "mhz", "description", "tlb pages", "cache line bytes", "mem par")
 
 
@@ -53,7 +55,7 @@ def records_of(text: str) -> list[Numbered]:
     """The records of what a known program printed; none: it is of no such program."""
     every = enumerate(text.splitlines(), start=1)
     lines = [(number, line) for number, line in every if len(line) <= _LINE]
-    readers: tuple[Callable[[Sequence[tuple[int, str]]], Iterator[Numbered]], ...] = (
+    readers: tuple[_Reader, ...] = (
         *(
             _perf,
             _stress_ng,
@@ -69,11 +71,24 @@ def records_of(text: str) -> list[Numbered]:
             *(redis, memtier, fio_terse, lkp_mail, histograms),
             *(suite_programs.phoronix, suite_programs.rust_bench, suite_programs.criterion),
             *(suite_programs.phoronix_run, suite_programs.gnu_time, passed),
-            *(sentences.operations, sentences.records_of),
+            *(kernel_programs.records_of, sentences.operations, sentences.records_of),
         ),
     )
+    parts = sections(text)
+    if found := next((found for read in readers[:_OWN] if (found := _below(parts, read))), []):
+        return found
     found = next((found for read in readers if (found := list(read(lines)))), [])
     return found or list(suite_programs.phoronix_xml(text))
+
+
+def _below(
+    parts: Sequence[tuple[Record, Sequence[tuple[int, str]]]], read: _Reader
+) -> list[Numbered]:
+    """What a program printed below each of several titles, with what these say."""
+    found = [(said, list(read(lines))) for said, lines in parts]
+    if sum(bool(rows) for _, rows in found) < 2:
+        return []
+    return [(number, said | row) for said, rows in found for number, row in rows]
 
 
 def records_of_csv(text: str) -> list[Numbered]:

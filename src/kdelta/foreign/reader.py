@@ -112,6 +112,9 @@ def _kind(paths: Sequence[Path], files: Sequence[LoadedFile]) -> ImportFormat:
 
 def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
     for file in files:
+        if file.unread:
+            return SpecError(file.unread.cause, place=file.source.name, action=file.unread.action)
+    for file in files:
         if file.guess and file.source.lines and not file.guess.profile:
             known = file.guess.mapping
             base = Mapping(delimiter=known.delimiter, encoding=known.encoding)
@@ -127,7 +130,8 @@ def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
     return SpecError(
         f"nothing in it can be judged: {names}",
         place=str(paths[0]),
-        action="say what it is with --format or --mapping (docs/foreign.md)",
+        action="put what was measured into a table, a line for each run (kernel,boot,ns), or say"
+        " what it is with --format or --mapping (docs/foreign.md)",
     )
 
 
@@ -136,7 +140,8 @@ def _contents(files: Sequence[LoadedFile], kind: ImportFormat, wish: Wish) -> Co
     sources = [(file.number, file.source) for file in mine]
     texts = [file.text for file in mine]
     left = tuple(
-        f"{file.source.name}: kept as it is, not read as {kind}"
+        f"{file.source.name}: kept as it is, "
+        + (file.unread.cause if file.unread else f"not read as {kind}")
         for file in files
         if file.kind is None and not file.source.name.endswith(".json")
     )

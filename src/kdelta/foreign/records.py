@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign import aggregates, arms, layout, marked, nested_text
+from kdelta.foreign import aggregates, arms, context, layout, marked, nested_text
 from kdelta.foreign.json_text import loaded
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
 from kdelta.foreign.tables import MAX_COLUMNS, MAX_LINES
 from kdelta.printable import printable
@@ -37,13 +38,26 @@ _FIGURE = re.compile(
 )
 _BARE = re.compile(rf"(?P<value>{_NUMBER})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
-_TITLE = re.compile(r"(?:={2,}|-{2,}|#{2,}|\*{2,}|>{2,})\s*(?P<text>[^\s=].*?)\s*[=#*<-]*")
+_TITLE = re.compile(
+    r"(?:={2,}|-{2,}|#{2,}|\*{2,}|>{2,})\s*(?P<text>[^\s=].*?)\s*[=#*<-]*|\[(?P<inner>[^\]]+)\]"
+)
 _RUN = re.compile(
-    r"\b(?P<word>boot|run|round|rep|iteration|iter|trial|pass)[ #_:-]*(?P<number>\d{1,6})\b", re.I
+    r"(?:\b(?P<word>boot|run|round|rep|iteration|iter|trial|pass)[ #_:-]*|#)(?P<number>\d{1,6})\b",
+    re.I,
 )
 _BEFORE_PAIRS = 4  # words: a moment, a host, a program
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _LOOKED_AT = 65536  # characters that tell a log
+_AGAIN = 3  # figures of one name that tell a program run in a loop
+_PLAIN = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
+_NUMBERS = rf"{_PLAIN}(?:(?:\s*[,;]\s*|\s+){_PLAIN})+"
+_NAMED_LIST = re.compile(
+    rf"(?:- )?[\"'`]?(?P<key>[\w.+-]+)[\"'`]?\s*(?:[:=]|<-)\s*(?:c?\(|\[)?\s*"
+    rf"(?P<rest>{_NUMBERS})\s*[\])]?[,;]?"
+)
+_R_NAME = re.compile(r"\$`?(?P<key>[\w.+-]+)`?")
+_R_LINE = re.compile(rf"\[\d+\]\s+(?P<rest>{_NUMBER}(?:\s+{_NUMBER})*)")
+_SEPARATOR = re.compile(r"\s*[,;]\s*|\s+")
 _Path = tuple[str, ...]
 
 
@@ -203,11 +217,53 @@ def of_log(text: str) -> list[Numbered]:
     A key that stands again begins another record, and so does the dash of a YAML list.
     """
     lines = list(enumerate(text.splitlines(), start=1))
+    if listed := _lists(lines):
+        return listed
     pairs = [(number, _timed(line, dict(_pairs(line)))) for number, line in lines]
     several = [(number, found) for number, found in pairs if len(found) > 1]
     if several and 2 * len(several) >= sum(bool(line.strip()) for _, line in lines):
         return several
     return list(_blocks(lines))
+
+
+def _lists(lines: Sequence[tuple[int, str]]) -> list[Numbered]:
+    """A list of figures behind the name of each arm: 6.16: 1.2 1.3, old = [1.2, 1.3], $`6.16`.
+
+    R prints a list below its name, [1] 1.2 1.3 and [3] 1.4.  Nothing where a line is another.
+    """
+    found: list[Numbered] = []
+    for number, line in lines:
+        text = line.strip()
+        if not text or text.startswith(("#", "//", "%")):
+            continue
+        if named := _R_NAME.fullmatch(text):
+            found.append((number, {"kernel": named["key"], "values": ""}))
+        elif found and (more := _R_LINE.fullmatch(text)):
+            found[-1][1]["values"] += f"{more['rest']} "
+        elif listed := _NAMED_LIST.fullmatch(text):
+            found.append((number, {"kernel": listed["key"], "values": listed["rest"]}))
+        else:
+            return []
+    cut = [
+        (n, one | {"values": "; ".join(_SEPARATOR.split(one["values"].strip()))})
+        for n, one in found
+    ]
+    named_ = all(arms.is_version(one["kernel"]) or arms.side(one["kernel"]) for _, one in cut)
+    return cut if len(cut) > 1 and named_ and all(";" in one["values"] for _, one in cut) else []
+
+
+def sections(text: str) -> list[tuple[Record, list[tuple[int, str]]]]:
+    """(what a title such as "=== 6.16.1 run 3 ===" says, the lines below it) of each title.
+
+    Nothing: there are no two of them.
+    """
+    found: list[tuple[Record, list[tuple[int, str]]]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if said := _titled(line.strip()):
+            found.append((said, []))
+        elif found:
+            found[-1][1].append((number, line))
+    return found if len(found) > 1 else []
 
 
 def _titled(text: str) -> Record:
@@ -216,13 +272,14 @@ def _titled(text: str) -> Record:
     said: Record = {}
     if cut is None:
         return said
-    words_ = cut["text"].replace(",", " ").replace(":", " ").split()
+    text = cut["text"] or cut["inner"]
+    words_ = text.replace(",", " ").replace(":", " ").split()
     named = [word for word in words_ if arms.is_version(word) or arms.side(word)]
-    numbered = _RUN.search(cut["text"])
+    numbered = _RUN.search(text)
     if len(named) == 1:
         said["kernel"] = named[0]
     if numbered:
-        said[numbered["word"].lower()] = numbered["number"]
+        said[(numbered["word"] or "run").lower()] = numbered["number"]
     return said
 
 
@@ -240,13 +297,25 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
 def is_log(text: str) -> bool:
     """True when most lines say "name: value", "name = value" or "12 us", or lie between such."""
     lines = [line.strip() for line in text[:_LOOKED_AT].splitlines()]
+    if _lists(list(enumerate(text.splitlines(), start=1))):
+        return True
     if sum(bool(_titled(line)) for line in lines) > 1:  # what programs say between, too
         return any(_entry(line) is not None for line in lines)
     lines = [line for line in lines if line and line[0] != "#" and set(line) - set("-=.*")]
     entries = sum(
         _entry(line) is not None or bool(_PAIR.match(line)) or _is_pairs(line) for line in lines
     )
-    return entries > 0 and 2 * (entries + sum(map(_is_heading, lines))) >= len(lines)
+    entries += sum(map(_is_heading, lines)) if entries else 0
+    return entries > 0 and 2 * (entries + _between(lines)) >= len(lines)
+
+
+def _between(lines: Sequence[str]) -> int:
+    """How many lines a program prints again with each figure: they say under what it measured."""
+    keys = Counter(entry[0] for line in lines if (entry := _entry(line)))
+    often = max(keys.values(), default=0)
+    rest = [line for line in lines if not (_entry(line) or _is_heading(line))]
+    wordings = Counter(context.wording(line) for line in rest)
+    return sum(n for n in wordings.values() if often >= _AGAIN and abs(n - often) <= 1)
 
 
 def _is_pairs(line: str) -> bool:
@@ -281,6 +350,16 @@ class _Log:
         self.first = self.first or number
         self.record[path] = value
 
+    def under(self, number: int, path: _Path, text: str, *, begins: bool) -> None:
+        """A line that says under what is measured; begins: all that follows, until another says."""
+        if not begins:
+            self.take(number, path, text, dash=False)
+            return
+        if self.record and not self.record.keys() <= self.outer.keys():
+            self.done.append((self.first, self.record))
+        self.outer = {**self.outer, path: text}
+        self.record, self.first, self.dashed = dict(self.outer), number, True
+
     def begin(self, number: int, said: Record) -> None:
         """A title: what was said of the record before is none of the next."""
         if self.record and not self.record.keys() <= self.outer.keys():
@@ -304,12 +383,27 @@ def _name(path: _Path, *, alone: bool) -> str:
     return " ".join((*kept, path[-1]))
 
 
+def _says(line: str) -> bool:
+    """True for a title, a heading, a rule and an entry, which is what a log is made of."""
+    text = line.strip()
+    if not text or set(text) <= set("-=.*") or _titled(text):
+        return True
+    return not text.startswith("#") and bool(_is_heading(text) or _entry(text))
+
+
 def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
     log = _Log()
     heads: list[tuple[int, str]] = []  # indentation and name of the headings above
+    said = context.settings([one for one in lines if not _says(one[1])])
+    entries = (number for number, line in lines if number not in said and _entry(line.strip()))
+    above = bool(said) and min(said) < next(entries, 0)
     for number, line in lines:
         text = line.strip()
         depth = len(line) - len(line.lstrip())
+        if number in said:
+            name, words_ = said[number]
+            log.under(number, (name,), words_, begins=above)
+            continue
         if title := _titled(text):
             log.begin(number, title)
             heads = []
@@ -334,6 +428,8 @@ def _entry(text: str) -> tuple[str, str] | None:
     if not found or not found["rest"]:
         return None
     name = found["key"].strip()
+    if name.count("(") > name.count(")"):
+        return None  # a sentence: ... descriptors each (== 400 tasks)
     figure = _FIGURE.match(found["rest"])
     if figure is None:
         return name, found["rest"].strip().strip("\"'")
@@ -341,7 +437,7 @@ def _entry(text: str) -> tuple[str, str] | None:
     return f"{name} ({unit})" if unit else name, figure["value"].replace(",", "")
 
 
-def table_of(records: Sequence[Numbered], name: str) -> layout.Plain:
+def table_of(records: Sequence[Numbered], name: str) -> Plain:
     """The records as a table, every name a column.  Raises SpecError for too many."""
     columns = tuple(dict.fromkeys(key for _, record in records for key in record))
     if len(records) > MAX_LINES:

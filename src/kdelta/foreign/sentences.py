@@ -9,9 +9,9 @@ where a unit follows it; before a number stands what it is called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from kdelta.foreign import words
+from kdelta.foreign import context, words
 from kdelta.foreign.records import Numbered, Record
 from kdelta.foreign.words import Part
 
@@ -57,9 +57,20 @@ def records_of(lines: Lines) -> Iterator[Numbered]:
             found.setdefault(wording, []).append(
                 (number, {"timestamp": moment, **record} if moment else record)
             )
-    kept = [rows for rows in found.values() if len(rows) >= _LEAST]
-    if sum(map(len, kept)) > _MOST * counted and len({tuple(rows[0][1]) for rows in kept}) == 1:
-        yield from sorted(row for rows in kept for row in rows)
+    kept = {wording: rows for wording, rows in found.items() if len(rows) >= _LEAST}
+    every = [(number, wording, row) for wording, rows in kept.items() for number, row in rows]
+    if len(every) <= _MOST * counted or len({tuple(row) for _, _, row in every}) != 1:
+        return
+    said = context.before(lines, {number for number, _, _ in every})
+    for number, wording, row in sorted(every, key=lambda one: one[0]):
+        own = {"what": _own_words(wording, kept)} if len(kept) > 1 else {}
+        yield number, row | own | said.get(number, {})
+
+
+def _own_words(wording: tuple[str, ...], every: Iterable[tuple[str, ...]]) -> str:
+    """The words that one wording has and not all others: what its figures are of."""
+    shared = set.intersection(*map(set, every))
+    return " ".join(word for word in wording if word not in shared) or " ".join(wording)
 
 
 def _sentence(text: str) -> tuple[tuple[str, ...], Record] | None:

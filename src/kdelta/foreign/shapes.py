@@ -36,9 +36,18 @@ _RUN_FIRST = re.compile(
     r"(?P<word>[A-Za-z]+)[\s_.-]?(?P<n>\d{1,3})[\s_.-]+(?P<metric>[A-Za-z].*)\Z"
 )
 _TITLE = re.compile(r"\s*(?:#+\s*(?P<said>\S.*?)|\"(?P<quoted>[^\"]+)\")\s*\Z")
+_COMMENTED = re.compile(r"([A-Za-z_]\w*)\s*[=:]\s*([^\s,;]+)")
 _KERNEL = re.compile(
     r"(?:(?:kernel|linux|version|arm)\s*[:=]?\s*)?(?P<kernel>\S+)\Z", re.IGNORECASE
 )
+
+
+def indexed(rows: list[Row]) -> list[Row]:
+    """Rows that all have one cell more than the head line: the first is the index, without name."""
+    widths = {len(cells) for _, cells in rows[1:]}
+    if len(rows) < 3 or len(widths) > 1 or widths != {len(rows[0][1]) + 1}:
+        return rows
+    return [(rows[0][0], ["", *rows[0][1]]), *rows[1:]]
 
 
 def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
@@ -249,6 +258,36 @@ def of_gnuplot(text: str) -> str:
         for at, row in rows:
             lines[at] = "\t".join((kernel if armed else title, *row))
     return "\n".join(lines)
+
+
+def of_comments(text: str, delimiter: str) -> str:
+    """Tables of one head line, each below a comment of pairs (# kernel=6.16 boot=1), as one table.
+
+    What the comments say become columns.  Lines keep their numbers; any other text is left.
+    """
+    lines = text.splitlines()
+    said: list[dict[str, str]] = []
+    heads: set[str] = set()
+    made = [""] * len(lines)
+    pending: dict[str, str] = {}
+    names: dict[str, None] = {}
+    for at, line in enumerate(lines):
+        bare = line.strip()
+        if bare.startswith("#"):
+            pending |= dict(_COMMENTED.findall(bare))
+        elif bare and (pending or not said):
+            if not pending:
+                return text
+            said.append(pending)
+            names |= dict.fromkeys(pending)
+            heads.add(bare)
+            made[at], pending = (delimiter.join((*names, bare)) if len(said) == 1 else ""), {}
+        elif bare:
+            made[at] = delimiter.join((*said[-1].values(), bare))
+    first = list(said[0]) if said else []
+    if len(said) < 2 or len(heads) > 1 or any(list(each) != first for each in said):
+        return text
+    return "\n".join(made) + "\n"
 
 
 def _blocks(text: str) -> list[tuple[list[str], list[tuple[int, list[str]]], int]]:

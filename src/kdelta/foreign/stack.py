@@ -15,8 +15,8 @@ from typing import NoReturn
 import msgspec
 
 from kdelta.errors import SpecError
-from kdelta.foreign import layout
 from kdelta.foreign.arms import is_version, side
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Contents, Line, SourceFile
 
 _TURN = re.compile(
@@ -47,7 +47,7 @@ class StackedFile:
 
     number: int
     name: str
-    shown: layout.Plain
+    shown: Plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +241,13 @@ def _free(name: str, taken: dict[str, list[str]]) -> str:
 
 
 def _stem(name: str) -> str:
-    base = name.rpartition("/")[2]
-    return base.rpartition(".")[0] or base
+    return without_suffix(name.rpartition("/")[2])
+
+
+def without_suffix(base: str) -> str:
+    """The name of a file without .csv or .log; ebizzy-6.16 and run.3 have none."""
+    stem, _, suffix = base.rpartition(".")
+    return stem if stem and not suffix[:1].isdecimal() else base
 
 
 def _cut(stem: str) -> tuple[str, str, str]:

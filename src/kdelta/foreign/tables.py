@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kdelta.errors import SpecError
 from kdelta.foreign import aggregates, layout, marked, shapes
+from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line, SourceFile
 from kdelta.printable import printable, quoted
 
@@ -32,7 +33,11 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.AS
 _BOUND = re.compile(r"(?:[<>]=?|\u2264|\u2265)\s*\d.*")  # >10s
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
-_BOLD = re.compile(r"\A(?P<mark>\*\*|`)(?P<text>[^*`]+)(?P=mark)\Z")
+_BOLD = re.compile(r"(?P<mark>\*\*|`)(?P<text>[^*`]+)(?P=mark)")
+_SIGN = re.compile(
+    "\\A\\s*[\U0001f300-\U0001faff\u2600-\u27bf\ufe0f]+\\s+(?=\\S)"
+)  # a red dot before -3 %
+_SEPARATED = (".csv", ".tsv", ".psv", ".tab")
 _LIST = re.compile(r"[;|\s]+|,\s*")
 # What files that are no text begin with.
 _PACKED = {
@@ -218,14 +223,16 @@ def _cuts(lines: Sequence[str], head: str) -> bool:
     )
 
 
-def table(text: str, name: str, delimiter: str) -> layout.Plain:
+def table(text: str, name: str, delimiter: str) -> Plain:
     """Columns and lines of a table with a head line, as plain as they can be had.
 
     Lines that begin with # are left out.  Raises SpecError with file, line and column.
     """
     # An empty line in its place keeps the numbers of the lines.
     bare = _SEPARATOR.sub("\n", text, count=1)
-    found, doubts = shapes.headed(layout.trimmed(list(_rows(bare, name, delimiter))))
+    rows_ = list(_rows(bare, name, delimiter))
+    rows_ = shapes.indexed(rows_) if delimiter == BLANKS else rows_
+    found, doubts = shapes.headed(layout.trimmed(rows_))
     number, head = found[0] if found else (1, [])
     if len(found) > 1 and layout.headless([cell.strip() for cell in head]):
         found, head = shapes.bare(found), shapes.bare(found)[0][1]
@@ -281,7 +288,7 @@ def _unmarked(cells: list[str], delimiter: str) -> list[str]:
 
 def _inner(cells: list[str]) -> list[str]:
     """A line of a table as web pages have it, | a | b |; of the rule below the head nothing."""
-    inner = [_BOLD.sub(r"\g<text>", cell.strip()) for cell in cells[1:-1]]
+    inner = [_SIGN.sub("", _BOLD.sub(r"\g<text>", cell)).strip() for cell in cells[1:-1]]
     rule = all(cell.strip() and set(cell.strip()) <= set("-:+") for cell in inner)
     return [] if rule else inner
 
@@ -291,7 +298,7 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         # Two blanks separate columns whose cells hold one blank themselves.
         lines = [line for line in text.splitlines() if line.strip()]
         wide = all(re.search(r"\S\s{2,}\S", line) for line in lines)
-        cut = re.compile(r"\s{2,}" if wide else r"\s+")
+        cut = re.compile(r"\s{2,}" if wide and not _narrow(lines) else r"\s+")
         for number, line in enumerate(text.splitlines(), start=1):
             yield number, cut.split(line.strip())
         return
@@ -308,6 +315,19 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         ) from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _narrow(lines: Sequence[str]) -> bool:
+    """True where one blank separates cells, too: only so all rows are as wide as the head line.
+
+    R and pandas print the names of columns right above figures, and number the rows.
+    """
+    wide, narrow = (
+        [len(cut.split(line.strip())) for line in lines]
+        for cut in (re.compile(r"\s{2,}"), re.compile(r"\s+"))
+    )
+    alike = len(set(narrow[1:])) == 1 and narrow[0] in (narrow[1], narrow[1] - 1)
+    return len(lines) > 2 and len(set(wide)) > 1 and alike
 
 
 def _columns(head: list[str], place: str) -> tuple[str, ...]:
@@ -346,12 +366,18 @@ def _lines(
             )
         if len(cells) != len(columns):
             action = "quote cells that hold the separator, and fill those that are missing"
-            if blanks:
+            if blanks or not name.lower().endswith(_SEPARATED):
                 action = "if it is no table, put what was measured into one: kernel,boot,ns"
             raise SpecError(
                 f"{len(cells)} cells where the head has {len(columns)}",
                 place=f"{place}, column {columns[min(len(cells), len(columns) - 1)]}",
                 action=action,
+            )
+        if count and cells != list(columns) and _begins(cells, columns):
+            raise SpecError(
+                f"another table begins: {quoted(', '.join(map(str.strip, cells)))}",
+                place=place,
+                action="put each table into a file of its own",
             )
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:
@@ -361,6 +387,13 @@ def _lines(
                     action="put a long list of values below each other, one line for each",
                 )
         yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
+
+
+def _begins(cells: Sequence[str], columns: Sequence[str]) -> bool:
+    """True for the head line of another table: its first cell is called as the first column is."""
+    named = [cell.strip() for cell in cells]
+    figures = any(_NUMBER.fullmatch(cell) for cell in named)
+    return len(named) > 1 and named[0] == columns[0] and all(named) and not figures
 
 
 def rows(

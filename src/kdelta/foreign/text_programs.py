@@ -22,7 +22,8 @@ _CYCLIC = re.compile(
     r"Act:\s*-?\d+\s*Avg:\s*(?P<avg>\d+)\s*Max:\s*(?P<max>\d+)"
 )
 _SCHBENCH = re.compile(
-    r"(?P<what>\w+) Latencies percentiles \((?P<unit>[mun]?)secs?\) runtime (?P<runtime>\d+)"
+    r"(?:(?P<what>\w+) Latencies percentiles \((?P<unit>[mun]?)secs?\)"
+    r"|RPS percentiles \(requests\)) runtime (?P<runtime>\d+)"
 )
 _PERCENTILE = re.compile(rf"\s*\*?\s*(?P<at>{_NUMBER})th:\s+(?P<value>\d+)\b")
 _RPS = re.compile(rf"average rps:\s*(?P<value>{_NUMBER})")
@@ -67,18 +68,19 @@ def cyclictest(lines: Lines) -> Iterator[Numbered]:
 
 def schbench(lines: Lines) -> Iterator[Numbered]:
     """The percentiles of each whole run: reports of a shorter runtime are of its beginning."""
-    blocks: list[tuple[str, int, list[Numbered]]] = []
+    blocks: list[tuple[re.Match[str], int, list[Numbered]]] = []
     rates: list[Numbered] = []
     for number, line in lines:
         if head := _SCHBENCH.match(line):
-            unit = f"{head['unit']}s"
-            blocks.append((unit, int(head["runtime"]), []))
-            what = head["what"].lower()
+            blocks.append((head, int(head["runtime"]), []))
         elif blocks and (found := _PERCENTILE.match(line)):
             said = {"percentile": found["at"]}
-            unit, _, rows = blocks[-1]
-            name = f"{what} latency"
-            rows.append((number, _figure(said, name, unit, Better.LOWER, found["value"])))
+            above, _, rows = blocks[-1]
+            name, unit, better = "rps at percentile", "requests/s", Better.HIGHER
+            if above["what"]:
+                name, unit = f"{above['what'].lower()} latency", f"{above['unit']}s"
+                better = Better.LOWER
+            rows.append((number, _figure(said, name, unit, better, found["value"])))
         elif blocks and (found := _RPS.match(line)):
             rates.append((number, _figure({}, "rps", "requests/s", Better.HIGHER, found["value"])))
     whole = max((runtime for _, runtime, _ in blocks), default=0)
@@ -108,8 +110,8 @@ def netperf(lines: Lines) -> Iterator[Numbered]:
         elif test and (said := _NET_UNIT.search(line)):
             unit = said["unit"].replace(" ", "").replace("persec", "transactions/s")
         elif test and unit and len(cells) > 4 and all(re.fullmatch(_NUMBER, c) for c in cells):
+            # More such lines are more runs: -P 0 leaves out the head line.
             yield number, _figure({"test": test}, "throughput", unit, Better.HIGHER, cells[-1])
-            test = ""
 
 
 def unixbench(lines: Lines) -> Iterator[Numbered]:

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.work import Work
 
+_BOOTS = 6
+_IN_A_BOOT = 3
 _FEW_ROWS = 4
 _GROWS = 0.25  # scatter of logs within arms, above which a count does vary
 _LESS = 0.3  # of its scatter is left once a total is divided
 
 
 def asked(work: Work) -> None:
-    """Doubt figures that grow as a count beside them does."""
+    """Doubt figures that grow as a count beside them does, or on and on within each boot."""
+    for figure in work.figures:
+        if _counts_on(work, figure):
+            work.doubts.append(
+                f"does {figure} count on within each boot? then put the differences into the file"
+            )
+            return
     counts = [name for name in work.ignore if _is_count(work, name)]
     for figure in work.figures:
         for count in counts:
@@ -29,6 +38,22 @@ def asked(work: Work) -> None:
                     " in the file, for what one takes"
                 )
                 return
+
+
+def _counts_on(work: Work, figure: str) -> bool:
+    """True for figures that rise from the first to the last in every boot of several."""
+    boot = work.keys.get("boot")
+    metric = work.keys.get("metric")
+    keyed = [name for name in (boot, metric) if isinstance(name, str)]
+    if boot is None or figure in keyed or work.cells(figure).holds is not Holds.NUMBERS:
+        return False
+    groups = work.table.groups((*work.arm, *work.dimensions, *keyed))
+    listed = [[_number(work.cells(figure).texts[at]) for at in group] for group in groups]
+    rising = [
+        values[0] > 0 and all(one < other for one, other in pairwise(values)) for values in listed
+    ]
+    # By chance three values rise in 1 of 6 boots.
+    return len(listed) >= _BOOTS and min(map(len, listed)) >= _IN_A_BOOT and all(rising)
 
 
 def _is_count(work: Work, name: str) -> bool:

@@ -88,7 +88,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     Part.ROUND: vocabulary(
         "round repeat rep repetition iteration iter trial sample attempt pass try round_no"
         " rep_no replicate iter_no sample_no sample_id loop idx i run_no repeat_no run_index"
-        " run_number turn nth trial_no observation obs"
+        " run_number turn nth trial_no observation obs lauf durchlauf wiederholung essai corrida"
     ),
     Part.BOOT: vocabulary(
         "boot boot_id bootid boot_index boot_no boot_nr boot_number reboot boot_idx"

@@ -65,6 +65,21 @@ def grouped(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     return WrittenColumn(name=name, cells=tuple(cell.replace(",", "") for cell in cells))
 
 
+def grouped_by_others(columns: Sequence[Sequence[str]]) -> dict[int, list[str]]:
+    """The columns, by place, whose 1,002 is 1002 since a cell elsewhere is 1,234,567; no 1,5."""
+    every = {cell for cells in columns for cell in cells if "," in cell}
+    if not any(map(_SURELY.fullmatch, every)):
+        return {}
+    if any(re.fullmatch(NUMBER, cell) and not _GROUPED.fullmatch(cell) for cell in every):
+        return {}
+    return {
+        at: [cell.replace(",", "") for cell in cells]
+        for at, cells in enumerate(columns)
+        if any("," in cell for cell in cells)
+        and all(_GROUPED.fullmatch(cell) for cell in cells if cell)
+    }
+
+
 def pointed(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     """1.234,5 is one number; that 1.234 is 1234 is seen where others of the column are."""
     if not any(_SURELY_POINTED.fullmatch(cell) for cell in cells):

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Output of known programs that holds nothing which can be judged: what it is, and what to give.
+
+Summaries that lost the values, samples of a machine's state over time, and profiles.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LOOKED_AT = 65536  # characters that tell
+_SUITES = "a summary, whose values are lost"
+_LOAD = "the state of the machine over time, and no time or rate of the work"
+_WORK = "give what the work itself took, a line for each run: kernel,boot,seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """What a file is, and what to give instead: two parts of a sentence."""
+
+    cause: str
+    action: str
+
+
+# A pattern that only that program prints -> what it is, what to give.
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        r"(?m)^.*\u2502\s*(?:sec/op|B/s|[\w-]+/op)\s*\u2502|^name\s+old (?:time|speed|alloc)",
+        f"benchstat's table is {_SUITES}",
+        "give the benchmark files that benchstat was given (.txt of go test -bench)",
+    ),
+    (
+        r"(?m)^\s*N\s+Min\s+Max\s+Median\s+Avg\s+Stddev\s*$",
+        f"ministat's report is {_SUITES}",
+        "give the files that ministat was given, a number a line, each called after its kernel",
+    ),
+    (
+        r"(?m)^Name \(time in [^)]+\)\s+Min\b",
+        f"pytest-benchmark's table is {_SUITES}",
+        "give the file of pytest --benchmark-json=FILE of each kernel",
+    ),
+    (
+        r"(?m)^\|?\s*Change\s*\|\s*Before\b.*\|\s*After\b.*\|\s*Ratio\b|^\s*before\s+after\s+ratio\s*$",
+        f"the comparison of asv is {_SUITES}",
+        "give the JSON of both commits, .asv/results/MACHINE/COMMIT-ENVIRONMENT.json",
+    ),
+    (
+        r"(?m)^Benchmark\s.*\bMode\s+Cnt\s+Score\s+Error\s+Units\s*$",
+        "JMH's table has half of a 99.9 % interval where a standard deviation would stand",
+        "give the file of java -jar BENCHMARKS.jar -rf json of each kernel",
+    ),
+    (
+        r"(?m)^\s*(?:Welch )?(?:Two Sample|Paired|One Sample) t-test\s*$|Wilcoxon rank sum \w*",
+        "the report of a test in R has no values",
+        "give the data that it was given: write.csv(DATA, 'data.csv', row.names=FALSE)",
+    ),
+    (
+        r"(?m)^\s*Min\.\s+1st Qu\.\s+Median\s+Mean\s+3rd Qu\.\s+Max\.\s*$",
+        "summary() of R does not say how many values there were, nor how they scatter",
+        "give the values: write.csv(DATA, 'data.csv', row.names=FALSE)",
+    ),
+    (
+        r"(?m)^Linux \S+ \(\S+\)\s+\S+\s+_\w+_\s+\(\d+ CPU\)",
+        f"what sar, mpstat, pidstat and iostat print is {_LOAD}",
+        _WORK,
+    ),
+    (
+        r"(?m)^procs -+memory-+",
+        f"what vmstat prints is {_LOAD}",
+        _WORK,
+    ),
+    (
+        r"(?m)^(?:\S+\t)*Avg_MHz\tBusy%|^\s*(?:\S+\s+)*Avg_MHz\s+Busy%",
+        f"what turbostat prints is {_LOAD}",
+        f"{_WORK}; for energy a column joules",
+    ),
+    (
+        r"(?m)^# RTLA (?:timerlat|osnoise) histogram",
+        "a histogram of rtla counts latencies and has no value of a run",
+        "give its summary of each run as a table: kernel,boot,cpu,avg_us,max_us",
+    ),
+    (
+        r"(?m)^# (?:Overhead |Samples: )|^# To display the perf.data header info",
+        "a profile of functions is no time of a run",
+        _WORK,
+    ),
+    (
+        r"\\begin\{(?:tabular|table|longtable)",
+        "a table in LaTeX was made of other data",
+        "give the CSV that it was made of, or put its rows into one: kernel,test,mean_us,sd_us,n",
+    ),
+    (
+        r"\A\s*(?![\s\S]{0,9999}<PhoronixTestSuite)<(?:\?xml|testsuites?|benchmarks?|results?)\b",
+        "XML of a program that is not known (of the Phoronix Test Suite composite.xml is)",
+        "put what was measured into a table: kernel,boot,ns",
+    ),
+    (
+        r"(?m)^Latencies\s+\[min, mean, 50, 90, 95, 99, max\]",
+        "the report of vegeta has several figures in a line",
+        "put what was measured into a table, a line for each run: kernel,run,requests_per_s,p99_ms",
+    ),
+)
+_FIO_LOG = re.compile(r"_(?P<what>bw|iops|lat|clat|slat)(?:\.\d+)?\.log\Z")
+_FIO_ROW = re.compile(r"\d+,\s*\d+,\s*[0-2],\s*\d+(?:,\s*\S+)*\s*")
+_GREP = re.compile(r"(?P<path>[^\s:]*[/.][^\s:]*):(?:\d+:)?\s*\S.*")
+_COMPILED = tuple((re.compile(pattern), cause, action) for pattern, cause, action in _KNOWN)
+
+
+def unread(text: str, name: str) -> Unread | None:
+    """What a file is that cannot be judged; None: it is no such file."""
+    lines = [line for line in text[:_LOOKED_AT].splitlines() if line.strip()]
+    logged = lines and all(map(_FIO_ROW.fullmatch, lines[:100]))
+    if logged and (found := _FIO_LOG.search(name)):
+        return Unread(
+            cause=f"fio's log of {found['what']} is one run over time, and no value of a run",
+            action="give what fio --output-format=json --output=FILE writes, a file for a run",
+        )
+    for pattern, cause, action in _COMPILED:
+        if pattern.search(text[:_LOOKED_AT]):
+            return Unread(cause=cause, action=action)
+    return _of_grep(lines)
+
+
+def _of_grep(lines: list[str]) -> Unread | None:
+    """Lines that grep took out of several files: import those."""
+    cut = [_GREP.fullmatch(line) for line in lines]
+    paths = {one["path"] for one in cut if one and any(map(str.isalpha, one["path"]))}
+    if len(lines) < 2 or not all(cut) or len(paths) < 2:
+        return None
+    return Unread(
+        cause=f"lines of {len(paths)} files, as grep prints them",
+        action="import the files themselves, so that their names tell kernel and run",
+    )
