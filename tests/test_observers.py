@@ -106,9 +106,9 @@ def test_each_tells_what_it_saw(tmp_path: Path) -> None:
     found = watched(tmp_path, *words, nr="kprobe:f { @[arg5] = count(); }")
     assert not found.refused
     assert {one.text: told for one, told in found.told.items()} == {
-        "perf(page-faults)": ({"": 7}, 0),
-        "record(page-faults=1)": ({"": 0, "kd_touch": 2, "clear page": 1}, 0),
-        "bpftrace(nr)": ({"": 0, "8": 3, "1": 2}, 4),
+        "perf(page-faults)": ({("", ""): 7}, 0),
+        "record(page-faults=1)": ({("", ""): 0, ("", "kd_touch"): 2, ("", "clear page"): 1}, 0),
+        "bpftrace(nr)": ({("", "8"): 3, ("", "1"): 2}, 4),
     }
 
 
@@ -143,7 +143,7 @@ def test_nothing_begins_before_all_is_set(fakes: Path) -> None:
         found.begin(os.getpid())
         assert (fakes / "bpftrace.set").read_text() == "slow\n"
         found.end()
-    assert [told for told, _ in found.told.values()] == [{"": 0, "8": 3, "1": 2}]
+    assert [told for told, _ in found.told.values()] == [{("", "8"): 3, ("", "1"): 2}]
 
 
 def test_who_has_neither_is_told(
@@ -163,15 +163,19 @@ def test_who_has_neither_is_told(
 
 
 def test_what_perf_prints() -> None:
-    assert observed.stat("# started\n\n466,,page-faults,1,100.00,,\n", "page-faults") == {"": 466}
+    assert observed.stat("# started\n\n466,,page-faults,1,100.00,,\n", "page-faults") == {
+        ("", ""): 466
+    }
     with pytest.raises(Unseen, match="instructions is not supported here"):
         observed.stat("<not supported>,,instructions,0,100.00,,\n", "instructions")
-    assert observed.stat("5,,faults:u,1,100.00,,\n", "faults") == {"": 5}  # of an ordinary user
+    assert observed.stat("5,,faults:u,1,100.00,,\n", "faults") == {
+        ("", ""): 5
+    }  # of an ordinary user
     for garbage in ("", "1,,a\n2,,b\n", "7,,other,1\n", "1.5,msec,clock,1\n", "-1,,clock,1\n", "9"):
         with pytest.raises(GuestError):
             observed.stat(garbage, "clock")
     assert observed.samples("  ffff f+0x1\n\n 55 a b\x1b\n".replace("\x1b", "")) == {
-        "": 0, "f+0x1": 1, "a b": 1,
+        ("", ""): 0, ("", "f+0x1"): 1, ("", "a b"): 1,
     }  # fmt: skip
     for garbage in ("no address", "55 \x1b[2J"):
         with pytest.raises(GuestError):
@@ -186,14 +190,17 @@ def test_what_bpftrace_prints() -> None:
         f'{{"type": "hist", "data": {{"@h": {hist}}}}}\n'
     )
     assert observed.maps(text) == (
-        {"": 0, "@n": 5, "@c[f a]": 2, "@h[-1]": 1, "@h[1]": 3, "@h[2]": 4}, 0,
+        {("@n", ""): 5, ("@c", "f a"): 2, ("@h", "-1"): 1, ("@h", "1"): 3, ("@h", "2"): 4}, 0,
     )  # fmt: skip
+    for name in ("n", "@a b", "@\\u001b[2J"):
+        with pytest.raises(GuestError, match="tells of a map"):
+            observed.maps(f'{{"type": "map", "data": {{"{name}": 1}}}}\n')
     for value in ("true", '"x"', "1.5", '{"a": null}', '[{"min": 1}]', "[3]"):
         with pytest.raises(GuestError):
             observed.maps(f'{{"type": "map", "data": {{"@": {value}}}}}\n')
     with pytest.raises(GuestError, match="no JSON"):
         observed.maps("Attaching 1 probe...\n")
-    assert observed.maps("[]\n") == ({"": 0}, 0)
+    assert observed.maps("[]\n") == ({("", ""): 0}, 0)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +232,19 @@ def test_no_option_of_perf_is_a_word(text: str) -> None:
 def test_a_program_has_to_be_in_the_study() -> None:
     with pytest.raises(SpecError, match="no bpftrace program nr"):
         spec.from_arguments(["mprotect:a"], ["host"], instrument="trace", watch=["bpftrace(nr)"])
+
+
+@pytest.mark.parametrize("kept", ["max(arg1)", "avg (arg1)", "\nmin(1)", "stats(arg1)"])
+def test_what_is_no_count_is_kept_by_no_program(kept: str) -> None:
+    with pytest.raises(SpecError, match="holds no hits"):
+        spec.from_arguments(
+            ["mprotect:a"], ["host"], instrument="trace", watch=["bpftrace(nr)"],
+            programs={"nr": f"kprobe:f {{ @n =\t{kept}; }}"},
+        )  # fmt: skip
+    spec.from_arguments(
+        ["mprotect:a"], ["host"], instrument="trace", watch=["bpftrace(nr)"],
+        programs={"nr": 'kprobe:f { @x = count(); /* @n = max(1) */ printf("= max(");}  // = min('},
+    )  # fmt: skip
 
 
 def test_a_guest_has_neither() -> None:
@@ -261,10 +281,9 @@ def test_a_full_scan_of_khugepaged_has_time_and_progress(tmp_path: Path, fakes: 
     ((hits, lost),) = found.told.values()
     assert lost == 0
     assert hits == {
-        "": 0,
-        "@all_full_scans_ms": 419000,
-        "@full_scans": 2,
-        "@passes": 42,
-        "@progress_pages": 172544,
-        "@full_scan_ms[131072..262143]": 2,
+        ("@all_full_scans_ms", ""): 419000,
+        ("@full_scans", ""): 2,
+        ("@passes", ""): 42,
+        ("@progress_pages", ""): 172544,
+        ("@full_scan_ms", "131072..262143"): 2,
     }

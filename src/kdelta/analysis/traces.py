@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kdelta.analysis.evidence import parts
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Instrument, Outcome, TraceData, TracePhase, TraceRow, TrialRecord
-from kdelta.study.tracing import HOST, TracePer
+from kdelta.study.tracing import HOST, TracePer, without_map
 
 _Keyed = tuple[str, str, bool]
 
@@ -114,9 +114,10 @@ class _Arm:
         """Why it was not watched, "" when it was."""
         if not self.seen:
             return self.fault or "not yet traced"
+        watch = without_map(watch)
         named = {one.watch: one.reason for data in self.seen for one in data.skipped}
         # A graph of several functions is one, and has what could be had of them.
-        seen = any(row.watch == watch for data in self.seen for row in data.rows)
+        seen = any(without_map(row.watch) == watch for data in self.seen for row in data.rows)
         return "" if seen else named.get(watch, "not watched there")
 
 
@@ -197,17 +198,18 @@ def _fault(trials: Sequence[TrialRecord]) -> str:
 def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
     """A row for all that any kernel has hits of, and for all that is watched."""
     keys = {_key(row): max(row.hits) for arm in arms for data in arm.seen for row in data.rows}
-    graphs = {key[0] for key in keys} - {*watched}
-    missing = [
-        name
-        for name in watched
-        if not any(key[0] == name for key in keys) and not _graphed(name, graphs)
-    ]
+    # A program that told of its maps once is no row of its own where it told of none.
+    of_maps = {without_map(key[0]) for key in keys if key[0] != without_map(key[0])}
+    keys = {key: most for key, most in keys.items() if key[0] not in of_maps}
+    told = {without_map(key[0]) for key in keys}
+    graphs = told - {*watched}
+    missing = [name for name in watched if name not in told and not _graphed(name, graphs)]
     keys |= {(name, "", False): 0 for name in missing}
     order = {name: at for at, name in enumerate([*watched, *sorted(graphs)])}
 
-    def place(key: _Keyed) -> tuple[int, bool, bool, int, str]:
-        return order[key[0]], bool(key[1]), key[1].startswith("["), -keys[key], key[1]
+    def place(key: _Keyed) -> tuple[int, str, bool, bool, int, str]:
+        rest = bool(key[1]), key[1].startswith("["), -keys[key], key[1]
+        return order[without_map(key[0])], key[0], *rest
 
     return [
         HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_cells(arms, key))

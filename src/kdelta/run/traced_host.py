@@ -27,7 +27,15 @@ from kdelta.run.timed import host_kernel
 from kdelta.run.trial import Ran, framed, judged, not_for, told
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Instrument, MachineFacts, TraceData, TrialRecord, TrialResult
-from kdelta.study.tracing import HOST, PROGRAMS, TraceSettings, Watch, WatchKind, watch
+from kdelta.study.tracing import (
+    HOST,
+    PROGRAMS,
+    TraceSettings,
+    Watch,
+    WatchKind,
+    map_of,
+    watch,
+)
 from kdelta.tracing import formats, seeing, setting
 from kdelta.tracing.seeing import Key
 from kdelta.tracing.setting import Probe, Refused
@@ -200,7 +208,10 @@ class _Seen:
         hits, doubts = self.watching.hits(probes) if self.watching else ({}, [])
         for one, (found, lost) in self.observing.told.items():
             if one not in left_out:
-                hits |= {(one.text, key, None): count for key, count in found.items()}
+                hits |= {
+                    (map_of(one.text, name), key, None): count
+                    for (name, key), count in found.items()
+                }
                 doubts += [f"{one.text}: {lost} events were lost"] if lost else []
         return hits, doubts
 

@@ -30,6 +30,8 @@ _FORMS = (
 )
 _OWN = re.compile("|".join(_FORMS))
 _PLAIN = re.sub(r"\?P<\w+>", "?:", "|".join(_FORMS))
+_NO_HITS = re.compile(r"=\s*(min|max|avg|stats)\s*\(")
+_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 PATTERN = rf"\A(?:{_PLAIN}|{probes.VALUE})\Z"
 DESCRIPTION = (
     "FUNCTION, FUNCTION(NAME=arg1) or ret, SYSTEM:EVENT, SYSTEM:EVENT(FIELD), graph(FUNCTION),"
@@ -120,6 +122,16 @@ def watch(text: str) -> Watch:
     return Watch(text=text, kind=WatchKind.HITS, name=found["function"])
 
 
+def map_of(text: str, name: str) -> str:
+    """What hits of a map of a watched bpftrace program are told as; name "": the only one."""
+    return f"{text} {name}" if name else text
+
+
+def without_map(told: str) -> str:
+    """What a study watches, of what hits are told as."""
+    return told.partition(" @")[0]
+
+
 def check(
     settings: TraceSettings,
     kernels: Sequence[str],
@@ -148,13 +160,7 @@ def check(
             place=f"{place}: trace.watch",
             action='name functions or events, such as watch = ["change_pte_range"]',
         )
-    for one in map(watch, settings.watch):
-        if one.kind is WatchKind.BPFTRACE and one.name not in settings.programs:
-            raise SpecError(
-                f"no bpftrace program {one.name}",
-                place=f"{place}: trace.programs",
-                action=f'write it into the study: [trace.programs] {one.name} = """kprobe:..."""',
-            )
+    _check_programs(settings, place)
     if probed:
         raise SpecError(
             "probes are recorded beside counts, and a trace has none",
@@ -173,3 +179,20 @@ def check(
             place=f"{place}: matrix",
             action="leave the matrix out, or trace kernels in guests",
         )
+
+
+def _check_programs(settings: TraceSettings, place: str) -> None:
+    for one in map(watch, settings.watch):
+        if one.kind is WatchKind.BPFTRACE and one.name not in settings.programs:
+            raise SpecError(
+                f"no bpftrace program {one.name}",
+                place=f"{place}: trace.programs",
+                action=f'write it into the study: [trace.programs] {one.name} = """kprobe:..."""',
+            )
+    for name, text in settings.programs.items():
+        if found := _NO_HITS.search(_NO_CODE.sub("", text)):
+            raise SpecError(
+                f"a map of {found[1]}() holds no hits, of which runs have a difference",
+                place=f"{place}: trace.programs.{name}",
+                action="keep count(), sum(), hist() or lhist()",
+            )

@@ -19,9 +19,12 @@ _COUNT = re.compile(r"\d{1,18}")
 _SAMPLE = re.compile(r"\s*[0-9a-f]{1,16} (?P<symbol>[!-~][ -~]*)")
 _UNREAD = {"<not supported>": "not supported here", "<not counted>": "not counted here"}
 _NOT_SET = re.compile(r"(?i)\b(?:can ?not|can't|could not|unable to|failed to) attach")
+_MAP = re.compile(r"@(?:[A-Za-z_]\w{0,126})?")
 _MISSED = frozenset(("lost_events", "missed_probes"))
-Hits = dict[str, int]
-"""Hits by the value that they are of; "" for all."""
+Hits = dict[tuple[str, str], int]
+"""Hits by the map of a program that holds them and the value that they are of; "" for the only map,
+which has no name, and for all values."""
+NO_MAP = ("", "")
 
 
 class Unseen(Exception):  # noqa: N818 - a reason, no fault
@@ -41,12 +44,12 @@ def stat(text: str, event: str) -> Hits:
         raise Unseen(f"perf: {event} is {_UNREAD[value]}")
     if not _COUNT.fullmatch(value):
         raise GuestError(f"perf stat counts no whole number: {quoted(value[:80])}")
-    return {"": int(value)}
+    return {NO_MAP: int(value)}
 
 
 def samples(text: str) -> Hits:
     """Samples by function, of `perf script -F ip,sym`.  Raises GuestError for garbage."""
-    found: Counter[str] = Counter({"": 0})
+    found: Counter[tuple[str, str]] = Counter({NO_MAP: 0})
     lines = text.splitlines()
     if len(lines) > _MOST_LINES:
         raise GuestError(f"perf script prints more than {_MOST_LINES} samples")
@@ -56,14 +59,15 @@ def samples(text: str) -> Hits:
         sample = _SAMPLE.fullmatch(line)
         if sample is None:
             raise GuestError(f"perf script says what is not understood: {quoted(line[:80])}")
-        found[printable(sample["symbol"].strip(), _LONGEST)] += 1
+        found["", printable(sample["symbol"].strip(), _LONGEST)] += 1
     return dict(found)
 
 
 def maps(text: str) -> tuple[Hits, int]:
     """Values of the maps that `bpftrace -f json` prints at its end, and events that it lost.
 
-    A value of the only map is told by its key alone.  Raises GuestError for what is no count.
+    A map is told by its name, and one that has none, "@", by its values alone.  Raises GuestError
+    for what is no count.
     """
     told: dict[str, Any] = {}
     lost = 0
@@ -74,13 +78,13 @@ def maps(text: str) -> tuple[Hits, int]:
             lost += sum(value for value in data.values() if isinstance(value, int))
         elif kind in ("map", "hist") and isinstance(data, dict):
             told |= data
-    hits: Hits = {"": 0}
+    hits: Counter[tuple[str, str]] = Counter()
     for name, value in told.items():
+        if not _MAP.fullmatch(name):
+            raise GuestError(f"bpftrace tells of a map {quoted(name[:80])}")
         for key, count in _counts(value):
-            words = key if len(told) == 1 else f"{name}[{key}]" if key else name
-            words = printable(words, _LONGEST)
-            hits[words] = hits.get(words, 0) + count
-    return hits, lost
+            hits["" if name == "@" else name, printable(key, _LONGEST)] += count
+    return dict(hits) or {NO_MAP: 0}, lost
 
 
 def _message(line: str) -> Mapping[str, Any]:
