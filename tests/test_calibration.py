@@ -70,6 +70,7 @@ def answer(
             FunctionPart(function="change_protection", delta=own),
             FunctionPart(function="other", delta=after - 100 - own),
         ),
+        first=("change_protection",),
     )  # fmt: skip
     monkeypatch.setattr(calibration, "both", lambda _old, _new: seen)
     return calibration.answered(found, None, None, ("6.16.1", "6.17.1"), wide=wide)  # type: ignore[arg-type]
@@ -129,6 +130,21 @@ def test_builds_that_differ_in_the_change_decide_to_the_instruction(
     found = calibration.answered(case(), None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
     assert found.said is said
     assert why in found.why
+
+
+def test_of_two_builds_a_function_is_the_changes_own_where_its_code_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the change adds may be inlined: then its caller is what got longer."""
+    added = case(functions=("can_modify_vma*",))
+    answer(monkeypatch, added, 100.5, 0.6, wide=False)
+    theirs = frozenset(("change_protection.isra.0", "never_executed"))
+    told = calibration.answered(added, None, None, ("a", "b"), built=True, changed=theirs)  # type: ignore[arg-type]
+    assert (told.found, told.first) == (("change_protection",), ("change_protection",))
+    assert told.own == pytest.approx(0.6)
+    alone = calibration.answered(added, None, None, ("a", "b"), built=True)  # type: ignore[arg-type]
+    assert (alone.found, alone.first) == ((), ())
+    assert "explains 0.5 of 4.4 %" in view.explained(told, -4.4)  # the whole path
 
 
 def test_builds_that_copy_more_by_fewer_instructions_are_undecided(

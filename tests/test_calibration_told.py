@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from kdelta.check.calibration import CaseAnswer, CountsSay, PublishedCase
 from kdelta.rendering import calibration as view
 
@@ -25,6 +27,14 @@ def test_the_matrix_is_printed() -> None:
         ["less", "1", ".", ".", ".", "."],
     ]
     assert ["; why" in line for line in lines.splitlines()] == [False, True, False]
+
+
+def test_how_many_have_a_function_of_theirs_is_told() -> None:
+    bare = told("more", CountsSay.MORE)
+    named = msgspec.structs.replace(bare, found=("f", "g"))
+    first = msgspec.structs.replace(named, first=("f",))
+    said = view.summary([bare, named, first])
+    assert "3 were found (100 %), 2 with a function of theirs, 1 of them with one that" in said
 
 
 def test_the_readme_says_what_the_document_says() -> None:

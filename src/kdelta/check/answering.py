@@ -133,7 +133,7 @@ def _patch(
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return PatchRow(number=number, title=step.title, same_image=True)
-        names, lines = _changed(found.last, kernel)
+        names, lines = changed_code(found.last, kernel)
         found.also |= _also(kernel, names)
     except SpecError as error:
         return _wrong(row, error.cause)
@@ -175,7 +175,7 @@ def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow
     )
 
 
-def _changed(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
+def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     """Functions that the two do not have in common; True when all that differs is line numbers."""
     one = image.opened(old.image, old.name or "the base")
     other = image.opened(new.image, new.name or "the patched")

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta import files, workload
+from kdelta.analysis.explanation import base_name
 from kdelta.check.comparing import both
 from kdelta.check.counter import Counted
 from kdelta.check.matching import functions, is_one_of, meant, named
@@ -104,7 +105,8 @@ class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     old, new: the kernels; total, own: percent of the count before, of everything and of the
     functions of the change; right: None where no answer is right or wrong.  built: of one source,
-    by us.
+    by us.  found: its own functions, the largest first; first: those that an explanation begins
+    with.
     """
 
     case: PublishedCase
@@ -117,6 +119,7 @@ class CaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     total: float | None = None
     own: float | None = None
     found: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
     built: bool = False
 
 
@@ -259,15 +262,23 @@ def answered(
     *,
     wide: bool = False,
     built: bool = False,
+    changed: frozenset[str] = frozenset(),
 ) -> CaseAnswer:
     """What the counts of both kernels say.  wide: the interval holds several releases; built: they
-    differ in the change alone.
+    differ in the change alone, and the code of these functions does: they are its own, too, since
+    a function that it adds or takes away may be inlined.
     """
     seen = both(old, new)
     if seen.before is None or seen.after is None or not seen.before:
         return refused(case, f"it was not counted: {seen.reason}"[:200])
-    parts = [row for row in seen.functions if is_one_of(row.function, case.functions)]
-    own = 100 * sum(row.delta for row in parts) / seen.before if case.functions else None
+    theirs = {base_name(name) for name in changed}
+    parts = [
+        row
+        for row in seen.functions
+        if row.function in theirs or is_one_of(row.function, case.functions)
+    ]
+    known = theirs or case.functions
+    own = 100 * sum(row.delta for row in parts) / seen.before if known else None
     total = 100 * (seen.after / seen.before - 1)
     if built:
         said, why = _said_of_builds(total, sure=seen.sure)
@@ -289,6 +300,7 @@ def answered(
         total=total,
         own=own,
         found=tuple(row.function for row in parts if row.delta)[:4],
+        first=tuple(row.function for row in parts if row.function in seen.first),
         built=built,
     )
 

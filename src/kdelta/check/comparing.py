@@ -16,7 +16,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine import folios
 from kdelta.sample import ArmRecord, TrialRecord
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.verdict import STEP_PERCENT, Verdict
 from kdelta.study import spec
 from kdelta.workload import Feature
 
@@ -37,8 +37,8 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     )
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
-    elif change is not Effect.SPREAD and _may_be_more(case.comparison):
-        change, reason = Effect.OPEN, case.comparison.signless
+    elif change is not Effect.SPREAD and (why := _may_be_more(record)):
+        change, reason = Effect.OPEN, why
     told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
@@ -57,6 +57,7 @@ def path_row(before: Counted, after: Counted) -> PathRow:
 class Both:
     """A scenario on two kernels, per operation.  functions: all that differ; sure: it is a
     difference, or none, beyond what windows differ by; signless: why its sign says nothing.
+    first: the functions that an explanation begins with.
     """
 
     before: float | None
@@ -65,6 +66,7 @@ class Both:
     reason: str
     functions: tuple[FunctionPart, ...]
     signless: str = ""
+    first: tuple[str, ...] = ()
 
 
 def both(before: Counted, after: Counted) -> Both:
@@ -87,13 +89,21 @@ def both(before: Counted, after: Counted) -> Both:
         if found
         else (),
         signless=exactly.signless,
+        first=tuple(row.function for row in (*found.rising, *found.falling)) if found else (),
     )
 
 
-def _may_be_more(found: Comparison) -> bool:
-    """True where bytes leave open whether a path got longer: it did not when all of it is less."""
-    less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
-    return bool(found.signless) and not less
+def _may_be_more(record: RunRecord) -> str:
+    """Why bytes leave open whether a path got longer, or by how much; it did not when all is less.
+
+    A little more by instructions may be much more by bytes, so both thresholds are asked.
+    """
+    for percent in (LEAST_PERCENT, STEP_PERCENT):
+        found = gate(record, step_percent=percent).cases[0].comparison
+        less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
+        if found.signless and not less:
+            return found.signless
+    return ""
 
 
 def pages_of(scenario: workload.Scenario) -> str:

@@ -153,7 +153,7 @@ def built(
     pair: tuple[str, str], cases: Sequence[PublishedCase], means: execution.Means
 ) -> list[CaseAnswer]:
     """Count them on one source with either of two variants, of which one may be none."""
-    from kdelta.check import calibration
+    from kdelta.check import answering, calibration
 
     source = f"tree:deb:{BUILT_FROM}+config=deb"
     names = ["+".join(filter(None, (source, variant))) for variant in pair]
@@ -161,10 +161,14 @@ def built(
     old, new = " without it" if undone else "", " with it" if done else ""
     labels = BUILT_FROM + old, BUILT_FROM + new
     try:
-        _, sides = _counts(names, cases, means)
+        kernels, sides = _counts(names, cases, means)
+        changed, _ = answering.changed_code(*kernels)
     except SpecError as error:
         return [calibration.refused(case, error.cause[:200]) for case in cases]
-    return [calibration.answered(case, *sides[case.scenario], labels, built=True) for case in cases]
+    return [
+        calibration.answered(case, *sides[case.scenario], labels, built=True, changed=changed)
+        for case in cases
+    ]
 
 
 def _pair(case: PublishedCase) -> tuple[str, str]:

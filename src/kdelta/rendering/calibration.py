@@ -39,7 +39,8 @@ releases, or whose functions moved by less than 1 % there.{builds}
 _BUILDS = """ "6.17.8 without it" is a source that was
 built here twice, once with the change taken back by a variant (`variants/calibrate-*.patch`): there
 nothing else differs, and the whole path decides, to the instruction. "6.17.8 with it" is the change
-as it first came, written into a source that has it in another form by now, or not at all."""
+as it first came, written into a source that has it in another form by now, or not at all. Functions
+of two builds are the change's own where their code differs (one that it adds may be inlined)."""
 
 
 def summary(answers: Sequence[CaseAnswer]) -> str:
@@ -65,9 +66,11 @@ def _paths(answers: Sequence[CaseAnswer]) -> str:
     named = sum(bool(each.found) for each in found)
     missed = ", ".join(each.case.id for each in paths if each not in found)
     left = f"; not found: {missed}" if missed else ""
+    first = sum(bool(each.first) for each in found)
     return (
         f" Of {len(paths)} changes of a path {len(found)} were found"
-        f" ({100 * len(found) / len(paths):.0f} %), {named} with a function of theirs{left}."
+        f" ({100 * len(found) / len(paths):.0f} %), {named} with a function of theirs, {first} of"
+        f" them with one that the explanation begins with{left}."
     )
 
 
@@ -100,7 +103,7 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
             return f"Cannot be said: {each.why}."
         what = "This change alone, by two builds" if each.built else "All changes between"
         return f"Cannot be said: {each.why}.\n{what}: {_where(each)}."
-    moved = each.own if each.own else each.total
+    moved = each.own if each.own and not each.built else each.total
     rate = moved if of_time else 100 * (100 / (100 + moved) - 1)
     where = _where(each)
     own = f", its own functions {each.own:+.2f} % ({', '.join(each.found)})" if each.own else ""
