@@ -109,6 +109,16 @@ def recounted(result: TrialResult, **data: object) -> TrialResult:
     return replace(result, data=replace(result.exact, **data))
 
 
+def handling(trial: TrialResult, *handled: int) -> TrialResult:
+    """The same, whose first phase has string instructions that handled so many bytes."""
+    phase = trial.exact.phases[0].phase
+    rows = [
+        FunctionCount(phase=phase, function=f"rep stosb in f{at}", insns=0, calls=PAGES, bytes=size)
+        for at, size in enumerate(handled)
+    ]
+    return replace(trial, data=replace(trial.exact, functions=(*trial.exact.functions, *rows)))
+
+
 def _phase(name: str, value: int, extra: Sequence[int]) -> PhaseCounts:
     user = 5 * PAGES
     return PhaseCounts(

@@ -32,20 +32,10 @@ from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import FunctionCount, TrialResult
 from kdelta.stats.verdict import Verdict
-from ladder_records import PAGES, SCENARIO, WORKLOAD, Trial, result, run
+from ladder_records import PAGES, SCENARIO, WORKLOAD, Trial, handling, result, run
 
 OLD = result(Trial(per_page=300))
 NEW = result(Trial(per_page=600))
-
-
-def handling(trial: TrialResult, *handled: int) -> TrialResult:
-    """The same, whose first phase has string instructions that handled so many bytes."""
-    phase = trial.exact.phases[0].phase
-    rows = [
-        FunctionCount(phase=phase, function=f"rep stosb in f{at}", insns=0, calls=PAGES, bytes=size)
-        for at, size in enumerate(handled)
-    ]
-    return replace(trial, data=replace(trial.exact, functions=(*trial.exact.functions, *rows)))
 
 
 def test_bytes_by_string_instructions_are_told_beside_the_sum() -> None:

@@ -105,6 +105,33 @@ def test_a_fix_that_makes_a_gate_longer_does_not_pass() -> None:
     assert "but longer in mprotect:huge" in shown
 
 
+def test_a_variant_without_a_sign_closes_no_gap_and_is_told_of_in_the_conclusion() -> None:
+    bad, good, less = (
+        records.result(records.Trial(per_page=per_page)) for per_page in (600, 300, 550)
+    )
+    copies = records.handling(less, 4096 * records.PAGES)
+    one = built("a", "b", "c", gap=("tree:a", "tree:b"))
+    trials = tuple(
+        replace(trial, result=result)
+        for trial, result in zip(one.trials, (good, bad, copies), strict=True)
+    )
+    (ladder,) = findings.report(replace(one, trials=trials)).ladders
+    share = ladder.rungs[2].share
+    assert share is not None
+    assert (share.value, ladder.rungs[2].gap_closed) == (None, None)
+    assert "+4,096 bytes" in share.reason
+
+    one = built("6.17.8", "6.17.8+fast")
+    first = zip(one.trials, (bad, good), strict=True)
+    gate = zip(one.trials, (bad, copies), strict=True)
+    trials = (
+        *(replace(trial, result=result) for trial, result in first),
+        *(replace(t, index=t.index + 2, scenario="huge", result=r) for t, r in gate),
+    )
+    shown = " ".join(page.plain(show.show(findings.report(replace(one, trials=trials)))).split())
+    assert "longer in none of 2 scenarios; 1 not decided" in shown
+
+
 def test_gates_are_added_for_variants_only(capsys: pytest.CaptureFixture[str]) -> None:
     scenario = "mprotect:shared_dirty_full_toggle_16m"
     variant = spec.from_arguments([scenario], ["tree:a", "tree:a+fix.patch"])

@@ -193,17 +193,21 @@ class CountMethod(Method[Measure]):
         good, bad, *others = arms
         if compare_arms(self, bad, good).verdict is not Verdict.IMPROVEMENT:
             return []
-        was, now, *values = (arm.total.per_operation if arm.total else None for arm in arms)
-        return [
-            Share(
-                arm=arm.arm.label,
-                value=variants.closed(was, now, value),
-                low=None,
-                high=None,
-                reason="" if arm.total else "it has no counts",
-            )
-            for arm, value in zip(others, values, strict=True)
-        ]
+        was, now = (arm.total.per_operation if arm.total else None for arm in (good, bad))
+        return [self._share(arm, was, now, bad) for arm in others]
+
+    def _share(
+        self, arm: CountEvidence, was: float | None, now: float | None, bad: CountEvidence
+    ) -> Share:
+        value = arm.total.per_operation if arm.total else None
+        signless = compare_arms(self, bad, arm).signless
+        return Share(
+            arm=arm.arm.label,
+            value=None if signless else variants.closed(was, now, value),
+            low=None,
+            high=None,
+            reason=signless or ("" if arm.total else "it has no counts"),
+        )
 
     def grade(self, arms: Sequence[CountEvidence]) -> Grade:  # noqa: ARG002
         """Path length, whatever the machine."""

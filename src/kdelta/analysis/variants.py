@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ def closes(share: Share, step: str) -> str:
 def conclusions(ladders: Sequence[Ladder[Any]]) -> Iterator[str]:
     """For each variant of several scenarios: where its path is shorter, and where longer."""
     changed: dict[str, dict[Verdict, list[str]]] = {}
+    left: Counter[str] = Counter()
     for ladder in ladders:
         if not ladder.baseline:
             continue
@@ -83,6 +85,8 @@ def conclusions(ladders: Sequence[Ladder[Any]]) -> Iterator[str]:
                 name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
                 own = changed.setdefault(rung.arm, {})
                 own.setdefault(rung.comparison.verdict, []).append(name)
+            elif rung.comparison and rung.comparison.verdict is not Verdict.SAME:
+                left[rung.arm] += 1
     for arm, verdicts in changed.items():
         shorter = ", ".join(verdicts.get(Verdict.IMPROVEMENT, []))
         longer = ", ".join(verdicts.get(Verdict.REGRESSION, []))
@@ -91,4 +95,5 @@ def conclusions(ladders: Sequence[Ladder[Any]]) -> Iterator[str]:
         elif longer:
             yield f"{arm}: longer in {longer}, shorter nowhere"
         else:
-            yield f"{arm}: shorter in {shorter}, longer in none of {len(ladders)} scenarios"
+            open_ = f"; {left[arm]} not decided" if left[arm] else ""
+            yield f"{arm}: shorter in {shorter}, longer in none of {len(ladders)} scenarios{open_}"
