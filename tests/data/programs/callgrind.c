@@ -2,13 +2,39 @@
 /*
  * Windows that are one call of work() and nothing else, for Callgrind to count the same function:
  * recursion, indirect calls, divisions, floating point, table look-ups, and memory that is not
- * there yet.  x86-64 only; without a library, whose functions differ by CPU.
+ * there yet.  Without a library, whose functions differ by CPU.
  *
  * callgrind [WINDOWS]
  */
 #include "kdelta.h"
 
-#define MARK(code) "nopl 0x6b640000+" #code "(%%rax)\n\t"
+#define BEGIN 0x100
+#define END 0x200
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
+/* A call of work() between two marks, and nothing else there. */
+#if defined(__x86_64__)
+#define MARK(code) "nopl 0x6b640000+" TEXT(code) "(%%rax)\n\t"
+/* Below the red zone. */
+#define CALL "sub $128, %%rsp\n\t" MARK(BEGIN) "call work\n\t" MARK(END) "add $128, %%rsp"
+#define CLOBBERS "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc", "memory",	\
+	"xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",		\
+	"xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+#elif defined(__aarch64__)
+#define MARK(code) "movz xzr, #0xd000 + " TEXT(code) "\n\t"
+#define CALL MARK(BEGIN) "bl work\n\t" MARK(END)
+#define CLOBBERS "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11",	\
+	"x12", "x13", "x14", "x15", "x16", "x17", "x18", "x30", "cc", "memory",			\
+	"v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20",	\
+	"v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define MARK(code) "lui zero, 0x6b000 + " TEXT(code) "\n\t"
+#define CALL MARK(BEGIN) "jal ra, work\n\t" MARK(END)
+#define CLOBBERS "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a0", "a1", "a2", "a3", "a4",	\
+	"a5", "a6", "a7", "memory", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7",	\
+	"ft8", "ft9", "ft10", "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7"
+#endif
 
 enum { NUMBERS = 3000, PAGES = 40 };
 
@@ -91,14 +117,7 @@ int main(int argc, char **argv)
 		pages = mmap(NULL, PAGES * KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (pages == MAP_FAILED)
 			kd_die("mmap");
-		/* Below the red zone. */
-		asm volatile("sub $128, %%rsp\n\t" MARK(0x100) "call work\n\t" MARK(0x200)
-			     "add $128, %%rsp"
-			     :
-			     :
-			     : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc",
-			       "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
-			       "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+		asm volatile(CALL : : : CLOBBERS);
 		munmap(pages, PAGES * KD_PAGE);
 	}
 	printf("%lu %f\n", sum, roots);
