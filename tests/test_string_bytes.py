@@ -7,6 +7,7 @@ The rule itself is held in test_stats_verdict; here it comes out the same in eve
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from bisect_bench import Bench, journal
 from kdelta.analysis import history
 from kdelta.analysis.claims import claim
-from kdelta.analysis.counts import counted
+from kdelta.analysis.counts import CountMethod, counted
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
@@ -149,3 +150,22 @@ def test_bytes_of_many_layouts_are_those_of_one_operation() -> None:
     assert "+100 bytes" in comparison.reasons[0]
     assert any("(up to 100 more)" in limit for limit in report(record).limits)
     assert counted(record, WORKLOAD, SCENARIO)[1].phases[0].handled == 1600
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_scenarios_that_copy_most_are_named_in_one_order(*, backwards: bool) -> None:
+    """A run measures them in an order of its own, which must not show."""
+    trials = [
+        replace(trial, scenario=f"s{at}")
+        for at in range(1, 9)
+        for trial in run(
+            {"6.16.1": [handling(OLD, 0)], "6.17.1": [handling(OLD, at * 1000 * PAGES)]}
+        ).trials
+    ]
+    record = replace(
+        run({"6.16.1": [OLD], "6.17.1": [OLD]}),
+        trials=tuple(reversed(trials) if backwards else trials),
+    )
+    (said,) = (limit for limit in CountMethod().limits(record) if "differ between" in limit)
+    assert re.findall(r":(s\d)", said) == ["s8", "s7", "s6", "s5", "s4"]
+    assert said.endswith("(up to 4,000 more), 3 others.")

@@ -38,6 +38,7 @@ LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
+_MOST_APART = 6  # scenarios of other bytes that are named
 _NOTABLE = 8  # bytes by string instructions for each instruction from which it is said
 
 
@@ -272,9 +273,13 @@ class CountMethod(Method[Measure]):
                 " called from there. Contents of data, and what the kernel patches at boot, are not"
                 " compared."
             )
-        apart = [f"{name} (up to {most:,.0f} more)" for name, most in _bytes_apart(record)]
+        # The largest first, whatever the order in which a run measured them.
+        apart = sorted(_bytes_apart(record), key=lambda row: (-row[1], row[0]))
         if apart or any(_string_bytes(result) > _NOTABLE for result in results):
-            where = f", which differ between kernels in {', '.join(apart)}" if apart else ""
+            told = apart if len(apart) <= _MOST_APART else apart[: _MOST_APART - 1]
+            most = [f"{name} (up to {more:,.0f} more)" for name, more in told]
+            most += [f"{len(apart) - len(told)} others"] if told != apart else []
+            where = f", which differ between kernels in {', '.join(most)}" if apart else ""
             yield (
                 "A string instruction (clearing and copying pages) is one instruction, however many"
                 f" bytes it handles; explain tells these beside the instructions{where}."
