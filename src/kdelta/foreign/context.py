@@ -2,21 +2,33 @@
 """Lines of a log that say under what the figures below them were measured, and are no figures.
 
 "Running in process mode with 10 groups" above "Time: 0.51" is a setting where other such lines say
-4 groups: figures below unlike lines are no runs of one thing.
+4 groups: figures below unlike lines are no runs of one thing.  Numbers that nobody chose, and
+numbers of runs, are none.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 Lines = Sequence[tuple[int, str]]
 
-_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\d+(?:\.\d+)?[A-Za-z%]*")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
+_MOMENT = re.compile(
+    r"(?<![\d.])\d\d?:\d\d(?!\d)|\d{4}-\d\d-\d\d|\bpid\b|\[\d{3,7}\]", re.IGNORECASE
+)
+_TITLE = re.compile(r"(?P<mark>[#=*>-]+)\s*(?P<text>[^#=*>\s-].*?)\s*[#=*<-]*")
+_PAIR = re.compile(r"(?P<key>[A-Za-z][\w /.-]{0,40}?)\s*[:=]\s+(?P<rest>\S.*)|\b(?P<short>\w+)=\S+")
+_RUN = re.compile(r"\b(?:run|iter|iteration|rep|repetition|round|boot|trial|pass|loop|test) *#?\d")
 _NAME = "said"  # no word that any table uses for what it measures
-_MOST = 6  # wordings; a text of more is prose
+_MOST = 6  # wordings that are kept
+_WORDS = 4  # of a title, at most
 _LONGEST = 200  # characters that are kept of a line
+_SMALL = 64  # numbers up to this are chosen; above, powers of two and round numbers are
 
 
 def wording(line: str) -> str:
@@ -25,37 +37,95 @@ def wording(line: str) -> str:
 
 
 def settings(lines: Lines) -> dict[int, tuple[str, str]]:
-    """Number of a line -> (name of its wording, the line), where unlike lines are of one.
+    """Number of a line -> (a name, what it says), where unlike lines are of one wording.
 
-    lines: what is neither a figure nor a title.
+    lines: what is neither a figure nor a title of kernels and runs.
     """
-    found: dict[str, dict[int, str]] = {}
+    found: dict[tuple[str, str], dict[int, str]] = {}
     for number, line in lines:
-        text = line.strip().lstrip("#").strip()
-        if _LETTERS.search(text) and _VARIES.search(text):
-            found.setdefault(wording(text), {})[number] = text[:_LONGEST]
-    varied = [said for said in found.values() if len(set(said.values())) > 1]
-    if len(varied) > _MOST:
-        return {}
+        if len(line) <= _LONGEST and (cut := _cut(line.strip())):
+            kind, name, text = cut
+            found.setdefault((kind, name), {})[number] = text
+    kept = [(name, said) for (_, name), said in found.items() if _is_set([*said.values()])]
+    names = _told_apart([name for name, _ in kept[:_MOST]])
     return {
-        number: (_NAME if at == 0 else f"{_NAME} {at + 1}", text)
-        for at, said in enumerate(varied)
+        number: (name, text)
+        for name, (_, said) in zip(names, kept, strict=False)
         for number, text in said.items()
     }
 
 
 def before(lines: Lines, taken: Collection[int]) -> dict[int, dict[str, str]]:
     """What the lines above each taken line say; nothing where the first of all says none."""
-    said = settings([(number, line) for number, line in lines if number not in taken])
     first = min(taken, default=0)
-    if not said or min(said) > first:
-        return {}
+    said = settings([(number, line) for number, line in lines if number not in taken])
+    begun = {name for number, (name, _) in said.items() if number < first}
     found: dict[int, dict[str, str]] = {}
     now: dict[str, str] = {}
     for number, _ in lines:
-        if number in said:
+        if number in said and said[number][0] in begun:
             name, text = said[number]
             now = {**now, name: text}
         elif number in taken:
             found[number] = now
     return found
+
+
+def _cut(line: str) -> tuple[str, str, str] | None:
+    """(what lines of one kind share, a name, what this one says); None: it says nothing."""
+    if not _LETTERS.search(line) or _MOMENT.search(line):
+        return None
+    bare = line.lstrip("#").strip()
+    if (pair := _PAIR.fullmatch(bare)) and pair["key"]:
+        return "pair", pair["key"].strip(), pair["rest"]
+    title = _TITLE.fullmatch(line)
+    if title and len(title["text"].split()) <= _WORDS and not _NUMBER.search(title["text"]):
+        return title["mark"], _NAME, title["text"]
+    kind = wording(bare)
+    return (kind, _NAME, bare) if kind != bare else None
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, each once: said, said 2."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+    return made
+
+
+def _is_set(texts: Sequence[str]) -> bool:
+    """True for what somebody chose: words, or few, equally often, or small or round numbers."""
+    counts = Counter(texts)
+    if len(counts) < 2 or any(map(_RUN.search, texts)):
+        return False
+    each = set(counts.values())
+    if each == {1} and _counts(texts):
+        return False
+    if len(each) == 1 and each != {1}:
+        return True
+    if len(each) > 1 and 1 in each:
+        return False
+    columns = [_NUMBER.findall(text) for text in counts]
+    if len({len(numbers) for numbers in columns}) > 1:
+        return True
+    moved = [set(numbers) for numbers in zip(*columns, strict=True) if len(set(numbers)) > 1]
+    return all(map(_is_chosen, chain.from_iterable(moved)))
+
+
+def _counts(texts: Sequence[str]) -> bool:
+    """True for 1, 2, 3: the numbers of runs, of whatever name."""
+    numbers = [_NUMBER.findall(text) for text in texts]
+    return all(
+        len(each) == 1 and each[0] == str(at + int(numbers[0][0] == "1"))
+        for at, each in enumerate(numbers)
+        if numbers[0]
+    ) and bool(numbers[0])
+
+
+def _is_chosen(text: str) -> bool:
+    if "." in text:
+        return len(text.rstrip("0").replace(".", "")) < 3
+    number = int(text[:18])
+    return number <= _SMALL or number & (number - 1) == 0 or not text[2:].strip("0")

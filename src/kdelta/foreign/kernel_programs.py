@@ -40,6 +40,12 @@ _HYPER_TIME = re.compile(
     rf" \u00b1\s+(?P<sd>{_NUMBER}) (?P=unit)\b.*"
 )
 _HYPER_RUNS = re.compile(r"Range \(min \u2026 max\):.*?\s(?P<n>\d+) runs")
+_SWITCH_HEAD = re.compile(rf"\"size=(?P<size>\w+) ovr={_NUMBER}")
+_SWITCH = re.compile(rf"(?P<tasks>\d+) (?P<value>{_NUMBER})")
+_SAMPLE = re.compile(
+    rf"(?P<name>[A-Za-z_:]\w*)\{{(?P<labels>[^}}]*)\}} (?P<value>{_NUMBER}(?:e[-+]?\d+)?)"
+)
+_LABEL = re.compile(r"(\w+)=\"([^\"]*)\"")
 _OPENSSL_HEAD = re.compile(r"type\s+(?P<sizes>\d+ bytes(?:\s+\d+ bytes)+)")
 _OPENSSL = re.compile(rf"(?P<name>[A-Za-z][\w()./ -]*?)(?P<rates>(?:\s+{_NUMBER}k)+)")
 _SEVEN_HEAD = "Dict     Speed Usage    R/U Rating  |      Speed Usage    R/U Rating"
@@ -50,7 +56,19 @@ _SEVEN = re.compile(
 
 def records_of(lines: Lines) -> Iterator[Numbered]:
     """The records of the first of these programs that printed the text."""
-    for read in (_perf_bench, _gup, _tap, _ebizzy, _kcbench, _zsh, _hyperfine, _openssl, _seven):
+    for read in (
+        _perf_bench,
+        _gup,
+        _tap,
+        _ebizzy,
+        _kcbench,
+        _zsh,
+        _hyperfine,
+        _openssl,
+        _seven,
+        _switches,
+        _prometheus,
+    ):
         if found := list(read([(number, line.strip()) for number, line in lines])):
             yield from found
             return
@@ -132,6 +150,29 @@ def _openssl(lines: Lines) -> Iterator[Numbered]:
             for size, rate in zip(sizes, rates, strict=False):
                 said = {"algorithm": found["name"].strip(), "bytes": size}
                 yield number, _figure(said, "throughput", "kB/s", Better.HIGHER, rate)
+
+
+def _switches(lines: Lines) -> Iterator[Numbered]:
+    """lat_ctx of lmbench: microseconds of a switch, by size and number of processes."""
+    size = ""
+    for number, line in lines:
+        if head := _SWITCH_HEAD.fullmatch(line):
+            size = head["size"]
+        elif size and (found := _SWITCH.fullmatch(line)):
+            said = {"size": size, "processes": found["tasks"]}
+            yield number, _figure(said, "context switch", "us", Better.LOWER, found["value"])
+
+
+def _prometheus(lines: Lines) -> Iterator[Numbered]:
+    """Samples of Prometheus: the metrics of equal labels are one row."""
+    rows: dict[str, tuple[int, Record]] = {}
+    for number, line in lines:
+        if found := _SAMPLE.fullmatch(line):
+            _, row = rows.setdefault(
+                found["labels"], (number, dict(_LABEL.findall(found["labels"])))
+            )
+            row[found["name"]] = found["value"]
+    yield from rows.values()
 
 
 def _seven(lines: Lines) -> Iterator[Numbered]:

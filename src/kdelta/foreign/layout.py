@@ -38,6 +38,7 @@ _STATISTICS = vocabulary(
     " 25_pct 50_pct 75_pct 1st_qu. 3rd_qu. mittelwert mittel durchschnitt summe moyenne somme"
     " ecart_type standardabweichung stdabw media promedio suma"
 )
+_SINGLE = vocabulary("raw sample run single value measurement data point measured")
 _COMPARED = vocabulary(
     "ratio change delta diff difference speedup slowdown improvement gain pct_change change_pct"
     " delta_pct diff_pct pct_diff pct_delta percent_change p_value pvalue"
@@ -313,7 +314,9 @@ def _statistics(found: Plain) -> Plain:
         if len(set(named)) > 1 and len(named) == len(cells) == len(found.lines):
             return _turned(found, at)
         others = [cell for cell in cells if not _statistic(cell)]
-        counted = all(cell.isdecimal() or arms.is_version(cell) for cell in others)
+        counted = all(
+            cell.isdecimal() or arms.is_version(cell) or cell.lower() in _SINGLE for cell in others
+        )
         if named and others and counted and len(named) < len(cells):
             kept = tuple(line for line in found.lines if not _statistic(line.cells[at]))
             listed = ", ".join(dict.fromkeys(named))

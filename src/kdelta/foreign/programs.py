@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kdelta.foreign import kernel_programs, perf_stat, sentences, suite_programs
+from kdelta.foreign import context, kernel_programs, perf_stat, sentences, suite_programs
 from kdelta.foreign.kernel_reports import histograms, lkp_mail
 from kdelta.foreign.records import Numbered, Record, sections
 from kdelta.foreign.server_programs import fio_terse, memtier, redis
@@ -75,17 +75,26 @@ def records_of(text: str) -> list[Numbered]:
         ),
     )
     parts = sections(text)
-    if found := next((found for read in readers[:_OWN] if (found := _below(parts, read))), []):
+    if found := next((found for read in readers if (found := _below(parts, read))), []):
         return found
-    found = next((found for read in readers if (found := list(read(lines)))), [])
+    found = next((found for read in readers[:_OWN] if (found := list(read(lines)))), [])
+    if found := _under(lines, found):
+        return found
+    found = next((found for read in readers[_OWN:] if (found := list(read(lines)))), [])
     return found or list(suite_programs.phoronix_xml(text))
+
+
+def _under(lines: Sequence[tuple[int, str]], found: list[Numbered]) -> list[Numbered]:
+    """The records with what the lines between them say that is not always the same."""
+    said = context.before(lines, {number for number, _ in found})
+    return [(number, {**said.get(number, {}), **row}) for number, row in found]
 
 
 def _below(
     parts: Sequence[tuple[Record, Sequence[tuple[int, str]]]], read: _Reader
 ) -> list[Numbered]:
     """What a program printed below each of several titles, with what these say."""
-    found = [(said, list(read(lines))) for said, lines in parts]
+    found = [(said, _under(lines, list(read(lines)))) for said, lines in parts]
     if sum(bool(rows) for _, rows in found) < 2:
         return []
     return [(number, said | row) for said, rows in found for number, row in rows]
@@ -113,12 +122,16 @@ def _perf(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
         elif runs and (elapsed := _ELAPSED.match(line)):
             error = float(elapsed["error"]) if elapsed["error"] else None
             yield number, _figure("time elapsed", "s", elapsed["value"], error, runs)
-        elif runs and (event := _EVENT.match(line)) and perf_stat.is_cost(event["event"]):
+        elif runs and (event := _EVENT.match(line)) and _is_cost(event):
             value = event["value"].replace(",", "")
             spread = event["spread"]
             error = float(spread) / 100 * float(value) if spread else None
             unit = "ms" if event["unit"] == "msec" else event["unit"] or "events"
             yield number, _figure(event["event"], unit, value, error, runs)
+
+
+def _is_cost(event: re.Match[str]) -> bool:
+    return perf_stat.is_cost(event["event"]) or event["unit"] == "Joules"
 
 
 def _figure(name: str, unit: str, value: str, error: float | None, runs: int) -> Record:

@@ -304,7 +304,10 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         return
     limit = csv.field_size_limit(MAX_BYTES)
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+        mark = "'" if len(first) > 1 and first[0] == first[-1] == "'" else '"'
+        stream = io.StringIO(text, newline="")
+        reader = csv.reader(stream, delimiter=delimiter, quotechar=mark, strict=True)
         for cells in reader:
             yield reader.line_num, cells
     except csv.Error as error:

@@ -44,6 +44,7 @@ _WRK = {
 }
 _IN_US = {"us": 0, "ms": 3, "s": 6}
 _NETPERF = re.compile(r"(?:MIGRATED )?(?P<test>(?:TCP|UDP|SCTP)[A-Z_ /]+?) TEST from ")
+_NET_BEHIND = re.compile(r"% [A-Z]|\S+")
 _NET_UNIT = re.compile(r"(?P<unit>10\^\d+\s?bits/sec|per sec|KBytes/sec)")
 _UNIX = re.compile(
     rf"(?P<name>\S.*?)\s{{2,}}(?P<value>{_NUMBER}) (?P<unit>[A-Za-z]+)\s+"
@@ -52,6 +53,7 @@ _UNIX = re.compile(
 _PASSED = re.compile(
     r"(?P<kind>real|user|sys)\s+(?:(?P<minutes>\d+)m)?(?P<seconds>\d+(?:\.\d+)?)s?", re.ASCII
 )
+_TITLED = re.compile(r"\s*(?:#+|=+|-+|\*+|>+)\s*\S")
 _COPIES = re.compile(r".*running (?P<copies>\d+) parallel cop(?:y|ies) of tests")
 _UNIX_OS = re.compile(r"\s*OS: GNU/Linux -- (?P<kernel>\S+)")
 
@@ -102,16 +104,19 @@ def wrk(lines: Lines) -> Iterator[Numbered]:
 
 def netperf(lines: Lines) -> Iterator[Numbered]:
     """Throughput of a stream, or transactions a second."""
-    test, unit = "", ""
+    test, unit, behind = "", "", 0
     for number, line in lines:
         cells = line.split()
         if head := _NETPERF.match(line):
             test, unit = head["test"].strip(), ""
         elif test and (said := _NET_UNIT.search(line)):
             unit = said["unit"].replace(" ", "").replace("persec", "transactions/s")
+            behind = len(_NET_BEHIND.findall(line, said.end()))  # -c -C: % S, us/Tr
         elif test and unit and len(cells) > 4 and all(re.fullmatch(_NUMBER, c) for c in cells):
             # More such lines are more runs: -P 0 leaves out the head line.
-            yield number, _figure({"test": test}, "throughput", unit, Better.HIGHER, cells[-1])
+            at = len(cells) - 1 - behind
+            where = {"test": test, "sizes": "/".join(cells[: at - 1])}
+            yield number, _figure(where, "throughput", unit, Better.HIGHER, cells[at])
 
 
 def unixbench(lines: Lines) -> Iterator[Numbered]:
@@ -129,7 +134,7 @@ def unixbench(lines: Lines) -> Iterator[Numbered]:
 
 def passed(lines: Lines) -> Iterator[Numbered]:
     """What `time` prints of each command: real, user, sys, in this order."""
-    texts = [(number, line) for number, line in lines if line.strip()]
+    texts = [(n, line) for n, line in lines if line.strip() and not _TITLED.match(line)]
     found = [(number, _PASSED.fullmatch(line.strip())) for number, line in texts]
     kinds = [cut["kind"] for _, cut in found if cut]
     if len(kinds) < len(found) or kinds != ["real", "user", "sys"] * (len(kinds) // 3):

@@ -132,14 +132,21 @@ def _ycsb_figure(found: re.Match[str]) -> Record | None:
 
 def iperf3(lines: Lines) -> Iterator[Numbered]:
     """What was sent and received in each whole test, of several streams their sum; no intervals."""
-    found = [(number, cut) for number, line in lines if (cut := _IPERF.match(line.strip()))]
-    summed = any(cut["stream"] == "SUM" for _, cut in found)
-    for number, cut in found:
-        if summed and cut["stream"] != "SUM":
-            continue
+    reports: list[list[tuple[int, re.Match[str]]]] = [[]]
+    for number, line in lines:
+        if line.startswith("[ ID]"):
+            reports.append([])
+        elif cut := _IPERF.match(line.strip()):
+            reports[-1].append((number, cut))
+    for number, cut in (one for report in reports for one in _summed(report)):
         bits = f"{Decimal(cut['rate']) * _IN_BITS[cut['prefix']]:f}"
         name = "sent bits" if cut["end"] == "sender" else "received bits"
         yield number, _figure({}, name, "bit/s", Better.HIGHER, bits)
+
+
+def _summed(report: list[tuple[int, re.Match[str]]]) -> list[tuple[int, re.Match[str]]]:
+    """The sums of a report; of one stream there is none, and it stands for itself."""
+    return [one for one in report if one[1]["stream"] == "SUM"] or report
 
 
 def kernbench(lines: Lines) -> Iterator[Numbered]:

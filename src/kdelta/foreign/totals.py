@@ -13,7 +13,11 @@ from itertools import pairwise
 
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.work import Work
+from kdelta.metric import Better
 
+_STILL = 0.002  # scatter of logs of a time that was asked for
+_MOVES = 10.0  # times as much what was done in it scatters
+_LEAST = 0.0002
 _BOOTS = 6
 _IN_A_BOOT = 3
 _FEW_ROWS = 4
@@ -32,12 +36,47 @@ def asked(work: Work) -> None:
     counts = [name for name in work.ignore if _is_count(work, name)]
     for figure in work.figures:
         for count in counts:
+            lower = work.figures[figure].better is Better.LOWER
+            read = figure != count and figure not in work.ignore
+            if read and lower and _was_set(work, figure, count):
+                _leave(work, figure, count)
+                return
             if figure != count and _total(work, figure, count):
                 work.doubts.append(
                     f"is {figure} the total of the {count} of its row? then divide it by {count}"
                     " in the file, for what one takes"
                 )
                 return
+
+
+def _leave(work: Work, figure: str, count: str) -> None:
+    """A time that was set is not read beside what says how much was done; alone it is asked."""
+    mine = [name for name, keys in work.metrics.items() if keys.value == figure]
+    others = [keys for name, keys in work.metrics.items() if name not in mine]
+    if not mine or not any(keys.better is Better.HIGHER for keys in others):
+        work.doubts.append(
+            f"was {figure} set, and is {count} what was measured? then leave out {figure}"
+        )
+        return
+    for name in mine:
+        del work.metrics[name]
+    work.told = [one for one in work.told if one.column != figure]
+    work.leave(figure, f"it hardly moves, and {count} does: it was set")
+
+
+def _was_set(work: Work, figure: str, count: str) -> bool:
+    """True for a time that hardly moves while what was done in it does: it was asked for."""
+    for group in work.table.groups((*work.arm, *work.dimensions)):
+        pairs = [
+            (_number(work.cells(figure).texts[at]), _number(work.cells(count).texts[at]))
+            for at in group
+        ]
+        if len(pairs) < _FEW_ROWS or min(min(pair) for pair in pairs) <= 0:
+            return False
+        times, done = (statistics.stdev(map(math.log, each)) for each in zip(*pairs, strict=True))
+        if times > _STILL or done < _MOVES * max(times, _LEAST):
+            return False
+    return True
 
 
 def _counts_on(work: Work, figure: str) -> bool:

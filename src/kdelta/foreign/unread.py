@@ -76,6 +76,16 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         f"{_WORK}; for energy a column joules",
     ),
     (
+        r"(?m)^\s*(?:read|write)\s*: IOPS=\S+, BW=",
+        "what fio prints for people has three digits of its figures",
+        "give what fio --output-format=json --output=FILE writes, a file for a run",
+    ),
+    (
+        r"(?m)^testcase:.*$(?:\s+^warmup$)?\s+^min:\d+ max:\d+ total:\d+$",
+        "what will-it-scale prints is a line for each second of a run",
+        "give its CSV (runtest.py NAME > NAME.csv), a file for each kernel",
+    ),
+    (
         r"(?m)^# RTLA (?:timerlat|osnoise) histogram",
         "a histogram of rtla counts latencies and has no value of a run",
         "give its summary of each run as a table: kernel,boot,cpu,avg_us,max_us",

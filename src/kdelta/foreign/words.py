@@ -253,7 +253,7 @@ _MOMENTS = vocabulary("start begin began started end ended stop stopped finish f
 _OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *_TIME_UNITS}
 _GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
-_SPLIT = re.compile(r"[^0-9a-z%\u00b5\u03bc.]+")
+_SPLIT = re.compile(r"[^\w%.]+|_")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 
 
