@@ -272,8 +272,9 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
     for rung, label in zip(ladder.rungs, kernels, strict=True):
-        if rung.comparison and rung.comparison.signless:
-            yield from wrapped(f"{label}: {'; '.join(rung.comparison.reasons)}.", "  ")
+        judged = rung.comparison
+        if judged and judged.signless and not judged.crossing:
+            yield from wrapped(f"{label}: {'; '.join(judged.reasons)}.", "  ")
 
 
 def _against(found: Claim, rung: Rung[Any]) -> str:
