@@ -265,8 +265,7 @@ def answered(
     changed: frozenset[str] = frozenset(),
 ) -> CaseAnswer:
     """What the counts of both kernels say.  wide: the interval holds several releases; built: they
-    differ in the change alone, and the code of these functions does: they are its own, too, since
-    a function that it adds or takes away may be inlined.
+    differ in the change alone, and these functions are its own, too: see check.own.
     """
     seen = both(old, new)
     if seen.before is None or seen.after is None or not seen.before:

@@ -153,21 +153,26 @@ def built(
     pair: tuple[str, str], cases: Sequence[PublishedCase], means: execution.Means
 ) -> list[CaseAnswer]:
     """Count them on one source with either of two variants, of which one may be none."""
-    from kdelta.check import answering, calibration
+    from kdelta.check import answering, calibration, own
 
     source = f"tree:deb:{BUILT_FROM}+config=deb"
     names = ["+".join(filter(None, (source, variant))) for variant in pair]
     undone, done = pair
-    old, new = " without it" if undone else "", " with it" if done else ""
-    labels = BUILT_FROM + old, BUILT_FROM + new
+    labels = (
+        BUILT_FROM + (" without it" if undone else ""),
+        BUILT_FROM + (" with it" if done else ""),
+    )
     try:
         kernels, sides = _counts(names, cases, means)
         changed, _ = answering.changed_code(*kernels)
     except SpecError as error:
         return [calibration.refused(case, error.cause[:200]) for case in cases]
     return [
-        calibration.answered(case, *sides[case.scenario], labels, built=True, changed=changed)
+        calibration.answered(
+            case, old, new, labels, built=True, changed=own.own_functions(old, new, changed)
+        )
         for case in cases
+        for old, new in [sides[case.scenario]]
     ]
 
 

@@ -40,7 +40,8 @@ _BUILDS = """ "6.17.8 without it" is a source that was
 built here twice, once with the change taken back by a variant (`variants/calibrate-*.patch`): there
 nothing else differs, and the whole path decides, to the instruction. "6.17.8 with it" is the change
 as it first came, written into a source that has it in another form by now, or not at all. Functions
-of two builds are the change's own where their code differs (one that it adds may be inlined)."""
+of two builds are the change's own where their code differs (what it adds may be inlined), or where
+these call them more or less often."""
 
 
 def summary(answers: Sequence[CaseAnswer]) -> str:
