@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 from kdelta.analysis.calls import CauseKind, difference
 from kdelta.analysis.explanation import Explanation, StringBytes, explain
@@ -121,8 +122,8 @@ def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation
     assert 3 <= len(told) <= 6
     text = " ".join(told)
     assert f"({(new - old) / PAGES:+.1f}, x{new / old:.3f})" in text
-    assert "commit is new in walk, called once" in text
-    assert "It takes 199 more loads and 1 more locked or LSE atomics; fences are as many" in text
+    assert "commit is newly called in walk, once" in text
+    assert "It takes 199 more loads and 1 more locked or LSE atomic; fences are as many" in text
     assert "+1.0 of struct page (0 -> 1.0, in commit)" in text
     assert all(re.search(r"\d", sentence) for sentence in told[:-1])
 
@@ -136,20 +137,48 @@ def test_without_call_paths_or_work_what_is_left_is_told(found: Explanation) -> 
 
 def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
     """process_madvise(), 6.16 -> 6.17: find_vma() is gone, most of which was mt_find()."""
-    chain = [(-1, "syscall", 1, 10), (0, "walk", 1, 50)]
-    old = [PathNode(*row) for row in [*chain, (1, "find_vma", 1, 10), (2, "mt_find", 1, 500)]]
+    entry = [(-1, "main", 1, 9), (0, "entry_SYSCALL_64", 1, 5), (1, "do_syscall_64", 1, 10)]
+    chain = [*entry, (2, "walk", 1, 50)]
+    old = [PathNode(*row) for row in [*chain, (3, "find_vma", 1, 10), (4, "mt_find", 1, 500)]]
     calls = difference([old], [[PathNode(*row) for row in chain]])
     text = " ".join(sentences(found, calls, None))
     assert "At least 80 % of it lies in find_vma and below." in text
     rare = Scale(operations=64, places=2)
     (cause,) = calls.causes
     assert cause_told(cause, rare) == (
-        "find_vma is gone from walk, called once in 64 before, with all below"
+        "find_vma is no longer called in walk (before: once in 64), with all below"
     )
     seldom = replace(cause, kind=CauseKind.CHANGED, calls_new=128)
     assert cause_told(seldom, rare) == (
         "find_vma: its own code, called 2 times (before: once in 64)"
     )
+
+
+@pytest.mark.parametrize("deepest", ["main", "do_syscall_64", "asm_exc_page_fault", "el0_svc"])
+def test_what_all_goes_through_is_no_place(found: Explanation, deepest: str) -> None:
+    """munmap() is below main() and do_syscall_64(), and nobody learns from that."""
+    names = ("main", "entry_SYSCALL_64", deepest)[: 1 if deepest == "main" else 3]
+    chain = [PathNode(at - 1, name, 1, 10) for at, name in enumerate(names)]
+    both = [PathNode(len(chain) - 1, name, 1, PAGES) for name in ("a", "b")]
+    calls = difference([chain], [[*chain, *both]])
+    assert "lies in" not in " ".join(sentences(found, calls, None))
+    walk = [*chain, PathNode(len(chain) - 1, "walk", 1, 5)]
+    below = [structs.replace(one, parent=len(chain)) for one in both]
+    told = " ".join(sentences(found, difference([walk], [[*walk, *below]]), None))
+    assert ("lies in walk and below" in told) == (deepest != "main")
+
+
+def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> None:
+    """unmap_page_range() became part of __zap_vma_range(), 7.0 to 7.1."""
+    rows = [
+        replace(found.functions[0], function=name, delta=delta * PAGES)
+        for name, delta in (("unmap_page_range", -5244), ("__zap_vma_range", 4756))
+    ]
+    told = sentences(replace(found, rising=(rows[1],), falling=(rows[0],)), None, None)[1]
+    assert "unmap_page_range -5244.0, __zap_vma_range +4756.0. The first two sum to -488.0" in told
+    apart = replace(rows[1], delta=2000 * PAGES)
+    told = sentences(replace(found, rising=(apart,), falling=(rows[0],)), None, None)[1]
+    assert "sum to" not in told
 
 
 def test_fewer_string_instructions_may_handle_as_much(
@@ -160,7 +189,7 @@ def test_fewer_string_instructions_may_handle_as_much(
     told = sentences(
         replace(found, strings=bytes_of), None, replace(work, work=(*work.work, fewer))
     )
-    assert "1 fewer string instructions (4096.0 -> 4096.0 bytes)" in " ".join(told)
+    assert "1 fewer string instruction (4096.0 -> 4096.0 bytes)" in " ".join(told)
 
 
 def test_another_compiler_is_a_doubt(found: Explanation) -> None:
@@ -190,9 +219,9 @@ def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
         ],
     )
     why = sentences(found, calls, None)[1]
-    assert "The largest is +40.0, a is new in walk" in why
-    assert f"Then +20.0, c is new in walk, called once in {PAGES}" in why
-    assert "d is new" not in why
+    assert "The largest is +40.0, a is newly called in walk" in why
+    assert f"Then +20.0, c is newly called in walk, once in {PAGES}" in why
+    assert "d is newly" not in why
     assert why.endswith("All else, 2 causes, sums to +10.0.")
 
 

@@ -92,7 +92,7 @@ def test_a_picture_is_as_wide_as_what_ran(page: str) -> None:
 
 
 def test_without_a_script_all_is_told(page: str) -> None:
-    assert "commit is new in walk" in page
+    assert "commit is newly called in walk" in page
     assert "<title>commit (new): called 0 -&gt; 0.25 times, own 0 -&gt; 0.2" in page
 
 

@@ -128,7 +128,7 @@ def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path
     probed = command.run("run", scenario, "--kernels", "6.16,6.17", "--probe", "calls")
     folder = command.folder()
     text = command.run("explain", "latest", "6.16", "6.17", "--calls")
-    assert re.search(r"prot_commit_flush_ptes is new in change_protection", text)
+    assert re.search(r"prot_commit_flush_ptes is newly called in change_pte_range", text)
     assert "part of its code moved into change_pte_range" in text
     record = RunJournal.open(folder).record()
     for trial in record.trials:

@@ -10,6 +10,7 @@ compared.  Every instruction of the difference belongs to exactly one cause: the
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,7 @@ from enum import StrEnum
 from kdelta.analysis.counts import CountEvidence
 from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
 from kdelta.analysis.netting import Node, Notes, net
+from kdelta.analysis.resemblance import near
 from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -318,7 +320,8 @@ def _merged(
             continue
         if one := before or after:
             children.append(_one_sided(one, is_new=before is None))
-            causes.append(_whole_cause(one, now.function, is_new=before is None))
+            caller = one.caller or now.function
+            causes.append(_whole_cause(one, caller, is_new=before is None))
     children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
     return Branch(
         function=now.function,
@@ -410,7 +413,10 @@ def _joined(causes: Iterable[Cause]) -> Iterator[Cause]:
 
 
 def _rehung(causes: Sequence[Cause], root: Branch) -> Iterator[Cause]:
-    """A function that went from one caller to another that is new (or gone) is part of that."""
+    """A function that went from one caller to another that is new (or gone) is part of that.
+
+    So it is where it is called about as often there as it was.
+    """
     below = {note: _under(root, note) for note in (_NEW, _GONE)}
     left = {(cause.kind, cause.function): cause for cause in causes}
     for kind, other, note in (
@@ -420,8 +426,11 @@ def _rehung(causes: Sequence[Cause], root: Branch) -> Iterator[Cause]:
         for cause in causes:
             moved = [
                 left.pop((other, name))
-                for name in sorted(below[note].get(cause.function, ()))
-                if cause.kind is kind and (kind, cause.function) in left and (other, name) in left
+                for name, calls in sorted(below[note].get(cause.function, {}).items())
+                if cause.kind is kind
+                and (kind, cause.function) in left
+                and (one := left.get((other, name)))
+                and near(calls, one.calls_old + one.calls_new)
             ]
             if moved:
                 left[kind, cause.function] = replace(
@@ -447,14 +456,18 @@ def _elsewhere(left: dict[tuple[CauseKind, str], Cause]) -> Iterator[Cause]:
             )  # fmt: skip
 
 
-def _under(root: Branch, note: str) -> dict[str, set[str]]:
-    """Of each function with that note the functions below it, where it is the topmost such one."""
-    found: dict[str, set[str]] = {}
+def _under(root: Branch, note: str) -> dict[str, Counter[str]]:
+    """Of each function with that note those below it, where it is the topmost such one.
+
+    And how often they are called there.
+    """
+    found: dict[str, Counter[str]] = {}
     waiting: list[tuple[Branch, str]] = [(root, "")]
     while waiting:
         branch, top = waiting.pop()
         if top:
-            found.setdefault(top, set()).add(branch.function)
+            own = found.setdefault(top, Counter())
+            own[branch.function] += branch.calls_old + branch.calls_new
         elif branch.note == note:
             top = branch.function
         waiting += [(child, top) for child in branch.children]

@@ -24,11 +24,16 @@ _LEAST_MOVED = 0.25  # part of the smaller of two changes that has to cancel to 
 
 @dataclass(slots=True)
 class Node:
-    """A function on a path of one kernel.  own: instructions of its own."""
+    """A function on a path of one kernel.
+
+    own: instructions of its own.  caller: who calls it there, where its caller's code was put
+    elsewhere.
+    """
 
     function: str
     calls: int = 0
     own: int = 0
+    caller: str = ""
     children: dict[str, Node] = field(default_factory=dict)
 
     @property
@@ -224,7 +229,8 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             if little or _moved_into(child, side, other) >= ALIKE * child.all:
                 waiting += child.children.values()
                 _absorb(side, child)
-                told[now.function] = (*told.get(now.function, ()), child.function)
+                pieces = (*told.get(now.function, ()), child.function)
+                told[now.function] = tuple(dict.fromkeys(pieces))
 
 
 def _moved_into(child: Node, caller: Node, other: Node) -> float:
@@ -299,6 +305,7 @@ def _absorb(above: Node, child: Node) -> None:
     del above.children[child.function]
     above.own += child.own
     for node in child.children.values():
+        node.caller = node.caller or child.function
         _join(above, node)
 
 

@@ -88,7 +88,7 @@ def _causes(difference: CallDifference, scale: Scale) -> Iterator[Line]:
     others = difference.causes[len(listed) :]
     rows = [(cause.delta, sentence(cause, scale), Tone.PLAIN) for cause in listed]
     if others:
-        count = f"{len(others)} smaller ones"
+        count = f"{len(others)} smaller one{'s' if len(others) > 1 else ''}"
         rows.append((sum(cause.delta for cause in others), count, Tone.FAINT))
     rows.append((whole, "sum", Tone.BOLD))
     columns = (
@@ -107,7 +107,7 @@ def telling(difference: CallDifference) -> Sequence[Cause]:
 
 
 def _share(delta: int, whole: int) -> str:
-    return f"{100 * delta / whole:.0f} %" if whole else "-"
+    return f"{round(100 * delta / whole)} %" if whole else "-"
 
 
 def sentence(cause: Cause, scale: Scale) -> str:
@@ -116,17 +116,18 @@ def sentence(cause: Cause, scale: Scale) -> str:
     pieces = ", ".join(short(piece, _NAME_WIDTH) for piece in cause.into[:_PIECES])
     pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
     verb = "is" if len(cause.into) == 1 else "are"
-    where = f" in {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
+    caller = short(cause.caller, _NAME_WIDTH)
+    where = f"in {caller}" if caller else "from several places"
     often, before = scale.times(cause.calls_new), scale.times(cause.calls_old)
     called = f"called {often}" if often == before else f"called {often} (before: {before})"
     match cause.kind:
         case CauseKind.NEW:
             through = f"; {pieces} {verb} called through it" if pieces else ""
-            return f"{name} is new{where}, called {often}, with all below{through}"
+            return f"{name} is newly called {where}, {often}, with all below{through}"
         case CauseKind.VANISHED:
-            gone = f" from {short(cause.caller, _NAME_WIDTH)}" if cause.caller else ""
             direct = f"; {pieces} {verb} called without it" if pieces else ""
-            return f"{name} is gone{gone}, called {before} before, with all below{direct}"
+            told = f"is no longer called {where} (before: {before})"
+            return f"{name} {told}, with all below{direct}"
         case CauseKind.SPLIT:
             return f"{name}: net, part of its code moved into {pieces}"
         case CauseKind.INLINED:
@@ -136,9 +137,9 @@ def sentence(cause: Cause, scale: Scale) -> str:
         case CauseKind.CHANGED:
             return f"{name}: its own code, {called}"
         case CauseKind.MOVED:
-            no_longer = f", no longer in {pieces}" if pieces else ""
-            told = f"called{where}{no_longer}" if where or pieces else "called from elsewhere"
-            return f"{name} is {told}, with all below"
+            told = f"called in {caller}" if caller else "called from elsewhere"
+            no_longer = f"no longer in {pieces}" if pieces else "no longer where it was"
+            return f"{name} is {told}, {no_longer}, with all below"
         case CauseKind.TOGETHER:
             return f"{name} and what it calls, {called}: {_parts(cause, scale)}"
 

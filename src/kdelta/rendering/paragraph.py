@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.explanation import Explanation
-from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.attribution.kinds import Kind
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
@@ -20,9 +21,37 @@ _FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large
 _REST = 0.2  # share of the difference that may lie elsewhere than below the one function
 _MANY = 0.05  # share of the difference from which loads and stores are told
 _RARE = 0.01  # executions per operation from which all other kinds are
+_CANCELS = 0.25  # what is left of two changes that nearly cancel, of the larger
 _LINES = 0.05  # lines per operation from which a kind of memory is, and
 _SHARE = 0.01  # of all lines: a random begin of the stack moves some
 _NAME_WIDTH = 40
+# How a kernel is entered, and what hands a system call on: who lies below it is in the kernel.
+_ENTRY = re.compile(
+    r"entry_SYSCALL\w*|entry_INT80\w*|asm_(?:exc|sysvec)_\w+|exc_page_fault|do_user_addr_fault"
+    r"|do_syscall_64|x64_sys_call|vectors|el[01]t?_?\w*|(?:do_)?el0_svc\w*|invoke_syscall\w*"
+    r"|do_mem_abort|do_page_fault|handle_exception|do_trap_\w+|handle_page_fault|ret_from_fork\w*"
+    r"|(?:__)?(?:x64|arm64|riscv|se|do)_sys_\w+"
+)
+_ONE = {
+    "loads": "load",
+    "stores": "store",
+    "locked or LSE atomics": "locked or LSE atomic",
+    "fences": "fence",
+    "serialising instructions": "serialising instruction",
+    "instructions of TLB maintenance": "instruction of TLB maintenance",
+    "control-register writes": "control-register write",
+    "indirect branches": "indirect branch",
+    "divisions": "division",
+    "string instructions": "string instruction",
+    "calls of cond_resched()": "call of cond_resched()",
+    "calls of RCU": "call of RCU",
+    "calls of locks": "call of locks",
+    "page faults": "page fault",
+}
+_WORDS: dict[str, str] = {
+    Kind.TLB: "instructions of TLB maintenance",
+    Called.RESCHED: "calls of cond_resched()",
+}
 _PLAIN = (Kind.LOAD, Kind.STORE)
 
 
@@ -70,7 +99,15 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     rows = (*found.rising, *found.falling)
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
-    return f"By function it is {', '.join(parts)}." if parts else ""
+    text = f"By function it is {', '.join(parts)}." if parts else ""
+    if len(ranked) > 1 and ranked[0].delta * ranked[1].delta < 0:
+        both = ranked[0].delta + ranked[1].delta
+        if abs(both) <= _CANCELS * abs(ranked[0].delta):
+            text += (
+                f" The first two sum to {scale.signed(both)}, which may be code that moved: a run"
+                " with --probe calls tells."
+            )
+    return text
 
 
 def _causes(calls: CallDifference) -> Sequence[Cause]:
@@ -88,18 +125,21 @@ def _counted(count: int, what: str) -> str:
 
 
 def _lead(root: Branch) -> str:
-    """The lowest function below which most of the difference lies; "" where it is no function.
+    """The lowest function of the kernel below which most of the difference lies; "" where that is
+    an entry, which all goes through.
 
     Of what one kernel alone runs it is the topmost: that came or went as a whole.
     """
-    at = root
+    at, inside = root, False
     while not at.one_sided and (
         below := [
             one for one in at.children if abs(one.delta - root.delta) < _REST * abs(root.delta)
         ]
     ):
+        inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
-    return short(at.function, _NAME_WIDTH)
+    told = inside and not _ENTRY.fullmatch(at.function)
+    return short(at.function, _NAME_WIDTH) if told else ""
 
 
 def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
@@ -125,7 +165,10 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
 
 def _calls(work: WorkExplanation, scale: Scale) -> str:
     rows = [row for row in work.work if row.group == "calls" and _is_told(row, scale, _RARE)]
-    return f"There are {_listed([_more(row, scale) for row in rows])}." if rows else ""
+    if not rows:
+        return ""
+    told = _listed([_more(row, scale) for row in rows])
+    return f"There {'is' if told.startswith('1 ') else 'are'} {told}."
 
 
 def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
@@ -159,7 +202,9 @@ def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
 
 def _more(row: KindDelta, scale: Scale) -> str:
     direction = "more" if row.delta > 0 else "fewer"
-    return f"{scale.each(abs(row.delta))} {direction} {named(row)}"
+    count = scale.each(abs(row.delta))
+    words = _WORDS.get(row.kind, named(row))
+    return f"{count} {direction} {_ONE.get(words, words) if count == '1' else words}"
 
 
 def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
