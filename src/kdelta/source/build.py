@@ -177,7 +177,7 @@ def made_again(
     """
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_target(chain)], log, steps=_STEPS_WARM, progress=progress)
+        maker.run([_target(chain)], log, steps=_warm(maker), progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink()
     return found
@@ -202,7 +202,7 @@ def prepared(
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
-            maker.run(targets, log, steps=_STEPS_WARM, progress=progress)
+            maker.run(targets, log, steps=_warm(maker), progress=progress)
         yield Prepared(maker=maker, log=log)
         log.unlink(missing_ok=True)  # nothing was made
 
@@ -233,6 +233,11 @@ def _target(chain: Toolchain) -> str:
     return Path(arch.of(chain.target).image).name
 
 
+def _warm(maker: Make) -> int:
+    """How many steps there are about in a folder where the rest is made: a header makes many."""
+    return _STEPS_WARM + maker.outdated
+
+
 def _image(maker: Make) -> Path:
     return maker.output / "arch" / arch.of(maker.chain.target).image
 
@@ -250,7 +255,7 @@ def _make(
     begun = time.monotonic()
     with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         cold = not (maker.output / "vmlinux").exists()
-        steps = _STEPS_COLD if cold else _STEPS_WARM
+        steps = _STEPS_COLD if cold else _warm(maker)
         maker.run([_target(chain)], log, steps=steps, progress=progress)
         with cache.writing(folder):
             shutil.copyfile(_image(maker), folder / "vmlinuz")
@@ -282,7 +287,7 @@ def _ready(
     with workspace.opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)
-        place.check_out(tree)
+        changed = place.check_out(tree)
         output = place.output(cache.digest(config.digest, identity(chain)))
         maker = Make(
             source=place.source,
@@ -290,6 +295,7 @@ def _ready(
             chain=chain,
             title=tree.title,
             busy=place.busy,
+            outdated=workspace.outdated(output, changed),
             confined=confined,
         )
         with workspace.building(output):

@@ -91,6 +91,7 @@ class Make:
     chain: Toolchain
     title: str  # of what is built, for messages and progress
     busy: int  # inherited by all programs: see workspace
+    outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
 
     def run(

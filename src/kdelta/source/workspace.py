@@ -19,7 +19,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from kdelta.source import git
 from kdelta.source.tree import SourceTree
 
 _ORPHANS_S = 60.0
+_MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
 _READY = ".kdelta-ready"
 _OURS = threading.local()  # lines that a thread has: waiting for itself would take for ever
@@ -46,10 +47,13 @@ class Workspace:
         """The checked-out files."""
         return self.folder / "src"
 
-    def check_out(self, tree: SourceTree) -> None:
-        """Make the files those of a tree, whatever state they are in.  Raises InfraError."""
+    def check_out(self, tree: SourceTree) -> frozenset[str]:
+        """Make the files those of a tree, whatever state they are in; the names of those that were
+        others before, as far as that is known.  Raises InfraError.
+        """
         index = self.folder / "index"
         index.with_name("index.lock").unlink(missing_ok=True)  # a killed git's: we hold the lock
+        others = self._others(tree, index)
         unclean = self.folder / "unclean"
         with cache.writing(self.folder):
             self.source.mkdir(parents=True, exist_ok=True)
@@ -62,6 +66,16 @@ class Workspace:
             index=index, work_tree=self.source, borrowed=tree.objects, timeout=git.LONG_S,
         )  # fmt: skip
         unclean.unlink()
+        return others
+
+    def _others(self, tree: SourceTree, index: Path) -> frozenset[str]:
+        if not index.exists():
+            return frozenset()
+        found = git.run(
+            "diff-index", "--cached", "--name-only", "-z", tree.tree,
+            index=index, borrowed=tree.objects, timeout=git.LONG_S, check=False,
+        )  # fmt: skip
+        return frozenset(filter(None, found.stdout.split("\0")))
 
     def output(self, key: str) -> Path:
         """The build directory of a configuration and compiler; empty when it is new."""
@@ -115,6 +129,18 @@ def ready(output: Path) -> str:
     with contextlib.suppress(OSError):
         return (output / _READY).read_text()
     return ""
+
+
+def outdated(output: Path, changed: Collection[str]) -> int:
+    """How many objects of a build directory were made of files that changed, by kbuild's notes."""
+    if not changed:
+        return 0
+    names = {f"../{name}".encode() for name in changed}
+    found = 0
+    for note in output.rglob(".*.o.cmd"):
+        with contextlib.suppress(OSError), note.open("rb") as stream:
+            found += not names.isdisjoint(stream.read(_MOST_NOTE).split())
+    return found
 
 
 def set_ready(output: Path, state: str) -> None:
