@@ -433,6 +433,18 @@ def test_what_code_that_moved_calls_is_called_there() -> None:
     assert sum(cause.delta for cause in causes) == 280
 
 
+def test_what_is_gone_was_called_by_its_caller_s_old_name() -> None:
+    """mincore(), 7.2 -> 7.3: walk_page_range_vma() does not look for the mapping."""
+    old = nodes((-1, "sys", 1, 10), (0, "walk_range_mm_unsafe", 1, 90), (1, "find_vma", 1, 50))
+    new = nodes((-1, "sys", 1, 10), (0, "walk_range_vma_unsafe", 1, 80))
+    causes = difference([old], [new]).causes
+    assert [(c.kind, c.function, c.caller) for c in causes] == [
+        (CauseKind.VANISHED, "find_vma", "walk_range_mm_unsafe"),
+        (CauseKind.RENAMED, "walk_range_vma_unsafe", "sys"),
+    ]
+    assert Scale(1000, 1).times(1001) == "once"
+
+
 def test_what_is_called_more_seldom_is_no_part_of_its_new_caller() -> None:
     """A fault of shared memory, 6.12 -> 6.16: a time stamp a page, and now one for 155 pages."""
     old = nodes((-1, "update", 155, 100), (0, "truncate", 155, 1550))

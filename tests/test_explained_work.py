@@ -168,6 +168,15 @@ def test_what_all_goes_through_is_no_place(found: Explanation, deepest: str) -> 
     assert ("lies in walk and below" in told) == (deepest != "main")
 
 
+def test_next_to_nothing_has_no_causes(found: Explanation) -> None:
+    old = found.old_value or 0
+    close = replace(found, new_value=old + 300, delta=300)
+    assert sentences(close, None, None)[0] == (
+        f"Per page, {old / PAGES:.1f} instructions are executed, 0.0183 more than before."
+    )
+    assert "By function" not in " ".join(sentences(close, None, None))
+
+
 def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> None:
     """unmap_page_range() became part of __zap_vma_range(), 7.0 to 7.1."""
     rows = [

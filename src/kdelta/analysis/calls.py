@@ -320,7 +320,8 @@ def _merged(
             continue
         if one := before or after:
             children.append(_one_sided(one, is_new=before is None))
-            caller = one.caller or now.function
+            above = now.function if after else notes.renamed.get(now.function, now.function)
+            caller = one.caller or above
             causes.append(_whole_cause(one, caller, is_new=before is None))
     children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
     return Branch(

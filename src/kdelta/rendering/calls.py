@@ -75,7 +75,8 @@ class Scale:
         each = count / self.operations
         if 0 < each < _SELDOM:
             return f"once in {1 / each:.0f}"
-        return "once" if each == 1 else f"{_short(each)} times"
+        told = _short(each)
+        return "once" if told == "1" else f"{told} times"
 
 
 def _short(each: float) -> str:

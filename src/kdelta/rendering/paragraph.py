@@ -76,14 +76,24 @@ def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     ratio = f", x{new / old:.3f}" if old else ""
     per = found.operation or "operation"
+    if _is_nothing(new - old, scale):
+        more = f"{scale.each(abs(new - old))} {'more' if new > old else 'fewer'}"
+        return f"Per {per}, {scale.plain(new)} instructions are executed, {more} than before."
     return (
         f"Per {per}, {scale.plain(new)} instructions are executed where {scale.plain(old)} were"
         f" ({scale.signed(new - old)}{ratio})."
     )
 
 
+def _is_nothing(delta: int, scale: Scale) -> bool:
+    """True for a change that all decimals of the views write as zero."""
+    return not scale.plain(delta).strip("-0.")
+
+
 def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
-    """The first causes, or without call paths the functions."""
+    """The first causes, or without call paths the functions; of next to nothing none."""
+    if _is_nothing(found.delta or 0, scale):
+        return ""
     if calls:
         told = _causes(calls)
         lead = _lead(calls.root)
@@ -93,7 +103,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
             where.append(f"The largest is {'. Then '.join(parts)}.")
         others = len(calls.causes) - len(told)
         rest = calls.root.delta - sum(cause.delta for cause in told)
-        if parts and others and scale.plain(rest).strip("0."):
+        if parts and others and not _is_nothing(rest, scale):
             where.append(f"All else, {_counted(others, 'cause')}, sums to {scale.signed(rest)}.")
         return " ".join(where)
     rows = (*found.rising, *found.falling)
