@@ -171,7 +171,8 @@ def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
     first = PatchSeries(title="t", cover="", base=tree("1000+40960"), own=True,
                         steps=(SeriesStep(title="mm: x", text="", tree=tree("1000")),))  # fmt: skip
     found = checked(first, SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
-    assert {path.change for path in paths(found)} == {Effect.EQUAL}
+    reasons = {(path.change, path.reason) for path in paths(found)}
+    assert reasons == {(Effect.EQUAL, "-4,096 bytes that string instructions copy or clear")}
     assert decision(found) is Ruling.ACCEPT
 
 

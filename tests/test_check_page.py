@@ -81,6 +81,9 @@ def test_the_sentence_counts_longer_shorter_and_identical() -> None:
     said = view.headline(made(row("fork:base", -0.04, Effect.SLIGHT)))
     assert "shorter" not in said
     assert "1 changed by less than 0.05 %" in said
+    lent = msgspec.structs.replace(row("fork:base", 0), reason="-4,096 bytes")
+    said = view.headline(made(lent, row("mincore:y", 0)))
+    assert "2 identical to the instruction (1 with fewer bytes to copy or clear)" in said
 
 
 def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:

@@ -24,6 +24,7 @@ _OLD, _NEW = "before", "after"
 _SHOWN = 4
 _SPREADS = 3  # a difference of fewer spreads is not told from it
 OTHERS = "others"
+_BYTES = "bytes that string instructions copy or clear"
 
 
 def path_row(before: Counted, after: Counted) -> PathRow:
@@ -39,6 +40,8 @@ def path_row(before: Counted, after: Counted) -> PathRow:
         reason = case.skipped or "; ".join(case.comparison.reasons)
     elif change is not Effect.SPREAD and (why := _may_be_more(record)):
         change, reason = Effect.OPEN, why
+    elif change is Effect.EQUAL and case.comparison.signless:
+        reason = f"{case.comparison.handled:+,.0f} {_BYTES}"
     told = change in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",

@@ -53,7 +53,9 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
     if less:
         best = min(less, key=lambda row: row.percent)
         parts.append(f"{len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})")
-    parts.append(f"{len(found[Effect.EQUAL])} identical to the instruction")
+    fewer = sum(bool(row.reason) for row in found[Effect.EQUAL])
+    beside = f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
+    parts.append(f"{len(found[Effect.EQUAL])} identical to the instruction{beside}")
     if spread := len(found[Effect.SPREAD]):
         parts.append(f"{spread} within their own spread")
     if slight := len(found[Effect.SLIGHT]):
