@@ -253,8 +253,10 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
         gzip.compress(msgspec.json.encode({"scan": [[1, "main", 0, 5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, -5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, 5]]}))[:-9],
+        gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'),
+        gzip.compress(b"[" * 100_000),
     ],
-    ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off"],
+    ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep"],
 )
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     place = trial_folder(tmp_path, 0)

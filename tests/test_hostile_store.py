@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import ladder_records
+from kdelta import cache, files
 from kdelta.cli.main import main
 from kdelta.journal import results
 from kdelta.journal.results import KeptResult
@@ -190,3 +191,15 @@ def test_what_people_say_is_read_as_far_as_it_is_sane(
     assert "triage.txt" in err
     assert len(err) < 2 * LONGEST
     assert not (tmp_path / "o").exists()
+
+
+def test_an_entry_of_the_cache_whose_list_is_no_text_is_made_anew() -> None:
+    def fill(folder: Path) -> None:
+        (folder / "file").write_text("x")
+
+    place = cache.entry("exports", "key", fill)
+    listed = place / files._LIST
+    listed.chmod(0o600)
+    listed.write_bytes(b'[{"path": "\xff"}]')
+    assert files.listed(place) == ()
+    assert (cache.entry("exports", "key", fill) / "file").read_text() == "x"

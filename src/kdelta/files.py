@@ -160,7 +160,7 @@ def make_list(folder: Path) -> None:
 
 def listed(place: Path) -> tuple[Listed, ...]:
     """The files that were listed in a folder; none when it has no list that can be read."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         return msgspec.json.decode((place / _LIST).read_bytes(), type=tuple[Listed, ...])
     return ()
 

@@ -112,7 +112,7 @@ class AptRoot:
         stamp = self._stamp(state)
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
             known = msgspec.json.decode(kept.read_bytes(), type=kind)
             if known.stamp == stamp:
                 return known.found
@@ -162,7 +162,7 @@ class AptRoot:
         return now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
 
     def _state(self) -> _State:
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
             state = msgspec.json.decode((self.root / "state.json").read_bytes(), type=_State)
             if state.format == _FORMAT and all((self.root / p).exists() for _, _, p in state.lists):
                 return state

@@ -307,6 +307,6 @@ class Errand:
 
 def _held(text: str) -> Held | None:
     """What a machine says of who holds it; None for nothing that can be read."""
-    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+    with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return msgspec.json.decode(text, type=Held)
     return None

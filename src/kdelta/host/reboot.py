@@ -121,7 +121,7 @@ def check_progress(file: Path, ended: int) -> None:
     a machine that falls over in a trial would otherwise boot and fall for ever.
     """
     last = _Boots(ended=-1, idle=0)
-    with contextlib.suppress(OSError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         last = msgspec.json.decode(file.read_bytes(), type=_Boots)
     idle = last.idle + 1 if goes_on() and ended <= last.ended else 0
     write_aside(file, msgspec.json.encode(_Boots(ended=ended, idle=idle)))

@@ -16,6 +16,7 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.journal.results import trial_folder
 
 _MAX_BYTES = 256 << 20
+_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding what is no UTF-8, too
 _T = TypeVar("_T")
 
 
@@ -43,5 +44,5 @@ def kept(
         return path, msgspec.json.decode(text, type=form)
     except FileNotFoundError:
         raise SpecError(f"the run kept no {what}", place=str(folder), action=action) from None
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+    except (OSError, EOFError, zlib.error, *_NOT_OURS) as error:
         raise StoreError(f"its {what} cannot be read: {error}", place=str(path)) from error

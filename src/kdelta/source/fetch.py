@@ -55,7 +55,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
 
 
 def _known(reference: str) -> _Known | None:
-    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         known = msgspec.json.decode(_record(reference).read_bytes(), type=_Known)
         if has(known.tree):
             return known

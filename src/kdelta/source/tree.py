@@ -228,7 +228,7 @@ def _plain(root: Path, progress: Progress | None) -> SourceTree:
         if len(names) > _MOST_FILES:
             raise SpecError(f"{len(names)} files are no kernel's source", place=str(root))
         stats = _stats(root, names)
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
             known = msgspec.json.decode(seen.read_bytes(), type=_Seen)
             if known.stats == stats and has(known.tree):
                 return _named(root, line, known.tree)

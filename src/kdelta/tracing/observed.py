@@ -92,7 +92,7 @@ def _message(line: str) -> Mapping[str, Any]:
         return {}
     try:
         message = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise GuestError(f"bpftrace says what is no JSON: {quoted(line[:80])}") from error
     return message if isinstance(message, dict) else {}
 
