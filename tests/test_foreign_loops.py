@@ -73,3 +73,12 @@ def test_a_file_without_a_suffix_keeps_its_version(tmp_path: Path) -> None:
         (tmp_path / f"ebizzy-{arm}").write_text("81234 records/s\nreal 10.00 s\n" * 3)
     found = reader.read([tmp_path])[1]
     assert {one.arm for one in found.readings} == {"6.1", "6.16"}
+
+
+@pytest.mark.parametrize(
+    "part", ["<a ", "<!--", "<![CDATA[", "<table><tr><td>", "<tr><td colspan=500 rowspan=999>x"]
+)
+def test_a_page_that_is_made_to_be_slow_is_refused_at_once(part: str, tmp_path: Path) -> None:
+    (tmp_path / "p.html").write_text("<html><table>" + part * 20_000)
+    with pytest.raises(SpecError):
+        reader.read([tmp_path / "p.html"])

@@ -33,7 +33,7 @@ _SMALL = 64  # numbers up to this are chosen; above, powers of two and round num
 
 def wording(line: str) -> str:
     """A line with each number, and each name in quotes, as 0."""
-    return _VARIES.sub("0", line)
+    return _VARIES.sub("0", line[:_LONGEST])
 
 
 def settings(lines: Lines) -> dict[int, tuple[str, str]]:

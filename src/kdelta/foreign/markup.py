@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from html import unescape
 
 from kdelta.foreign import arms
 
 PAGES = (".html", ".htm", ".xhtml")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6", "caption", "p")
-_UNSEEN = ("script", "style", "head", "template")
-_WIDEST = 500  # columns that a cell may span
+_MARK = re.compile(
+    r"(?P<comment><!--)|<(?P<end>/?)(?P<tag>[a-zA-Z][a-zA-Z0-9]{0,15})\b(?P<said>[^<>]*)>|<![^<>]*>"
+)
+_COMMENTED = re.compile("-->")
+_UNSEEN = {
+    tag: re.compile(f"</{tag}[^<>]*>", re.IGNORECASE)
+    for tag in ("script", "style", "head", "template")
+}
+_SPAN = re.compile(r"\b(colspan|rowspan)\s*=\s*[\"']?(\d{1,3})\b")
+_SPANNED = 200_000  # cells that the spans of a page may fill; no page of results has as many
+_WIDEST = 501  # columns of a row: one more than a table may have, which is refused
 _RULED = re.compile(r"=+(?: +=+)+\s*\Z")
 _JIRA = re.compile(r"\s*\|\|.*\|\|\s*\Z")
 
@@ -27,10 +36,7 @@ def plain(text: str, suffix: str) -> str:
     suffix: of the file, in lower case.
     """
     if suffix in PAGES or text[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
-        page = _Page()
-        page.feed(text)
-        page.close()
-        return page.text()
+        return _Page().of(text)
     lines = text.splitlines()
     if sum(bool(_JIRA.match(line)) for line in lines) and not suffix.endswith(("sv", "md")):
         return "\n".join(line.replace("||", "|") for line in lines) + "\n"
@@ -109,30 +115,47 @@ def _is_rule(text: str) -> bool:
     return set(text) <= set("-=+:|_ ") and ("--" in text or "==" in text)
 
 
-class _Page(HTMLParser):
-    """Rows and headings of a page, each at its line as far as no two are in one."""
+class _Page:
+    """Rows and headings of a page, each at its line as far as no two are in one.
+
+    Not html.parser: it takes a minute for 60 KB of "<a " one after the other.
+    """
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self._lines: list[str] = []
+        self._number = 1  # of the line that is read
         self._depth = 0  # tables within each other: those inside are text of a cell
-        self._hidden = 0
         self._row: list[str] | None = None
         self._cell: list[str] | None = None
         self._wide = self._high = 1
+        self._spanned = 0  # cells that spans were to fill
         self._below: dict[int, tuple[str, int]] = {}  # column -> a cell from above, rows left
         self._title: list[str] | None = None
 
-    def text(self) -> str:
-        """What was found."""
+    def of(self, text: str) -> str:
+        """The tables and titles of a page."""
+        at = 0
+        while found := _MARK.search(text, at):
+            self._data(text[at : found.start()])
+            self._number += text.count("\n", at, found.end())
+            end = found.end()
+            tag = (found["tag"] or "").lower()
+            if found["comment"]:
+                at = _behind(text, end, _COMMENTED)
+            elif tag in _UNSEEN and not found["end"]:
+                at = _behind(text, end, _UNSEEN[tag])
+            elif found["end"]:
+                at = end
+                self._ended(tag)
+            else:
+                at = end
+                self._began(tag, found["said"] or "")
+            self._number += text.count("\n", end, at)
+        self._ended("table")
         return "\n".join(self._lines) + "\n"
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a table, a row, a cell or a heading."""
-        said = dict(attrs)
-        if tag in _UNSEEN:
-            self._hidden += 1
-        elif tag == "table":
+    def _began(self, tag: str, said: str) -> None:
+        if tag == "table":
             self._depth += 1
             if self._depth == 1:
                 self._below = {}
@@ -144,17 +167,15 @@ class _Page(HTMLParser):
             self._end_cell()
             self._row = [] if self._row is None else self._row
             self._cell = []
-            self._wide, self._high = _span(said.get("colspan")), _span(said.get("rowspan"))
+            spans = dict(_SPAN.findall(said.lower()))
+            self._wide, self._high = (_bounded(spans.get(f"{one}span")) for one in ("col", "row"))
         elif tag in _HEADINGS and self._cell is None:
             self._title = []
         elif tag == "br":
-            self.handle_data(" ")
+            self._data(" ")
 
-    def handle_endtag(self, tag: str) -> None:
-        """End what began."""
-        if tag in _UNSEEN:
-            self._hidden = max(0, self._hidden - 1)
-        elif tag == "table":
+    def _ended(self, tag: str) -> None:
+        if tag == "table":
             if self._depth == 1:
                 self._end_row()
                 self._put("")
@@ -164,30 +185,30 @@ class _Page(HTMLParser):
         elif tag in ("td", "th") and self._depth == 1:
             self._end_cell()
         elif tag in _HEADINGS and self._title is not None:
-            if title := " ".join("".join(self._title).split()):
+            if title := " ".join(unescape("".join(self._title)).split()):
                 self._put(title.replace("|", "/"))
             self._title = None
 
-    def handle_data(self, data: str) -> None:
-        """Text of a cell, or of a heading."""
-        if self._hidden:
-            return
+    def _data(self, data: str) -> None:
         if self._cell is not None:
             self._cell.append(data)
         elif self._title is not None:
             self._title.append(data)
 
     def _put(self, line: str) -> None:
-        number, _ = self.getpos()
-        self._lines += [""] * (number - 1 - len(self._lines))
+        self._lines += [""] * (self._number - 1 - len(self._lines))
         self._lines.append(line)
 
     def _end_cell(self) -> None:
         if self._cell is None or self._row is None:
             return
         self._from_above()
-        text = " ".join("".join(self._cell).split()).replace("|", "/")
-        for at in range(self._wide):
+        text = " ".join(unescape("".join(self._cell)).split()).replace("|", "/")
+        if self._wide * self._high > 1:
+            self._spanned += self._wide * self._high
+        if self._spanned > _SPANNED:
+            self._wide = self._high = 1
+        for at in range(min(self._wide, _WIDEST - len(self._row))):
             if self._high > 1:
                 self._below[len(self._row)] = ("" if at else text, self._high - 1)
             self._row.append("" if at else text)
@@ -208,6 +229,11 @@ class _Page(HTMLParser):
         self._row = None
 
 
-def _span(said: str | None) -> int:
-    number = int(said) if said and said.isdecimal() and len(said) < 4 else 1
-    return min(max(number, 1), _WIDEST)
+def _behind(text: str, start: int, end: re.Pattern[str]) -> int:
+    """Where a part that is not seen ends; at the end of the text when nothing ends it."""
+    found = end.search(text, start)
+    return found.end() if found else len(text)
+
+
+def _bounded(said: str | None) -> int:
+    return min(max(int(said), 1), _WIDEST) if said else 1

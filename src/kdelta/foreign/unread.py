@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 _LOOKED_AT = 65536  # characters that tell
+_LONGEST = 300  # characters of a line that grep printed
 _SUITES = "a summary, whose values are lost"
 _LOAD = "the state of the machine over time, and no time or rate of the work"
 _WORK = "give what the work itself took, a line for each run: kernel,boot,seconds"
@@ -31,7 +32,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give the benchmark files that benchstat was given (.txt of go test -bench)",
     ),
     (
-        r"(?m)^\s*N\s+Min\s+Max\s+Median\s+Avg\s+Stddev\s*$",
+        r"(?m)^ *N +Min +Max +Median +Avg +Stddev *$",
         f"ministat's report is {_SUITES}",
         "give the files that ministat was given, a number a line, each called after its kernel",
     ),
@@ -41,7 +42,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give the file of pytest --benchmark-json=FILE of each kernel",
     ),
     (
-        r"(?m)^\|?\s*Change\s*\|\s*Before\b.*\|\s*After\b.*\|\s*Ratio\b|^\s*before\s+after\s+ratio\s*$",
+        r"(?m)^\|? *Change *\| *Before\b.*\| *After\b.*\| *Ratio\b|^ *before +after +ratio *$",
         f"the comparison of asv is {_SUITES}",
         "give the JSON of both commits, .asv/results/MACHINE/COMMIT-ENVIRONMENT.json",
     ),
@@ -51,12 +52,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give the file of java -jar BENCHMARKS.jar -rf json of each kernel",
     ),
     (
-        r"(?m)^\s*(?:Welch )?(?:Two Sample|Paired|One Sample) t-test\s*$|Wilcoxon rank sum \w*",
+        r"(?m)^[ \t]*(?:Welch )?(?:Two Sample|Paired|One Sample) t-test *$|Wilcoxon rank sum \w*",
         "the report of a test in R has no values",
         "give the data that it was given: write.csv(DATA, 'data.csv', row.names=FALSE)",
     ),
     (
-        r"(?m)^\s*Min\.\s+1st Qu\.\s+Median\s+Mean\s+3rd Qu\.\s+Max\.\s*$",
+        r"(?m)^ *Min\. +1st Qu\. +Median +Mean +3rd Qu\. +Max\. *$",
         "summary() of R does not say how many values there were, nor how they scatter",
         "give the values: write.csv(DATA, 'data.csv', row.names=FALSE)",
     ),
@@ -71,12 +72,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         _WORK,
     ),
     (
-        r"(?m)^(?:\S+\t)*Avg_MHz\tBusy%|^\s*(?:\S+\s+)*Avg_MHz\s+Busy%",
+        r"\bAvg_MHz[ \t]+Busy%",
         f"what turbostat prints is {_LOAD}",
         f"{_WORK}; for energy a column joules",
     ),
     (
-        r"(?m)^\s*(?:read|write)\s*: IOPS=\S+, BW=",
+        r"(?m)^ *(?:read|write) *: IOPS=\S+, BW=",
         "what fio prints for people has three digits of its figures",
         "give what fio --output-format=json --output=FILE writes, a file for a run",
     ),
@@ -101,18 +102,14 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give the CSV that it was made of, or put its rows into one: kernel,test,mean_us,sd_us,n",
     ),
     (
-        r"\A\s*(?![\s\S]{0,9999}<PhoronixTestSuite)<(?:\?xml|testsuites?|benchmarks?|results?)\b",
-        "XML of a program that is not known (of the Phoronix Test Suite composite.xml is)",
-        "put what was measured into a table: kernel,boot,ns",
-    ),
-    (
         r"(?m)^Latencies\s+\[min, mean, 50, 90, 95, 99, max\]",
         "the report of vegeta has several figures in a line",
         "put what was measured into a table, a line for each run: kernel,run,requests_per_s,p99_ms",
     ),
 )
+_XML = ("<?xml", "<testsuite", "<benchmark", "<results")
 _FIO_LOG = re.compile(r"_(?P<what>bw|iops|lat|clat|slat)(?:\.\d+)?\.log\Z")
-_FIO_ROW = re.compile(r"\d+,\s*\d+,\s*[0-2],\s*\d+(?:,\s*\S+)*\s*")
+_FIO_ROW = re.compile(r"\d+, *\d+, *[0-2], *\d+(?:, *[^,\s]+)* *")
 _GREP = re.compile(r"(?P<path>[^\s:]*[/.][^\s:]*):(?:\d+:)?\s*\S.*")
 _COMPILED = tuple((re.compile(pattern), cause, action) for pattern, cause, action in _KNOWN)
 
@@ -126,6 +123,11 @@ def unread(text: str, name: str) -> Unread | None:
             cause=f"fio's log of {found['what']} is one run over time, and no value of a run",
             action="give what fio --output-format=json --output=FILE writes, a file for a run",
         )
+    if text[:_LOOKED_AT].lstrip().startswith(_XML) and "<PhoronixTestSuite" not in text:
+        return Unread(
+            cause="XML of a program that is not known (the Phoronix Test Suite's is)",
+            action="put what was measured into a table: kernel,boot,ns",
+        )
     for pattern, cause, action in _COMPILED:
         if pattern.search(text[:_LOOKED_AT]):
             return Unread(cause=cause, action=action)
@@ -134,6 +136,8 @@ def unread(text: str, name: str) -> Unread | None:
 
 def _of_grep(lines: list[str]) -> Unread | None:
     """Lines that grep took out of several files: import those."""
+    if any(len(line) > _LONGEST for line in lines):
+        return None
     cut = [_GREP.fullmatch(line) for line in lines]
     paths = {one["path"] for one in cut if one and any(map(str.isalpha, one["path"]))}
     if len(lines) < 2 or not all(cut) or len(paths) < 2:
