@@ -156,8 +156,38 @@ def single_quotes(shape: Shape) -> None:
     shape.files["a.csv"] = text
 
 
+def commands_above_times(shape: Shape) -> None:
+    """What a shell echoes stands once above several times."""
+    prompt = shape.rng.choice(("$ ", "+ ", "[root@lab ~]# "))
+    for arm in shape.arms:
+        for mode, level in (("--pipe", 0.5), ("--socket", 0.9)):
+            times = "".join(f"Time: {shape.value(arm, mode, level)}\n" for _ in range(shape.runs))
+            _log(shape, arm, f"{prompt}hackbench {mode} -l 1000\n{times}")
+
+
+def rates_in_brackets(shape: Shape) -> None:
+    for arm, threads in _runs(shape, (1, 8)):
+        rate = shape.value(arm, threads, 400.0 * int(str(threads)))
+        _log(
+            shape,
+            arm,
+            f"Number of threads: {threads}\n\nSQL statistics:\n"
+            f"    transactions:                        12345  ({rate} per sec.)\n\n",
+        )
+
+
+def dates_of_spreadsheets(shape: Shape) -> None:
+    dates = shape.rng.choice(("{:02}.05.2026 10:30", "5/{}/2026"))
+    text = "date;kernel;us\n"
+    for at in range(shape.runs):
+        for arm in shape.arms:
+            text += f"{dates.format(at + 11)};{arm};{shape.value(arm)}\n"
+    shape.files["a.csv"] = text
+
+
 READ: tuple[Maker, ...] = (
     *(ab_of_documents, netperf_of_messages, netperf_with_costs, dd_of_blocks, times_of_titles),
     *(cyclictest_of_loads, iperf_of_streams, titles_of_kernels_and_tests, numbers_of_processes),
     *(switches_of_lmbench, samples_of_prometheus, summaries_below_raw_rows, single_quotes),
+    *(commands_above_times, rates_in_brackets, dates_of_spreadsheets),
 )

@@ -9,6 +9,7 @@ import pytest
 
 import foreign_shapes as shapes
 import foreign_under as under
+from kdelta.errors import SpecError
 from kdelta.foreign import context, reader
 
 
@@ -74,3 +75,20 @@ def test_names_in_other_letters_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"\u5185\u6838,boot,\u5ef6\u8fdf(us)\n{rows}")
     with pytest.raises(reader.UndescribedError, match="what is compared"):
         reader.read([tmp_path / "a.csv"])
+
+
+def test_a_date_that_may_be_of_two_months_is_asked_about(tmp_path: Path) -> None:
+    rows = "".join(
+        f"5/{boot}/2026,{arm},9{boot}.5\n" for arm in ("6.16", "6.17") for boot in (1, 2)
+    )
+    (tmp_path / "a.csv").write_text(f"date,kernel,us\n{rows}")
+    with pytest.raises(reader.UndescribedError, match="is the month of date"):
+        reader.read([tmp_path / "a.csv"])
+
+
+def test_what_no_mapping_reads_is_not_proposed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("us\nmean and more\n6.16 5 6\n6.17 7 8\n")
+    with pytest.raises(SpecError, match='"mean and more" is not a number') as caught:
+        reader.read([tmp_path / "a.txt"])
+    assert not isinstance(caught.value, reader.UndescribedError)
+    assert "put what was measured into one: kernel,boot,ns" in caught.value.action

@@ -24,6 +24,8 @@ _MOMENT = re.compile(
 _TITLE = re.compile(r"(?P<mark>[#=*>-]+)\s*(?P<text>[^#=*>\s-].*?)\s*[#=*<-]*")
 _PAIR = re.compile(r"(?P<key>[A-Za-z][\w /.-]{0,40}?)\s*[:=]\s+(?P<rest>\S.*)|\b(?P<short>\w+)=\S+")
 _RUN = re.compile(r"\b(?:run|iter|iteration|rep|repetition|round|boot|trial|pass|loop|test) *#?\d")
+_PROMPT = re.compile(r"(?:\[?[\w.-]+@[\w.-]+[^$#]{0,80}[$#]|\$|\+)\s+(?P<command>\S.*)")
+_COMMAND = "command"
 _NAME = "said"  # no word that any table uses for what it measures
 _MOST = 6  # wordings that are kept
 _WORDS = 4  # of a title, at most
@@ -75,6 +77,8 @@ def _cut(line: str) -> tuple[str, str, str] | None:
     """(what lines of one kind share, a name, what this one says); None: it says nothing."""
     if not _LETTERS.search(line) or _MOMENT.search(line):
         return None
+    if prompt := _PROMPT.fullmatch(line):
+        return "prompt", _COMMAND, prompt["command"]
     bare = line.lstrip("#").strip()
     if (pair := _PAIR.fullmatch(bare)) and pair["key"]:
         return "pair", pair["key"].strip(), pair["rest"]

@@ -253,6 +253,7 @@ def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: b
     if made.measured and not made.united and not alone and not by_file:
         return "its figures have no unit"
     if made.measured and made.doubts:
+        _proposable(file, made.mapping)
         more = f" (and {len(made.doubts) - 1} more)" if len(made.doubts) > 1 else ""
         raise UndescribedError(
             f"its columns may mean more than one thing: {printable(made.doubts[0], 200)}{more}",
@@ -260,6 +261,22 @@ def _left_out(file: LoadedFile, names: Sequence[str], *, by_file: bool, alone: b
             proposal=proposal.text(file.source, made, names),
         )
     return ""
+
+
+def _proposable(file: LoadedFile, mapping: Mapping) -> None:
+    """Raise SpecError for a file that no mapping reads, since the cells of its figures are text."""
+    columns = [column for _, column in mapping.named() if column in file.source.columns]
+    if file.stack or not columns:
+        return
+    try:
+        tidy.read(file.number, file.source, mapping, file.label)
+    except SpecError as error:
+        if not error.cause.endswith("is not a number"):
+            return
+        action = (
+            "correct the cell; if it is no table, put what was measured into one: kernel,boot,ns"
+        )
+        raise SpecError(error.cause, place=error.place, action=action) from error
 
 
 def _one_arm(file: LoadedFile) -> bool:

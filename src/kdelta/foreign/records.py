@@ -36,6 +36,7 @@ _FIGURE = re.compile(
     rf"(?P<value>{_NUMBER})\s*(?P<unit>\[?[a-zA-Z\u00b5\u03bc%][\w/\u00b5\u03bc%^.-]*\]?)?"
     r"(?:\s*\([^)]*\))?\s*\Z"
 )
+_RATE = re.compile(rf"{_NUMBER}\s+\((?P<value>{_NUMBER}) per sec(?:ond)?\.?\)")  # 12 (1.2 per sec.)
 _BARE = re.compile(rf"(?P<value>{_NUMBER})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
 _TITLE = re.compile(
@@ -427,6 +428,8 @@ def _entry(text: str) -> tuple[str, str] | None:
     found = _ENTRY.match(text)
     if not found or not found["rest"]:
         return None
+    if rate := _RATE.fullmatch(found["rest"].strip()):
+        return f"{found['key'].strip()} per second", rate["value"].replace(",", "")
     name = found["key"].strip()
     if name.count("(") > name.count(")"):
         return None  # a sentence: ... descriptors each (== 400 tasks)

@@ -27,6 +27,12 @@ _POINTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?", re.ASCII)
 _SURELY_POINTED = re.compile(r"[-+]?\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)", re.ASCII)
 _SPACED = re.compile(rf"[-+]?\d{{1,3}}(?:[{_MARKS}]\d{{3}})+(?:[.,]\d+)?", re.ASCII)
 _SHORT = re.compile(r"[-+]?\d{1,3}(?:[.,]\d+)?", re.ASCII)
+_DATE = re.compile(
+    r"(?P<first>\d{1,2})(?P<mark>[./])(?P<second>\d{1,2})(?P=mark)(?P<year>20\d\d)"
+    r"(?:,?[ T](?P<clock>\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?))?",
+    re.ASCII,
+)
+_MONTHS = 12
 _CLOCK = 4  # rows that tell a clock
 _MANY_PARTS = 2  # blanks in a number; more are between the values of a list
 _DURATION = re.compile(
@@ -141,6 +147,28 @@ def _in_seconds(cut: re.Match[str] | None) -> str:
     return str(3600 * int(hours) + 60 * int(minutes) + Decimal(cut["s"] or cut["seconds"]))
 
 
+def dates(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """01.05.2026 10:30 and 5/13/2026 as ISO has them, which sorts; 5/1/2026 is asked about."""
+    parts = [found for cell in cells if cell and (found := _DATE.fullmatch(cell))]
+    if not parts or len(parts) < sum(map(bool, cells)) or len({one["mark"] for one in parts}) > 1:
+        return None
+    pairs = [(int(one["first"]), int(one["second"])) for one in parts]
+    if max(map(min, pairs)) > _MONTHS:
+        return None
+    turned = parts[0]["mark"] == "/" and not any(first > _MONTHS for first, _ in pairs)
+    sure = parts[0]["mark"] == "." or any(max(pair) > _MONTHS for pair in pairs)
+    asked = f"is the month of {name} ({printable(cells[0], 30)}) before its day?"
+    made = tuple(_iso(_DATE.fullmatch(cell), turned=turned) for cell in cells)
+    return WrittenColumn(name=name, cells=made, doubt="" if sure else asked)
+
+
+def _iso(cut: re.Match[str] | None, *, turned: bool) -> str:
+    if cut is None:
+        return ""
+    day, month = (cut["second"], cut["first"]) if turned else (cut["first"], cut["second"])
+    return f"{cut['year']}-{month:>02}-{day:>02}" + (f" {cut['clock']:>05}" if cut["clock"] else "")
+
+
 def with_units(name: str, cells: Sequence[str]) -> WrittenColumn | None:
     """12 us in every cell: the unit belongs to the head; 900 us beside 1.1 ms become one unit."""
     cut = [_WITH_UNIT.fullmatch(cell) for cell in cells if cell]
@@ -218,5 +246,5 @@ def _scaled(cut: re.Match[str] | None, unit: str, pointed: str | None) -> str:
 
 
 WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (
-    *(grouped, underscored, pointed, spaced, durations, with_units),
+    *(grouped, underscored, pointed, spaced, dates, durations, with_units),
 )
