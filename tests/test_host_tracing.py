@@ -182,6 +182,19 @@ def test_a_graph_of_a_killed_kdelta_is_ended(graphing: Path) -> None:
     assert (graphing / "set_graph_function").read_text() == ""
 
 
+def test_a_kernel_without_the_tracer_is_told_so(graphing: Path) -> None:
+    for tracers, told in (
+        ("blk function nop\n", "no function_graph in this kernel (CONFIG_FUNCTION_GRAPH_TRACER)"),
+        ("function_graph function nop\n", ""),
+    ):
+        (graphing / "available_tracers").write_text(tracers)
+        with tracing.instance(NOW, graphing) as found:
+            graph = HostGraph(found, [watch("graph(f)")])
+            graph.begin(77)
+            graph.end()
+        assert [one.reason for one in graph.refused] == ([told] if told else [])
+
+
 @pytest.mark.parametrize(
     ("gone", "reason"),
     [

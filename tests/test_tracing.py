@@ -129,6 +129,7 @@ def test_why_an_event_does_not_count() -> None:
     assert setting.why(hits, 0, "", 0) == ""
     assert "lets nobody trace it" in setting.why(hits, errno.EINVAL, None, 0)
     assert "lockdown" in setting.why(hits, errno.EPERM, None, 0)
+    assert setting.why(hits, errno.ENOENT, None, 0) == "no probe there: the kernel has no kprobes"
     assert setting.why(scan, 0, None, errno.ENOENT) == "no event huge_memory:mm_scan"
     assert setting.why(scan, 0, FORMAT, 0) == ""
     assert "no hist triggers" in setting.why(scan, 0, FORMAT, errno.EINVAL)

@@ -136,7 +136,9 @@ def tracing() -> Tried:
         return Tried(Usability.UNUSABLE, f"tracefs: {error.strerror}, {beside}", remedy)
     kprobes = "kprobes" if (_TRACING / "kprobe_events").exists() else "no kprobes"
     hists = "hist triggers" if "hist" in (_TRACING / "README").read_text() else "no hist triggers"
-    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {kprobes}; {hists}; {beside}")
+    profiler = "" if (_TRACING / "function_profile_enabled").exists() else "no "
+    own = f"{kprobes}; {hists}; {profiler}function profiler"
+    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {own}; {beside}")
 
 
 def _readable(directory: Path) -> bool:

@@ -33,6 +33,11 @@ class HostGraph:
 
     def begin(self, pid: int) -> None:
         """Record from now on what a process does below the functions."""
+        tracers = self._tracefs.read("available_tracers", whole=True)
+        if tracers is not None and tracing.GRAPH not in tracers.split():
+            reason = f"no {tracing.GRAPH} in this kernel (CONFIG_FUNCTION_GRAPH_TRACER)"
+            self.refused += [Refused(watch=one, reason=reason) for one in self._watched]
+            return
         for one in self._watched:
             # A name that no blank ends is looked up when the file is closed.
             if self._tracefs.set("set_graph_function", f"{one.name} "):

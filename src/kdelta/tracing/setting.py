@@ -140,6 +140,8 @@ def why(probe: Probe, defined: int, format_text: str | None, triggered: int) -> 
     file `format`, None when there is none.
     """
     watch = probe.watch
+    if defined == errno.ENOENT:  # its name was found among the kernel's symbols
+        return "no probe there: the kernel has no kprobes"
     if defined:
         return f"no probe there: {_words(defined, 'the kernel lets nobody trace it')}"
     if format_text is None:
