@@ -50,14 +50,6 @@ static char *kd_map_at(char *start, size_t bytes, int prot, int flags, int fd)
 #define kd_no_thp(start, bytes)	madvise(start, bytes, MADV_NOHUGEPAGE)
 #define kd_drop(start, bytes)	madvise(start, bytes, MADV_DONTNEED)
 
-/* True once for every iteration, those of the warm-up first. */
-static bool kd_next(void)
-{
-	if (kd_over_layouts())
-		kd_lay_out((kd_round + WARMUP + 1) % KD_LAYOUTS);
-	return ++kd_round < ITERATIONS;
-}
-
 static uint64_t kd_now(void)
 {
 	struct timespec ts;

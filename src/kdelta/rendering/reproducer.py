@@ -29,6 +29,12 @@ from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 MOST_LINES = 199
 _EXPORT = "export.c"
 _HARNESS = Path(__file__).with_name("reproducer.h")
+# True once for every iteration, those of the warm-up first.
+_NEXT = "#define kd_next()\t(++kd_round < ITERATIONS)\n"
+_NEXT_LAYOUT = """\
+#define kd_next() \\
+	(kd_lay_out((kd_round + WARMUP + 1) % KD_LAYOUTS), ++kd_round < ITERATIONS)
+"""
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
 _ASIDE = ("kd_alone", "kd_audit_task", "kd_fixed_layout", "KD_BEGIN", "KD_END")
@@ -156,7 +162,7 @@ def reproducer(workload: Workload, scenario: Scenario) -> str:
         found = _again(found, known)
         includes = _includes(program, found)
         for comments in (True, False):
-            body = "".join(_joined(found, comments=comments))
+            body = "".join(_joined(found, comments=comments)).lstrip("\n")
             text = f"{SPDX}{_preface(workload, scenario)}\n{includes}\n{_GAPS.sub(_gap, body)}"
             if text.count("\n") <= MOST_LINES:
                 return text
@@ -186,7 +192,7 @@ def _whole(workload: Workload, scenario: Scenario, program: str, known: Given) -
     shorter = _items(source(_HARNESS), known)
     if folios.cell_of(scenario.name):  # the header's own brings folios in
         shorter = [item for item in shorter if "kd_no_thp" not in item.names]
-    harness = [*_prologue(workload, scenario), *shorter]
+    harness = [*_prologue(workload, scenario, known), *shorter]
     named = {name for item in (*own, *harness) for name in item.names}
     header = source(data.directory("guest") / "kdelta.h").replace("kd_api", "static")
     header = re.sub(r"^#(?:ifndef|define|endif).*KDELTA_H.*\n", "", header, flags=re.MULTILINE)
@@ -237,7 +243,7 @@ def _looks(scenario: Scenario) -> str:
     )
 
 
-def _prologue(workload: Workload, scenario: Scenario) -> Iterator[Item]:
+def _prologue(workload: Workload, scenario: Scenario, known: Given) -> Iterator[Item]:
     """What stands for the command line and the table of scenarios."""
     phases = 1 + max(phase.id for phase in workload.phases)
     windows = scenario.layouts if scenario.layouts > 1 else ITERATIONS
@@ -246,6 +252,7 @@ def _prologue(workload: Workload, scenario: Scenario) -> Iterator[Item]:
         size = f"{scenario.pages} * KD_PAGE"
     text = (
         f"enum {{ ITERATIONS = {windows}, WARMUP = {WARMUP}, PHASES = {phases} }};\n\n"
+        f"{_NEXT_LAYOUT if known.calls['kd_over_layouts'] else _NEXT}\n"
         f"#define BYTES\t({size})\n\n"
         "/* The state that the numbers are of. */\n"
         "static void kd_look(const char *start, size_t bytes)\n"
