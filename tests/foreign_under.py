@@ -185,9 +185,58 @@ def dates_of_spreadsheets(shape: Shape) -> None:
     shape.files["a.csv"] = text
 
 
+def ab_that_counts(shape: Shape) -> None:
+    """What differs from run to run by itself is no setting."""
+    draw = shape.rng.randint
+    for arm, _ in _runs(shape, ("",)):
+        _log(
+            shape,
+            arm,
+            "Document Path:          /index.html\nConcurrency Level:      10\n"
+            f"Time taken for tests:   1.{draw(100, 999)} seconds\nFailed requests:        0\n"
+            f"Keep-Alive requests:    {draw(9900, 9999)}\n"
+            f"Total transferred:      {draw(8490000, 8499999)} bytes\n"
+            f"Requests per second:    {shape.value(arm, 'r', 9000.0)} [#/sec] (mean)\n"
+            f"Time per request:       {shape.value(arm, 't', 1.1)} [ms] (mean)\n"
+            f"Connect:        0    0   0.1      0       {draw(1, 4)}\n"
+            f" 100%      {draw(5, 9)} (longest request)\n",
+        )
+
+
+def perf_stat_that_counts(shape: Shape) -> None:
+    draw = shape.rng.randint
+    for arm, _ in _runs(shape, ("",)):
+        switches = float(draw(2, 9))
+        shape.put(arm, "switches", switches)
+        _log(
+            shape,
+            arm,
+            "\n Performance counter stats for './fork':\n\n"
+            f"       {switches:.0f}      context-switches       #    {draw(2, 9)}.1 /sec\n\n"
+            f"       {shape.value(arm, '', 1.2)} seconds time elapsed\n\n"
+            f"       1.{draw(100, 999)} seconds user\n\n",
+        )
+
+
+def times_of_numbered_runs(shape: Shape) -> None:
+    draw = shape.rng.randint
+    for at, (arm, _) in enumerate(_runs(shape, ("",))):
+        cells = [f"{name} 0m{shape.value(arm, name, 9.0)}s" for name in ("real", "user", "sys")]
+        said = f"iteration {at % shape.runs + 1}\nmade {draw(1000, 2000)} forks"
+        _log(shape, arm, "\n".join((said, *cells)) + "\n")
+
+
+def latencies_on_any_cpu(shape: Shape) -> None:
+    draw = shape.rng.randint
+    for arm, _ in _runs(shape, ("",)):
+        said = f"[pid {draw(1000, 30000)}] cpu {draw(0, 7)} of 0x{draw(10**9, 2 * 10**9):x}"
+        _log(shape, arm, f"{said}\nresult: {shape.value(arm)} ns/op\n")
+
+
 READ: tuple[Maker, ...] = (
     *(ab_of_documents, netperf_of_messages, netperf_with_costs, dd_of_blocks, times_of_titles),
     *(cyclictest_of_loads, iperf_of_streams, titles_of_kernels_and_tests, numbers_of_processes),
     *(switches_of_lmbench, samples_of_prometheus, summaries_below_raw_rows, single_quotes),
+    *(ab_that_counts, perf_stat_that_counts, times_of_numbered_runs, latencies_on_any_cpu),
     *(commands_above_times, rates_in_brackets, dates_of_spreadsheets),
 )

@@ -82,3 +82,9 @@ def test_a_page_that_is_made_to_be_slow_is_refused_at_once(part: str, tmp_path: 
     (tmp_path / "p.html").write_text("<html><table>" + part * 20_000)
     with pytest.raises(SpecError):
         reader.read([tmp_path / "p.html"])
+
+
+def test_a_page_without_a_table_is_named_so(tmp_path: Path) -> None:
+    (tmp_path / "p.html").write_text("<html><body><p>6.16 took 3 us</p></body></html>")
+    with pytest.raises(SpecError, match="a page that holds no table"):
+        reader.read([tmp_path / "p.html"])

@@ -197,7 +197,10 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     plain = replace(source, text=text)
     suffix = path.suffix.lower() if without_suffix(path.name) != path.name else ""
     kind = wish.kind
-    if kind is None and not mapped and (why := unread.unread(text, name)):
+    why = None if kind or mapped else unread.unread(text, name)
+    if suffix in markup.PAGES and not mapped and "|" not in text:
+        why = unread.NO_TABLE
+    if why:
         return LoadedFile(number=number, label=label, source=plain, kind=None, unread=why)
     if suffix == ".json":
         return _json(number, label, plain, path.name, wish.kind)

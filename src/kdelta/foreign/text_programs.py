@@ -53,6 +53,7 @@ _UNIX = re.compile(
 _PASSED = re.compile(
     r"(?P<kind>real|user|sys)\s+(?:(?P<minutes>\d+)m)?(?P<seconds>\d+(?:\.\d+)?)s?", re.ASCII
 )
+_MEASURED = re.compile(r"\d\.\d|[:=]\s*\d|\d\s*(?:[nmu\u00b5]?s|secs?|\w*/\w+|%)(?!\w)")
 _TITLED = re.compile(r"\s*(?:#+|=+|-+|\*+|>+)\s*\S")
 _COPIES = re.compile(r".*running (?P<copies>\d+) parallel cop(?:y|ies) of tests")
 _UNIX_OS = re.compile(r"\s*OS: GNU/Linux -- (?P<kernel>\S+)")
@@ -137,7 +138,8 @@ def passed(lines: Lines) -> Iterator[Numbered]:
     texts = [(n, line) for n, line in lines if line.strip() and not _TITLED.match(line)]
     found = [(number, _PASSED.fullmatch(line.strip())) for number, line in texts]
     kinds = [cut["kind"] for _, cut in found if cut]
-    if len(kinds) < len(found) or kinds != ["real", "user", "sys"] * (len(kinds) // 3):
+    between = [line for (_, line), (_, cut) in zip(texts, found, strict=True) if not cut]
+    if any(map(_MEASURED.search, between)) or kinds != ["real", "user", "sys"] * (len(kinds) // 3):
         return
     for number, cut in found:
         if cut:

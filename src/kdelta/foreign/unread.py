@@ -107,6 +107,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "put what was measured into a table, a line for each run: kernel,run,requests_per_s,p99_ms",
     ),
 )
+NO_TABLE = Unread(
+    cause="a page that holds no table",
+    action="save the page itself, or put its figures into a table: kernel,boot,ns",
+)
 _XML = ("<?xml", "<testsuite", "<benchmark", "<results")
 _FIO_LOG = re.compile(r"_(?P<what>bw|iops|lat|clat|slat)(?:\.\d+)?\.log\Z")
 _FIO_ROW = re.compile(r"\d+, *\d+, *[0-2], *\d+(?:, *[^,\s]+)* *")
