@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -203,3 +205,37 @@ def test_an_entry_of_the_cache_whose_list_is_no_text_is_made_anew() -> None:
     listed.write_bytes(b'[{"path": "\xff"}]')
     assert files.listed(place) == ()
     assert (cache.entry("exports", "key", fill) / "file").read_text() == "x"
+
+
+THREADS = """
+import sys, threading
+from pathlib import Path
+from kdelta.journal import results
+
+sys.setswitchinterval(1e-6)
+ready, found = threading.Barrier(4), []
+
+def read():
+    ready.wait()
+    found.append(results.kept(Path(sys.argv[1]), sys.argv[2], 0))
+
+threads = [threading.Thread(target=read) for _ in range(4)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert len(found) == 4 and all(found)
+"""
+
+
+def test_threads_that_first_read_a_result_at_once_do_not_crash(tmp_path: Path) -> None:
+    """As msgspec 0.22 does by itself, in most of such processes."""
+    record = ladder_records.ladder()
+    (first, *_) = record.trials
+    assert first.result
+    kept = KeptResult(run=record.run_id, index=0, attempts=1, result=first.result)
+    results.keep(tmp_path, kept)
+    for _ in range(4):
+        subprocess.run(
+            [sys.executable, "-c", THREADS, str(tmp_path), record.run_id], check=True, timeout=60
+        )

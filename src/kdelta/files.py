@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Files put in place whole or not at all, read within bounds, and their digests."""
+"""Files put in place whole or not at all, read within bounds, what they hold, and their digests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,34 @@ import hashlib
 import os
 import stat
 import tempfile
+import threading
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 _BLOCK = 1 << 20
 _LIST = ".files.json"
+_MAKING = threading.Lock()
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_T = TypeVar("_T")
 _LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
+
+
+def decoded(content: bytes | memoryview | str, kind: type[_T]) -> _T:
+    """The value of a type that JSON holds.
+
+    Raises msgspec.MsgspecError, ValueError, RecursionError.  What msgspec knows of a type it makes
+    when it first meets it, and of those within; with 0.22 the process crashes where another thread
+    meets one meanwhile.  Here one at a time is made.
+    """
+    with _MAKING:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        decoder = _DECODERS[kind]
+    found: _T = decoder.decode(content)
+    return found
 
 
 def is_full(error: OSError) -> bool:
@@ -161,7 +181,7 @@ def make_list(folder: Path) -> None:
 def listed(place: Path) -> tuple[Listed, ...]:
     """The files that were listed in a folder; none when it has no list that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        return msgspec.json.decode((place / _LIST).read_bytes(), type=tuple[Listed, ...])
+        return decoded((place / _LIST).read_bytes(), tuple[Listed, ...])
     return ()
 
 
@@ -186,7 +206,7 @@ def looked_at(place: Path) -> bytes:
     Raises OSError and MsgspecError when there is no such list, or not all of it.
     """
     content = (place / _LIST).read_bytes()
-    rows = msgspec.json.decode(content, type=tuple[Listed, ...])
+    rows = decoded(content, tuple[Listed, ...])
     facts = [os.lstat(f"{place}/{row.path}") for row in rows]
     seen = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in facts]
     return msgspec.json.encode((hashlib.sha256(content).hexdigest(), seen))

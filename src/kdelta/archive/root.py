@@ -23,7 +23,7 @@ from kdelta.archive import apt, index, sources
 from kdelta.archive.apt import Progress
 from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError
-from kdelta.files import sha256_of, write_aside
+from kdelta.files import decoded, sha256_of, write_aside
 
 MAX_AGE_S = 12 * 3600.0
 RETRY_S = 15 * 60.0
@@ -113,7 +113,7 @@ class AptRoot:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            known = msgspec.json.decode(kept.read_bytes(), type=kind)
+            known = decoded(kept.read_bytes(), kind)
             if known.stamp == stamp:
                 return known.found
         lists = [
@@ -163,7 +163,7 @@ class AptRoot:
 
     def _state(self) -> _State:
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            state = msgspec.json.decode((self.root / "state.json").read_bytes(), type=_State)
+            state = decoded((self.root / "state.json").read_bytes(), _State)
             if state.format == _FORMAT and all((self.root / p).exists() for _, _, p in state.lists):
                 return state
         return _State()

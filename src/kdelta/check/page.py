@@ -10,6 +10,7 @@ import msgspec
 
 from kdelta import files
 from kdelta.errors import SpecError
+from kdelta.files import decoded
 
 FORMAT = 1
 LEAST_PERCENT = 0.05  # of a path: what is below is told, and is no change in words
@@ -193,7 +194,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: Path) -> CheckPage:
     """A page that --json wrote.  Raises SpecError for another file."""
     try:
-        page = msgspec.json.decode(files.content(path, _MOST_BYTES), type=CheckPage)
+        page = decoded(files.content(path, _MOST_BYTES), CheckPage)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (msgspec.MsgspecError, ValueError) as error:

@@ -25,7 +25,7 @@ from kdelta.codegen.compile import BuildFolder, compile_object
 from kdelta.disassembly import lines, objects
 from kdelta.disassembly.lines import Chain, Unit
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.files import digest_of
+from kdelta.files import decoded, digest_of
 from kdelta.kernels import debug, payload, reference
 from kdelta.kernels.payload import UnpackedKernel
 from kdelta.sample import KernelIdentity
@@ -121,7 +121,7 @@ def _units(path: Path, kernel: KernelIdentity, progress: Progress | None) -> Seq
     if not cache.unchanged(place):
         cache.discard(place)
         place = cache.entry(_KIND, key, make)
-    return msgspec.json.decode((place / _UNITS).read_bytes(), type=list[Unit])
+    return decoded((place / _UNITS).read_bytes(), list[Unit])
 
 
 def _below(

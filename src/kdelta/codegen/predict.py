@@ -15,6 +15,7 @@ from kdelta import process
 from kdelta.arch import Arch
 from kdelta.disassembly.code import Code, Flow
 from kdelta.errors import InfraError
+from kdelta.files import decoded
 
 CPUS = {
     "amd64": ("znver4", "icelake-server", "sapphirerapids"),
@@ -112,7 +113,7 @@ def _one(program: Path, file: Path, architecture: Arch, cpu: str, tool: str) -> 
         error = next((line for line in done.stderr.splitlines() if "error" in line), "")
         raise InfraError(f"llvm-mca cannot predict for {cpu}: {error[:200] or done.last_words}")
     try:
-        summary = msgspec.json.decode(done.stdout, type=_Output).regions[0].summary
+        summary = decoded(done.stdout, _Output).regions[0].summary
         cycles = summary.cycles / summary.iterations
     except (msgspec.MsgspecError, IndexError, ZeroDivisionError) as error:
         raise InfraError(f"llvm-mca says what is not understood: {error}") from error

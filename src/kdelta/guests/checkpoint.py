@@ -19,6 +19,7 @@ import msgspec
 
 from kdelta import cache, files, guest
 from kdelta.errors import InfraError
+from kdelta.files import decoded
 from kdelta.guests import qemu
 from kdelta.guests.emulator import Qemu, firmware_digest
 from kdelta.guests.qemu import Channels, Launch
@@ -91,7 +92,7 @@ def fresh(
 
 
 def _at(folder: Path) -> Checkpoint:
-    meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta)
+    meta = decoded((folder / "meta.json").read_bytes(), _Meta)
     return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
 
 

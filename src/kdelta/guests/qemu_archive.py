@@ -20,6 +20,7 @@ from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package
 from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import decoded
 from kdelta.guests.emulator import Qemu, examine, means
 
 _MAIN = r"qemu-system-(?:x86|arm|riscv|common|data)|seabios|opensbi"
@@ -179,7 +180,7 @@ def _codename() -> str:
 
 def _unpacked(root: Path) -> Qemu:
     """How to run what lies there: its modules and its firmware are its own."""
-    record = msgspec.json.decode((root / _RECORD).read_bytes(), type=_Record)
+    record = decoded((root / _RECORD).read_bytes(), _Record)
     return Qemu(
         program=root / "usr" / "bin" / arch.of(record.guest_arch).qemu,
         environment={"QEMU_MODULE_DIR": str(root / "usr/lib" / arch.native().gnu / "qemu")},

@@ -18,7 +18,7 @@ import msgspec
 
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, InfraError, PoolError
-from kdelta.files import sha256_of
+from kdelta.files import decoded, sha256_of
 from kdelta.host import cpus, loaders, reboot, snapshot
 from kdelta.host.facts import idle_ticks
 from kdelta.host.remote import RefusedError, Remote
@@ -308,5 +308,5 @@ class Errand:
 def _held(text: str) -> Held | None:
     """What a machine says of who holds it; None for nothing that can be read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        return msgspec.json.decode(text, type=Held)
+        return decoded(text, Held)
     return None

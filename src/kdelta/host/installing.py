@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import decoded
 from kdelta.host import loaders, reboot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import Done
@@ -116,7 +117,7 @@ def noted(errand: Errand) -> tuple[Note, ...]:
             action="look at it there, and remove it",
         )
     try:
-        found = tuple(msgspec.json.decode(line, type=Note) for line in done.text.splitlines())
+        found = tuple(decoded(line, Note) for line in done.text.splitlines())
         return tuple(map(_sound, found))
     except (msgspec.MsgspecError, ValueError, SpecError) as error:
         raise InfraError(

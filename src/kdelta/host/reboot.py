@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import write_aside
+from kdelta.files import decoded, write_aside
 
 PREFIX = "host"
 UNIT = "kdelta-resume.service"
@@ -122,7 +122,7 @@ def check_progress(file: Path, ended: int) -> None:
     """
     last = _Boots(ended=-1, idle=0)
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        last = msgspec.json.decode(file.read_bytes(), type=_Boots)
+        last = decoded(file.read_bytes(), _Boots)
     idle = last.idle + 1 if goes_on() and ended <= last.ended else 0
     write_aside(file, msgspec.json.encode(_Boots(ended=ended, idle=idle)))
     if idle >= _IDLE_BOOTS:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from kdelta.errors import StoreError
-from kdelta.files import NotPlainError, content, is_full, sync, write_aside
+from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_aside
 from kdelta.printable import printable
 
 _NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
@@ -50,7 +50,7 @@ def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
         except NotPlainError as error:
             raise damaged(path, error.strerror or "", action=action) from error
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoded(data, kind)
     except _NOT_OURS as error:
         raise damaged(path, printable(str(error), _MOST), action=action) from error
 

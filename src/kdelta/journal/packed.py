@@ -13,6 +13,7 @@ import msgspec
 
 from kdelta import files
 from kdelta.errors import SpecError, StoreError
+from kdelta.files import decoded
 from kdelta.journal.results import trial_folder
 
 _MAX_BYTES = 256 << 20
@@ -41,7 +42,7 @@ def kept(
             text = stream.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
             raise StoreError(f"it unpacks to more than {_MAX_BYTES >> 20} MiB", place=str(path))
-        return path, msgspec.json.decode(text, type=form)
+        return path, decoded(text, form)
     except FileNotFoundError:
         raise SpecError(f"the run kept no {what}", place=str(folder), action=action) from None
     except (OSError, EOFError, zlib.error, *_NOT_OURS) as error:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta.errors import InfraError
+from kdelta.files import decoded
 from kdelta.journal.files import disk_errors
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -122,7 +123,7 @@ def sent(kernel: Kernel) -> SentKernel:
 def order_of(message: bytes) -> TrialOrder:
     """The order in a message.  Raises InfraError."""
     try:
-        order = msgspec.json.decode(message, type=TrialOrder)
+        order = decoded(message, TrialOrder)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _foreign("order", str(error)) from error
     if order.format != FORMAT:
@@ -135,7 +136,7 @@ def parcel_of(message: bytes, index: int) -> Parcel:
     if len(message) > _MOST_PARCEL:
         raise _foreign("result", f"it has {len(message)} bytes")
     try:
-        parcel = msgspec.json.decode(message, type=Parcel)
+        parcel = decoded(message, Parcel)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _foreign("result", str(error)) from error
     strange = [name for name in parcel.files if not _FILE.fullmatch(name) or name == "result.json"]

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import cache, data, files
+from kdelta.files import decoded
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, SkipKind, TrialResult
 
@@ -130,7 +131,7 @@ def _read(place: Path) -> _Kept | None:
         content = files.content(place, _MOST_BYTES)
         digest, packed = content[:32], memoryview(content)[32:]
         if hashlib.sha256(packed).digest() == digest:
-            kept = msgspec.json.decode(packed, type=_Kept)
+            kept = decoded(packed, _Kept)
             cache.mark_used(place)
             return kept
     return None

@@ -23,7 +23,7 @@ import msgspec
 
 from kdelta import cache, workload
 from kdelta.errors import GuestFault, InfraError
-from kdelta.files import digest_of, listed
+from kdelta.files import decoded, digest_of, listed
 from kdelta.guests import checkpoint
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
@@ -211,7 +211,7 @@ def unpack(packed: Path, folder: Path) -> None:
     try:
         with packed.open("rb") as content:
             header = content.readline(_MOST_HEADER)
-            files = msgspec.json.decode(header, type=list[_File])
+            files = decoded(header, list[_File])
             names = [file.name for file in files]
             if not set(names) <= _NAMES or len(set(names)) != len(names):
                 raise ValueError("other files than a checkpoint has")  # noqa: TRY301

@@ -21,6 +21,7 @@ import msgspec
 from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
+from kdelta.files import decoded
 from kdelta.source import confined as cage
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
@@ -324,7 +325,7 @@ def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None
 def _read(
     folder: Path, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
 ) -> Build:
-    record = msgspec.json.decode((folder / "build.json").read_bytes(), type=_Record)
+    record = decoded((folder / "build.json").read_bytes(), _Record)
     return Build(
         title=tree.title,
         tree=tree,

@@ -20,7 +20,7 @@ from kdelta.archive.apt import Progress
 from kdelta.archive.index import Package, SourcePackage
 from kdelta.archive.root import GoneError, SourceArchive
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import write_aside
+from kdelta.files import decoded, write_aside
 from kdelta.source import git, patches
 from kdelta.source.tree import SourceTree, added, has
 
@@ -56,7 +56,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
 
 def _known(reference: str) -> _Known | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        known = msgspec.json.decode(_record(reference).read_bytes(), type=_Known)
+        known = decoded(_record(reference).read_bytes(), _Known)
         if has(known.tree):
             return known
     return None

@@ -22,7 +22,7 @@ import msgspec
 from kdelta import cache
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import write_aside
+from kdelta.files import decoded, write_aside
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -229,7 +229,7 @@ def _plain(root: Path, progress: Progress | None) -> SourceTree:
             raise SpecError(f"{len(names)} files are no kernel's source", place=str(root))
         stats = _stats(root, names)
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            known = msgspec.json.decode(seen.read_bytes(), type=_Seen)
+            known = decoded(seen.read_bytes(), _Seen)
             if known.stats == stats and has(known.tree):
                 return _named(root, line, known.tree)
         if progress:
