@@ -168,6 +168,14 @@ def test_what_all_goes_through_is_no_place(found: Explanation, deepest: str) -> 
     assert ("lies in walk and below" in told) == (deepest != "main")
 
 
+def test_a_thread_is_no_place_though_the_kernel_began_it(found: Explanation) -> None:
+    names = ("main", "entry_SYSCALL_64", "ret_from_fork_asm", "start_thread", "do_syscall_64")
+    chain = [PathNode(at - 1, name, 1, 10) for at, name in enumerate(names)]
+    both = [PathNode(at, name, 1, PAGES) for at, name in ((4, "zap"), (4, "walk"), (3, "exit"))]
+    told = " ".join(sentences(found, difference([chain], [[*chain, *both]]), None))
+    assert "lies in" not in told
+
+
 def test_next_to_nothing_has_no_causes(found: Explanation) -> None:
     old = found.old_value or 0
     close = replace(found, new_value=old + 300, delta=300)

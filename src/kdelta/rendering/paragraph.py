@@ -32,6 +32,9 @@ _ENTRY = re.compile(
     r"|do_mem_abort|do_page_fault|handle_exception|do_trap_\w+|handle_page_fault|ret_from_fork\w*"
     r"|(?:__)?(?:x64|arm64|riscv|se|do)_sys_\w+"
 )
+_SYSCALL = re.compile(
+    r"entry_SYSCALL\w*|do_syscall_64|(?:do_)?el0t?_\w*|invoke_syscall\w*|do_trap_ecall_u"
+)
 _ONE = {
     "loads": "load",
     "stores": "store",
@@ -148,8 +151,19 @@ def _lead(root: Branch) -> str:
     ):
         inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
-    told = inside and not _ENTRY.fullmatch(at.function)
+    told = inside and not _ENTRY.fullmatch(at.function) and not _calls_the_kernel(at)
     return short(at.function, _NAME_WIDTH) if told else ""
+
+
+def _calls_the_kernel(branch: Branch) -> bool:
+    """True for code of the user, also where its path began in the kernel, as a thread's does."""
+    waiting = [*branch.children]
+    while waiting:
+        one = waiting.pop()
+        if _SYSCALL.fullmatch(one.function):
+            return True
+        waiting += one.children
+    return False
 
 
 def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
