@@ -216,3 +216,13 @@ def test_one_that_no_worker_makes_is_made_here(
     twins.point = bad
     assert spread(own, twins, journal, points=points) == ["ok"] * 8
     assert (points.asked, cache.found("checkpoints", KEY)) == (1, None)
+
+
+def test_a_kernel_that_does_not_come_up_at_a_worker_is_not_booted_here_as_well(
+    own: ExactTrials, tmp_path: Path
+) -> None:
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    twins, points = Twins({"a": answer}), Given(tmp_path, None)
+    twins.point = lambda _name: b""
+    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    assert (points.asked, cache.found("checkpoints", KEY)) == (0, None)

@@ -72,8 +72,8 @@ class Points:
         """The checkpoint of a trial and its file; None for one that boots by itself.
 
         worker: makes the one of a key and gives it packed, or raises InfraError; then it is made
-        here.  A kernel that does not come up here either has none: what a worker makes of it is
-        its result.
+        here.  A kernel that does not come up has none (nothing is given): what a worker makes of it
+        is its result.
         """
         settings = settings_of(trial, own)
         if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
@@ -83,21 +83,23 @@ class Points:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._known:
-                if _whole(key) is None:
-                    self._receive(key, worker)
-                self._known[key] = self._packed(key, bench, settings, kernel)
+                up = _whole(key) is not None or self._receive(key, worker)
+                self._known[key] = self._packed(key, bench, settings, kernel) if up else None
             return self._known[key]
 
-    def _receive(self, key: str, worker: Callable[[str], bytes]) -> None:
-        """Have a worker's checkpoint here, where one makes it."""
+    def _receive(self, key: str, worker: Callable[[str], bytes]) -> bool:
+        """Have a checkpoint of a worker here, if it makes one; False: its kernel does not boot."""
         file = self._scratch / f"{key}.received"
         try:
-            file.write_bytes(worker(key))
+            if not file.write_bytes(worker(key)):
+                log.warning("no checkpoint goes to the workers: the kernel did not come up at one")
+                return False
             cache.entry(_KIND, key, lambda place: unpack(file, place))
         except InfraError as error:
             log.warning("a checkpoint is made here, since no worker made it: %s", error)
         finally:
             file.unlink(missing_ok=True)
+        return True
 
     def _packed(
         self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel

@@ -70,7 +70,8 @@ def counted(message: bytes) -> bytes:
 
 
 def point(message: bytes, key: str) -> bytes:
-    """The checkpoint of an order's guest, packed; made here where there is none.
+    """The checkpoint of an order's guest, packed; made here where there is none; empty when its
+    kernel does not come up.
 
     key: that it must have.  Raises InfraError when it is another one's, or does not come to be.
     """
@@ -89,6 +90,8 @@ def point(message: bytes, key: str) -> bytes:
                 if packed.stat().st_size > MOST_INPUT:
                     raise InfraError("its checkpoint is too large to be sent")
                 return packed.read_bytes()
+    except GuestFault:
+        return b""
     except (KdeltaError, OSError) as error:  # one kind of error that the controller can read
         raise InfraError(told(str(error))) from None
 
