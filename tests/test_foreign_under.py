@@ -92,3 +92,50 @@ def test_what_no_mapping_reads_is_not_proposed(tmp_path: Path) -> None:
         reader.read([tmp_path / "a.txt"])
     assert not isinstance(caught.value, reader.UndescribedError)
     assert "put what was measured into one: kernel,boot,ns" in caught.value.action
+
+
+def written(folder: Path, text: str, name: str = "a.csv") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_columns_of_arms_beside_one_kernel_are_the_arms(tmp_path: Path) -> None:
+    rows = "".join(f"6.16,{test},9{at}.5,11{at}.5\n" for test in ("fork", "mmap") for at in "123")
+    path = written(tmp_path, f"kernel,test,base_us,patched_us\n{rows}")
+    assert {one.arm for one in reader.read([path])[1].readings} == {"base", "patched"}
+
+
+@pytest.mark.parametrize("column", ["ktime_ns", "ts_us"])
+def test_a_clock_that_runs_on_is_no_time_that_passed(column: str, tmp_path: Path) -> None:
+    rows = "".join(f"{a},{b},{9 * b + i}000,9{b}.5\n" for b in range(5) for i, a in KERNELS)
+    path = written(tmp_path, f"kernel,boot,{column},lat_ns\n{rows}")
+    assert [metric.name for metric in reader.read([path])[1].metrics] == ["lat_ns"]
+
+
+KERNELS = tuple(enumerate(("6.16", "6.17")))
+
+
+def test_a_logarithm_of_a_time_is_no_time(tmp_path: Path) -> None:
+    rows = "".join(f"{a},{b},1.9{b},9{b}.5\n" for b in range(5) for _, a in KERNELS)
+    path = written(tmp_path, f"kernel,boot,log10_ns,lat_ns\n{rows}")
+    assert [metric.name for metric in reader.read([path])[1].metrics] == ["lat_ns"]
+
+
+def test_lists_of_several_tests_are_kept_apart(tmp_path: Path) -> None:
+    text = "".join(f"{test}:\n6.16: 1 2 3\n6.17: 4 5 6\n" for test in ("fork", "mmap"))
+    found = reader.read([written(tmp_path, text, "a.txt")])[1]
+    assert {one.group for one in found.readings} == {(("test", "fork"),), (("test", "mmap"),)}
+
+
+def test_a_table_without_figures_is_there_for_the_page(tmp_path: Path) -> None:
+    rows = "".join(f"<tr><td>{a}<td>{b}<td>9{b}.5</tr>" for b in range(5) for _, a in KERNELS)
+    menu = "<table><tr><td>Home<td>About</tr></table>"
+    page = f"<html>{menu}<table><tr><th>kernel<th>boot<th>us</tr>{rows}</table></html>"
+    assert len(reader.read([written(tmp_path, page, "p.html")])[1].readings) == 10
+
+
+def test_tables_of_unlike_head_lines_are_asked_for_one_by_one(tmp_path: Path) -> None:
+    one = "| kernel | boot | us |\n|---|---|---|\n| 6.16 | 1 | 9.5 |\n| 6.17 | 1 | 9.7 |\n"
+    other = "| item | value |\n|---|---|\n| cpus | 8 |\n"
+    with pytest.raises(SpecError, match="2 tables of unlike head lines"):
+        reader.read([written(tmp_path, f"## times\n\n{one}\n## machine\n\n{other}", "r.md")])

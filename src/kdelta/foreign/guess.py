@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kdelta.foreign import arms, dimensions, marked, measures, samples, settings, words
+from kdelta.foreign import arms, dimensions, marked, measures, samples, settings, wide, words
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
@@ -25,6 +25,7 @@ _FAILED = vocabulary(
     " unsupported hung oom aborted bad no false broken lost panic hang missing n"
     " interrupted"
 )
+_CLOCKS = {*vocabulary("ktime monotonic boottime ts tsc clock now since")}
 _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
 _SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
@@ -75,8 +76,11 @@ def guess(
         _by_content(work, name)
     _plans(work)
     samples.columns(work)
-    if not work.of(Part.ARM):
+    named = work.of(Part.ARM)
+    if all(work.cells(name).constant for name in named):
         measures.arms_in_columns(work)
+        for name in named if work.arms else ():
+            work.leave(name, "the same in every row, and columns are called after arms")
     _long(work)
     if not work.arms and not by_file:
         _arm(work)
@@ -96,7 +100,7 @@ def guess(
     dimensions.take(work)
     measures.settle(work, all_asked=all_asked)
     measures.checked(work, better)
-    _arms_in_metrics(work)
+    wide.arms_in_metrics(work)
     return work.guess(base)
 
 
@@ -166,16 +170,6 @@ def _versions_cut(work: Work) -> None:
         )
 
 
-def _arms_in_metrics(work: Work) -> None:
-    """Columns that are called after the very arms that another column names are theirs."""
-    named = {text for column in work.arm for text in work.cells(column).distinct}
-    for column in work.figures:
-        found = next((arm for arm in named if arms.is_version(arm) and arm in column), "")
-        if found and len(named) > 1:
-            work.doubts.append(f"is {column} a figure of {found} alone? its name says so")
-            return
-
-
 def _part(part: Part, cells: Cells) -> Part | None:
     """What a column is rather than what its name says; None: its name is right."""
     text, lists = cells.holds is Holds.TEXT, cells.holds is Holds.LISTS
@@ -219,6 +213,8 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
         )
     ):
         work.left[name] = Said(part=Part.POSITION)
+    elif cells.rises and _CLOCKS & {*words.words(name)}:
+        work.left[name] = Said(part=Part.POSITION)  # nanoseconds since the machine began
     elif cells.holds is Holds.TEXT and all(map(_RANGE.match, cells.distinct)):
         work.left[name] = Said(part=Part.DIMENSION)  # buckets of a histogram
     elif cells.holds is Holds.TEXT and not said.unit:

@@ -254,6 +254,8 @@ def _table(
     encoding: str,
 ) -> LoadedFile:
     whole, text = text, shapes.of_gnuplot(markup.framed(text))
+    if not mapped:
+        markup.check_heads(text, source.name)
     text = prose.table_in(text) if suffix in _PROSE else text
     delimiter = mapped.delimiter if mapped else None
     delimiter = delimiter or tables.delimiter_of(text, suffix)

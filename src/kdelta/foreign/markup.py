@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from html import unescape
 
+from kdelta.errors import SpecError
 from kdelta.foreign import arms
 
 PAGES = (".html", ".htm", ".xhtml")
@@ -24,6 +25,7 @@ _UNSEEN = {
     for tag in ("script", "style", "head", "template")
 }
 _SPAN = re.compile(r"\b(colspan|rowspan)\s*=\s*[\"']?(\d{1,3})\b")
+_FIGURE = re.compile(r"\|[^|\w]*\d[^|]*")  # a cell that begins with a number
 _SPANNED = 200_000  # cells that the spans of a page may fill; no page of results has as many
 _WIDEST = 501  # columns of a row: one more than a table may have, which is refused
 _RULED = re.compile(r"=+(?: +=+)+\s*\Z")
@@ -52,6 +54,7 @@ def _of_rules(lines: list[str], ruled: list[int]) -> str:
     spans = [found.span() for found in re.finditer("=+", lines[first])]
     ends = [start for start, _ in spans[1:]]
     made = [""] * len(lines)
+    made[head] = f"|{'---|' * len(spans)}"
     for at in range(first + 1, last):
         line = lines[at]
         cells = [
@@ -68,18 +71,60 @@ def framed(text: str) -> str:
 
     Lines keep their numbers.
     """
-    lines = text.splitlines()
+    lines = _with_figures(text.splitlines())
     inside = [line.strip()[:1] in ("|", "+") for line in lines]
     rows = [line.strip() for line in lines if line.strip().startswith("|")]
     others = any(line.strip() and not one for line, one in zip(lines, inside, strict=True))
     whole = sum(row.endswith("|") for row in rows)
     if len(rows) < 2 or whole < len(rows) or not (others or lines[0].strip()[:1] == "+"):
-        return text
+        return text if lines == text.splitlines() else "\n".join(lines) + "\n"
     titles = _titles(lines, inside)
     return "\n".join(
         "" if not one or titles.get(at) == "" else f"{line.rstrip()}{titles.get(at, '')}"
         for at, (line, one) in enumerate(zip(lines, inside, strict=True))
     )
+
+
+def _with_figures(lines: list[str]) -> list[str]:
+    """The lines without tables that hold no figure, as pages have for their layout."""
+    blocks = [block for block in _blocks(lines) if block]
+    held = [any(_FIGURE.search(lines[at]) for at in block[1:]) for block in blocks]
+    # One that is as wide may be a head line above an empty line.
+    wide = {lines[block[0]].count("|") for block, one in zip(blocks, held, strict=True) if one}
+    held = [
+        one or lines[block[0]].count("|") in wide for block, one in zip(blocks, held, strict=True)
+    ]
+    if not any(held) or all(held):
+        return lines
+    gone = {at for block, one in zip(blocks, held, strict=True) if not one for at in block}
+    return ["" if at in gone else line for at, line in enumerate(lines)]
+
+
+def _blocks(lines: Sequence[str]) -> list[list[int]]:
+    """The places of the lines of each table."""
+    found: list[list[int]] = [[]]
+    for at, line in enumerate(lines):
+        if line.strip()[:1] in ("|", "+"):
+            found[-1].append(at)
+        elif found[-1]:
+            found.append([])
+    return found
+
+
+def check_heads(text: str, name: str) -> None:
+    """Raise SpecError for a text in which unlike head lines stand, each with a rule below it."""
+    lines = text.splitlines()
+    found = {
+        lines[block[0]].strip()
+        for block in _blocks(lines)
+        if len(block) > 1 and _is_rule(lines[block[1]].strip())
+    }
+    if len(found) > 1:
+        raise SpecError(
+            f"{len(found)} tables of unlike head lines",
+            place=name,
+            action="put each table into a file of its own",
+        )
 
 
 def _titles(lines: Sequence[str], inside: Sequence[bool]) -> dict[int, str]:

@@ -233,16 +233,19 @@ def _lists(lines: Sequence[tuple[int, str]]) -> list[Numbered]:
     R prints a list below its name, [1] 1.2 1.3 and [3] 1.4.  Nothing where a line is another.
     """
     found: list[Numbered] = []
+    test: Record = {}
     for number, line in lines:
         text = line.strip()
         if not text or text.startswith(("#", "//", "%")):
             continue
-        if named := _R_NAME.fullmatch(text):
-            found.append((number, {"kernel": named["key"], "values": ""}))
+        if heading := _HEADING.match(text):
+            test = {"test": heading["key"]}
+        elif named := _R_NAME.fullmatch(text):
+            found.append((number, {**test, "kernel": named["key"], "values": ""}))
         elif found and (more := _R_LINE.fullmatch(text)):
             found[-1][1]["values"] += f"{more['rest']} "
         elif listed := _NAMED_LIST.fullmatch(text):
-            found.append((number, {"kernel": listed["key"], "values": listed["rest"]}))
+            found.append((number, {**test, "kernel": listed["key"], "values": listed["rest"]}))
         else:
             return []
     cut = [
@@ -250,6 +253,7 @@ def _lists(lines: Sequence[tuple[int, str]]) -> list[Numbered]:
         for n, one in found
     ]
     named_ = all(arms.is_version(one["kernel"]) or arms.side(one["kernel"]) for _, one in cut)
+    named_ &= len({(one.get("test"), one["kernel"]) for _, one in cut}) == len(cut)
     return cut if len(cut) > 1 and named_ and all(";" in one["values"] for _, one in cut) else []
 
 

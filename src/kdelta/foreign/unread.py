@@ -114,7 +114,9 @@ NO_TABLE = Unread(
 _XML = ("<?xml", "<testsuite", "<benchmark", "<results")
 _FIO_LOG = re.compile(r"_(?P<what>bw|iops|lat|clat|slat)(?:\.\d+)?\.log\Z")
 _FIO_ROW = re.compile(r"\d+, *\d+, *[0-2], *\d+(?:, *[^,\s]+)* *")
-_GREP = re.compile(r"(?P<path>[^\s:]*[/.][^\s:]*):(?:\d+:)?\s*\S.*")
+_GREP = re.compile(
+    r"(?P<path>[^\s:/]*/[^\s:]*|[^\s:.]*(?:\.[^\s:.]*)*\.[A-Za-z]\w{0,4}):(?:\d+:)?\s*\S.*"
+)
 _COMPILED = tuple((re.compile(pattern), cause, action) for pattern, cause, action in _KNOWN)
 
 

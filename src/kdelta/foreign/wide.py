@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kdelta.foreign import arms, samples, words
 from kdelta.foreign.words import Part
+from kdelta.foreign.work import Work
 
 KERNEL = "kernel"  # the column that says which arm a row is of
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
@@ -78,3 +79,13 @@ def metrics_of_arms(columns: Sequence[str]) -> dict[str, dict[str, int]]:
     levels = {rest for rest in rests[0] if any(map(words.is_percentile, rest.split("_")))}
     metrics = {base(tuple(rest.split("_"))) for rest in rests[0] - levels} - {""} | levels
     return found if len(metrics) > 1 else {}
+
+
+def arms_in_metrics(work: Work) -> None:
+    """Columns that are called after the very arms that another column names are theirs."""
+    named = {text for column in work.arm for text in work.cells(column).distinct}
+    for column in work.figures:
+        found = next((arm for arm in named if arms.is_version(arm) and arm in column), "")
+        if found and len(named) > 1:
+            work.doubts.append(f"is {column} a figure of {found} alone? its name says so")
+            return

@@ -227,7 +227,7 @@ _OTHER = vocabulary(
 _OTHER_LAST = vocabulary("low high lower upper lo hi first last range spread mode sum")
 _DERIVED = vocabulary(
     "delta diff pct percent ratio speedup slowdown vs versus drift pvalue p_value normalized"
-    " normalised"
+    " normalised log10 log2 ln"
 )
 # Only without a unit: change_pte_range_us is a quantity.
 _DERIVED_BARE = vocabulary(
