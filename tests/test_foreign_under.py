@@ -139,3 +139,12 @@ def test_tables_of_unlike_head_lines_are_asked_for_one_by_one(tmp_path: Path) ->
     other = "| item | value |\n|---|---|\n| cpus | 8 |\n"
     with pytest.raises(SpecError, match="2 tables of unlike head lines"):
         reader.read([written(tmp_path, f"## times\n\n{one}\n## machine\n\n{other}", "r.md")])
+
+
+def test_a_setting_is_told_by_what_differs() -> None:
+    lines = [f"Running with {n} groups of 40 (== {40 * n} tasks)" for n in (1, 4, 1, 4)]
+    said = context.settings(list(enumerate(lines)))
+    assert said[0] == ("said", "1 groups, 40 tasks")
+    assert said[1] == ("said", "4 groups, 160 tasks")
+    commands = context.settings(list(enumerate(("$ bench --pipe -l 9", "$ bench --sock -l 9"))))
+    assert [text for _, text in commands.values()] == ["--pipe", "--sock"]

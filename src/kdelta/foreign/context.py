@@ -48,7 +48,7 @@ def settings(lines: Lines) -> dict[int, tuple[str, str]]:
         if len(line) <= _LONGEST and (cut := _cut(line.strip())):
             kind, name, text = cut
             found.setdefault((kind, name), {})[number] = text
-    kept = [(name, said) for (_, name), said in found.items() if _is_set([*said.values()])]
+    kept = [(name, _short(said)) for (_, name), said in found.items() if _is_set([*said.values()])]
     names = _told_apart([name for name, _ in kept[:_MOST]])
     return {
         number: (name, text)
@@ -87,6 +87,23 @@ def _cut(line: str) -> tuple[str, str, str] | None:
         return title["mark"], _NAME, title["text"]
     kind = wording(bare)
     return (kind, _NAME, bare) if kind != bare else None
+
+
+def _short(said: dict[int, str]) -> dict[int, str]:
+    """What differs in lines of as many words, each number with the word behind it: 4 groups."""
+    rows = [text.split() for text in said.values()]
+    if len({len(row) for row in rows}) > 1:
+        return said
+    moved = [at for at, cells in enumerate(zip(*rows, strict=True)) if len(set(cells)) > 1]
+    made = [", ".join(_with_next(row, at) for at in moved) for row in rows]
+    return dict(zip(said, made, strict=True))
+
+
+def _with_next(row: Sequence[str], at: int) -> str:
+    word, behind = row[at], row[at + 1] if at + 1 < len(row) else ""
+    bare = word.strip("(),;:=")
+    named = _NUMBER.fullmatch(bare) and behind[:1].isalpha()
+    return f"{bare} {behind.strip('(),;:')}" if named else bare or word
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
