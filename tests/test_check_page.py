@@ -81,6 +81,12 @@ def test_the_sentence_counts_longer_shorter_and_identical() -> None:
     said = view.headline(made(row("fork:base", -0.04, Effect.SLIGHT)))
     assert "shorter" not in said
     assert "1 changed by less than 0.05 %" in said
+    open_ = row("fork:base", -3.0, Effect.OPEN)
+    said = view.headline(made(open_, row("mincore:y", 0)))
+    assert said.startswith("None of 1 paths that execute changed code and could be compared got")
+    assert said.endswith("1 identical to the instruction; 1 not compared.")
+    alone = made(open_, row("fork:other", 2.0, Effect.OPEN))
+    assert view.headline(alone) == ("None of 2 paths that execute changed code could be compared.")
     lent = msgspec.structs.replace(row("fork:base", 0), reason="-4,096 bytes")
     said = view.headline(made(lent, row("mincore:y", 0)))
     assert "2 identical to the instruction (1 with fewer bytes to copy or clear)" in said

@@ -22,7 +22,7 @@ class Ending(StrEnum):
     RANGE = "range"  # between the two that differ lie points that could not be measured
     GRADUAL = "gradual"  # the neighbours that it came down to do not differ: many small changes
     SAME = "same"  # the ends do not differ, so there is nothing to find
-    UNDECIDED = "undecided"  # the ends scatter too much
+    UNDECIDED = "undecided"  # the ends scatter too much, or have no sign
     INVALID = "invalid"  # an end cannot be measured, or must not be compared
 
 

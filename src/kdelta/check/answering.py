@@ -142,7 +142,7 @@ def _patch(
     affected = [
         each for each in found.traced if not names or functions_of(each.last.functions) & names
     ]
-    many = f"{len(names)} functions changed, {len(affected)} scenarios execute them"
+    many = f"functions changed: {len(names)}, scenarios that execute them: {len(affected)}"
     told(f"patch {number}{_on(kernel)}: {many}")
     # Also a kernel whose changes no scenario executes has to boot: one shows it.
     shown = affected or found.traced[:1]

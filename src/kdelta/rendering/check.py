@@ -41,6 +41,9 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
     more, less = found[Effect.MORE], found[Effect.LESS]
     if not paths:
         return f"No path of {untouched} executes changed code."
+    left = len(found[Effect.OPEN])
+    if left == len(paths):
+        return f"None of {left} paths that execute changed code could be compared."
     parts = []
     if more:
         worst = max(more, key=lambda row: row.percent)
@@ -49,7 +52,10 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
             f" the worst {worst.percent:+.1f} % ({_cell(worst)})"
         )
     else:
-        parts.append(f"None of {len(paths)} paths that execute changed code got longer")
+        could = " and could be compared" if left else ""
+        parts.append(
+            f"None of {len(paths) - left} paths that execute changed code{could} got longer"
+        )
     if less:
         best = min(less, key=lambda row: row.percent)
         parts.append(f"{len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})")
@@ -60,7 +66,7 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
         parts.append(f"{spread} within their own spread")
     if slight := len(found[Effect.SLIGHT]):
         parts.append(f"{slight} changed by less than {LEAST_PERCENT:g} %")
-    if left := len(found[Effect.OPEN]):
+    if left:
         parts.append(f"{left} not compared")
     return "; ".join(parts) + "."
 
@@ -162,7 +168,9 @@ def _patches(page: CheckPage) -> Iterator[str]:
     if len(told) > _PATCHES:
         yield f"     and {len(told) - _PATCHES} more patches that change a path"
     if quiet:
-        yield f"     {quiet} {_plural('patch', quiet)} without a path that changed"
+        known = any(row.change is Effect.OPEN for row in page.every)
+        what = "is known to have changed" if known else "changed"
+        yield f"     {quiet} {_plural('patch', quiet)} without a path that {what}"
 
 
 Others = Sequence[tuple[str, Sequence[PatchRow]]]
