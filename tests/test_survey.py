@@ -193,3 +193,11 @@ def test_a_survey_of_variants_says_that_all_are_against_the_original() -> None:
     assert "then the change from 6.17.8;" in said
     assert "+33% +67%" in said
     assert "then the change from the kernel before;" in " ".join(text(surveyed(record)).split())
+
+
+def test_commits_of_one_tree_are_told_apart_in_the_head() -> None:
+    commits = [f"6.17.8-g{at}bc965f6fcdc,min" for at in (8, 9)]
+    one = records.result(records.trial_of("6.16.12"))
+    lines = text(surveyed(records.run({label: [one] for label in commits}))).splitlines()
+    head = next(line for line in lines if line.startswith("scenario")).split()[1:]
+    assert len(head) == len(set(head)) == 2

@@ -19,6 +19,7 @@ from kdelta.rendering.columns import (
     builds_apart,
     paragraph,
     short,
+    shortened,
     table_lines,
 )
 from kdelta.rendering.explain import sentence
@@ -27,6 +28,7 @@ from kdelta.rendering.wording import plural
 from kdelta.sample import TOTAL
 
 _NAME_WIDTH: Final = 34
+_KERNEL_WIDTH: Final = 16
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
 _LAID_OUT = "#"
@@ -51,13 +53,14 @@ def _table(found: Survey) -> Iterator[Line]:
     """As many kernels a table as fit; the first column tells counts, the others changes."""
     rows = [row for each in found.rows for row in _rows(each)]
     names = Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))
+    labels = shortened(found.kernels, _KERNEL_WIDTH)
     columns = [
         Column(
-            short(kernel, 12) + CROSSED * any(cells[at].crossing for _, cells in rows),
+            labels[at] + CROSSED * any(cells[at].crossing for _, cells in rows),
             (_span(cells[at], found.step_percent, first=_is_first(cells, at)) for _, cells in rows),
             right=True,
         )
-        for at, kernel in enumerate(found.kernels)
+        for at in range(len(found.kernels))
     ]
     yield from table_lines([names, *columns])
 
