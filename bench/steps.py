@@ -83,12 +83,12 @@ def _counted(survey: RunRecord, steps: list[Step], runs: Path) -> dict[str, Path
         kernels = tuple(f"deb:{arm.kernel.version}" for arm in survey.arms if arm.label in labels)
         alike.setdefault(kernels, []).append(scenario)
     machine = survey.study.machine
-    of = ("--arch", machine.arch, "--flavour", machine.flavour, "--runs", str(runs))
+    of = ("--arch", machine.arch, "--flavour", machine.flavour, "--probe", "calls", "--new")
     found: dict[str, Path] = {}
-    for kernels, named in alike.items():
-        said("run", *named, "--kernels", ",".join(kernels), "--probe", "calls", *of, may=(1,))
-        folder = RUNS.find(runs, "latest")
-        found |= dict.fromkeys(named, folder)
+    for number, (kernels, named) in enumerate(alike.items()):
+        own = runs / f"{number:02d}"  # where the latest run is this one
+        said("run", *named, "--kernels", ",".join(kernels), *of, "--runs", str(own), may=(1,))
+        found |= dict.fromkeys(named, RUNS.find(own, "latest"))
     return found
 
 

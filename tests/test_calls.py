@@ -421,45 +421,6 @@ def test_a_call_from_elsewhere_is_one_cause() -> None:
     )
 
 
-def test_what_code_that_moved_calls_is_called_there() -> None:
-    """mprotect(), 6.16 -> 6.17: change_pte_range() was part of change_protection()."""
-    old = nodes((-1, "change_protection", 1, 1000), (0, "pte_lock", 1, 20))
-    new = nodes(
-        (-1, "change_protection", 1, 100), (0, "change_pte_range", 1, 880), (1, "pte_lock", 1, 20),
-        (1, "vm_normal_page", 9, 300),
-    )  # fmt: skip
-    causes = difference([old], [new]).causes
-    assert (causes[0].kind, causes[0].function, causes[0].caller) == (
-        CauseKind.NEW, "vm_normal_page", "change_pte_range",
-    )  # fmt: skip
-    assert sum(cause.delta for cause in causes) == 280
-
-
-def test_what_is_gone_was_called_by_its_caller_s_old_name() -> None:
-    """mincore(), 7.2 -> 7.3: walk_page_range_vma() does not look for the mapping."""
-    old = nodes((-1, "sys", 1, 10), (0, "walk_range_mm_unsafe", 1, 90), (1, "find_vma", 1, 50))
-    new = nodes((-1, "sys", 1, 10), (0, "walk_range_vma_unsafe", 1, 80))
-    causes = difference([old], [new]).causes
-    assert [(c.kind, c.function, c.caller) for c in causes] == [
-        (CauseKind.VANISHED, "find_vma", "walk_range_mm_unsafe"),
-        (CauseKind.RENAMED, "walk_range_vma_unsafe", "sys"),
-    ]
-    assert Scale(1000, 1).times(1001) == "once"
-
-
-def test_what_is_called_more_seldom_is_no_part_of_its_new_caller() -> None:
-    """A fault of shared memory, 6.12 -> 6.16: a time stamp a page, and now one for 155 pages."""
-    old = nodes((-1, "update", 155, 100), (0, "truncate", 155, 1550))
-    new = nodes((-1, "update", 155, 100), (0, "set_ctime", 1, 30), (1, "truncate", 1, 10))
-    assert {(c.kind, c.function, c.delta) for c in difference([old], [new]).causes} == {
-        (CauseKind.VANISHED, "truncate", -1550),
-        (CauseKind.NEW, "set_ctime", 40),
-    }
-    often = nodes((-1, "update", 155, 100), (0, "set_ctime", 155, 3000), (1, "truncate", 150, 1500))
-    (cause,) = difference([old], [often]).causes
-    assert (cause.kind, cause.into, cause.delta) == (CauseKind.NEW, ("truncate",), 2950)
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_causes_of_any_trees_sum_to_the_difference(seed: int) -> None:
     """Hostile names too: empty, escapes, a thunk's, a mark of our own."""

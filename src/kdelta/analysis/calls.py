@@ -18,7 +18,7 @@ from enum import StrEnum
 from kdelta.analysis.counts import CountEvidence
 from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
 from kdelta.analysis.netting import Node, Notes, net
-from kdelta.analysis.resemblance import near
+from kdelta.analysis.resemblance import akin, near
 from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -338,7 +338,9 @@ def _merged(
 
 
 def _note(function: str, notes: Notes) -> str:
-    told = [f"was {notes.renamed[function]}"] if function in notes.renamed else []
+    told = []
+    if old := notes.renamed.get(function):
+        told.append(f"was {old}" if akin(function, old) else f"in place of {old}")
     told += [f"with {', '.join(names)}" for names in _pieces(function, notes)]
     return ", ".join(told)
 

@@ -25,6 +25,12 @@ def name_words(name: str) -> frozenset[str]:
     return frozenset(name.split("_")) - {""}
 
 
+def akin(one: str, other: str) -> bool:
+    """Two names are of mostly the same words."""
+    mine, theirs = name_words(one), name_words(other)
+    return len(mine & theirs) >= ALIKE * len(mine | theirs)
+
+
 def namesakes(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, str]:
     """Which function of the new kernel alone is which of the old one alone, by name: new -> old.
 

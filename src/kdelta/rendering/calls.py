@@ -9,6 +9,7 @@ from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause, CauseKind
 from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.resemblance import akin
 from kdelta.metric import decimals
 from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
@@ -134,7 +135,8 @@ def sentence(cause: Cause, scale: Scale) -> str:
         case CauseKind.INLINED:
             return f"{name}: net, {pieces} became part of it"
         case CauseKind.RENAMED:
-            return f"{name}, which was {pieces}: its own code"
+            same = all(akin(cause.function, old) for old in cause.into)
+            return f"{name}, {'which was' if same else 'in the place of'} {pieces}: its own code"
         case CauseKind.CHANGED:
             return f"{name}: its own code, {called}"
         case CauseKind.MOVED:
