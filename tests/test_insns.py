@@ -64,7 +64,7 @@ def test_a_missing_file_and_an_unknown_record(tmp_path: Path) -> None:
         insns.read(tmp_path / "nothing")
     # No such kind; a second header; words that a record cannot have.
     for record in ([77, 0], HEADER, [4, 1, 0], [2, 5, 0, 0, 0, 0, 0], [2, 7, *[0] * 7], [6, 3, 0]):
-        with pytest.raises(InfraError, match="damaged at word 6"):
+        with pytest.raises(InfraError, match="damaged: at word 6"):
             insns.read(write(tmp_path / "counts", HEADER, [*record, 0]))
 
 

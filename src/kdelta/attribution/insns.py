@@ -10,10 +10,9 @@ from __future__ import annotations
 import fnmatch
 import operator
 import re
-import sys
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -21,30 +20,12 @@ from pathlib import Path
 
 from kdelta import cache
 from kdelta.arch import Arch
+from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
 from kdelta.stats.layouts import choose
 
-_MAGIC = 0x3230544C45444B00
-_HEADER, _WINDOW, _ERROR, _ARMED, _END, _STRINGS, _CODE, _CONTEXTS, _CALLS = range(1, 10)
-_BYTES, _PAGES, _LINES, _ARGUMENTS = range(10, 14)
-# Words of a record behind its kind and their number: at least so many, and then rows of so many.
-_FIELDS = {
-    _HEADER: (4, 0),
-    _WINDOW: (6, 2),
-    _ERROR: (3, 0),
-    _ARMED: (0, 0),
-    _END: (2, 0),
-    _STRINGS: (0, 4),
-    _CODE: (2, 1),
-    _CONTEXTS: (0, 3),
-    _CALLS: (0, 3),
-    _BYTES: (1, 2),
-    _PAGES: (0, 4),
-    _LINES: (0, 2),
-    _ARGUMENTS: (0, 3),
-}
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
@@ -192,17 +173,17 @@ def read(path: Path, *, paths: bool = True, encodings: bool = True) -> Counts:
 
     Raises InfraError when there is no stream or it is not one.
     """
-    words = _words(path)
-    if words[:3].tolist() != [_HEADER, _FIELDS[_HEADER][0], _MAGIC] or len(words) < 6:
-        raise InfraError(
-            "no counts of this kdelta's plugin: it did not load, or is another's", place=str(path)
-        )
-    reader = _Reader(str(path))
-    left_out = {*(() if paths else (_CONTEXTS, _CALLS)), *(() if encodings else (_BYTES,))}
-    for kind, record in _records(words, str(path), left_out):
+    place = str(path)
+    opened = stream.opened(_content(path), place)
+    reader = _Reader(place)
+    left_out = {
+        *(() if paths else (stream.CONTEXTS, stream.CALLS)),
+        *(() if encodings else (stream.BYTES,)),
+    }
+    for kind, record in opened.records(left_out):
         reader.take(kind, record)
     return Counts(
-        api=words[3],
+        api=opened.api,
         armed=reader.armed,
         windows=tuple(reader.windows),
         errors=tuple(reader.errors),
@@ -226,26 +207,26 @@ class _Reader:
 
     def take(self, kind: int, words: array[int]) -> None:
         """One record.  Raises InfraError for one that does not fit those before it."""
-        if kind == _CODE:
+        if kind == stream.CODE:
             if words[0] in self._code:
                 raise self._damaged("code is told twice")
             self._code[words[0]] = words[1:]
             self._sizes[words[0]] = len(words) - 1
-        elif kind == _STRINGS:
+        elif kind == stream.STRINGS:
             self._strings = tuple(self._string(words[i : i + 4]) for i in range(0, len(words), 4))
-        elif kind == _CONTEXTS:
+        elif kind == stream.CONTEXTS:
             self._learn(words)
-        elif kind == _BYTES:
+        elif kind == stream.BYTES:
             self._encodings[words[0]] = self._encoded(words)
-        elif kind in (_CALLS, _PAGES, _LINES, _ARGUMENTS):
+        elif kind in (stream.CALLS, stream.PAGES, stream.LINES, stream.ARGUMENTS):
             self._beside[kind] = words
-        elif kind == _WINDOW:
+        elif kind == stream.WINDOW:
             self.windows.append(self._window(words))
             self._strings = ()
             self._beside = {}
-        elif kind == _ERROR:
+        elif kind == stream.ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
-        self.armed |= kind == _ARMED
+        self.armed |= kind == stream.ARMED
 
     def _encoded(self, words: array[int]) -> array[int]:
         if len(words) - 1 != 2 * self._sizes.get(words[0], -1):
@@ -261,8 +242,8 @@ class _Reader:
 
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
-        calls, lines = self._beside.get(_CALLS), self._beside.get(_LINES)
-        pages = self._beside.get(_PAGES, array("Q"))
+        calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
+        pages = self._beside.get(stream.PAGES, array("Q"))
         window = CountedWindow(
             vcpu=vcpu,
             phase=phase,
@@ -276,7 +257,7 @@ class _Reader:
             contexts=() if calls is None else self._contexts(calls, user + kernel),
             encodings=self._encodings,
             touched=() if lines is None else (Touched(pages=pages, lines=lines),),
-            values=self._beside.get(_ARGUMENTS, array("Q")),
+            values=self._beside.get(stream.ARGUMENTS, array("Q")),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -320,33 +301,7 @@ class _Reader:
         )
 
     def _damaged(self, how: str) -> InfraError:
-        return InfraError(f"the plugin's counts are damaged: {how}", place=self._place)
-
-
-def _records(
-    words: array[int], place: str, left_out: Collection[int]
-) -> Iterator[tuple[int, array[int]]]:
-    """Kind and words of the whole records behind the header, but of the kinds left out.
-
-    Raises InfraError for others.
-    """
-    at = 2 + _FIELDS[_HEADER][0]
-    while at + 2 <= len(words):
-        kind, size = words[at], words[at + 1]
-        fewest, row = _FIELDS.get(kind, (0, 0))
-        beyond = size - fewest
-        if (
-            kind not in _FIELDS
-            or kind == _HEADER
-            or beyond < 0
-            or (beyond % row if row else beyond)
-        ):
-            raise InfraError(f"the plugin's counts are damaged at word {at}", place=place)
-        if at + 2 + size > len(words):
-            return
-        if kind not in left_out:
-            yield kind, words[at + 2 : at + 2 + size]
-        at += 2 + size
+        return stream.damaged(how, self._place)
 
 
 def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow:
@@ -480,18 +435,13 @@ def events(symbols: Symbols, architecture: Arch) -> str:
     return "".join(lines)
 
 
-def _words(path: Path) -> array[int]:
+def _content(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > _MAX_BYTES:
             raise InfraError(f"the plugin wrote {size >> 20} MiB of counts", place=str(path))
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise InfraError(
             f"the plugin's counts cannot be read: {error.strerror}", place=str(path)
         ) from error
-    words: array[int] = array("Q")
-    words.frombytes(data[: len(data) // 8 * 8])
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words

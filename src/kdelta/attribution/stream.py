@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The stream of a QEMU plugin: little-endian 64-bit words, in records behind a header.
+
+A record is its kind, the number of words behind that, and these, which are described at emit_*() in
+plugin/insns.c.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from kdelta.errors import InfraError
+
+_MAGIC = 0x3230544C45444B00
+HEADER, WINDOW, ERROR, ARMED, END, STRINGS, CODE, CONTEXTS, CALLS = range(1, 10)
+BYTES, PAGES, LINES, ARGUMENTS = range(10, 14)
+KINDS = frozenset(range(1, 14))
+WINDOW_HEAD = 6  # words of a window before its rows of a slot and a count
+# Words of a record behind its kind and their number: at least so many, and then rows of so many.
+_FIELDS = {
+    HEADER: (4, 0),
+    WINDOW: (WINDOW_HEAD, 2),
+    ERROR: (3, 0),
+    ARMED: (0, 0),
+    END: (2, 0),
+    STRINGS: (0, 4),
+    CODE: (2, 1),
+    CONTEXTS: (0, 3),
+    CALLS: (0, 3),
+    BYTES: (1, 2),
+    PAGES: (0, 4),
+    LINES: (0, 2),
+    ARGUMENTS: (0, 3),
+}
+_FIRST = 2 + _FIELDS[HEADER][0]  # word behind the header
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream whose header is ours.  place: of it, for complaints."""
+
+    words: array[int]
+    place: str
+
+    @property
+    def api(self) -> int:
+        """Version of QEMU's plugin interface."""
+        return self.words[3]
+
+    def records(self, left_out: Collection[int] = ()) -> Iterator[tuple[int, array[int]]]:
+        """Kind and words of the whole records behind the header, but of the kinds left out.
+
+        One cut short at the end (QEMU was killed) is left out.  Raises InfraError for others.
+        """
+        words, at = self.words, _FIRST
+        while at + 2 <= len(words):
+            kind, size = words[at], words[at + 1]
+            fewest, row = _FIELDS.get(kind, (0, 0))
+            beyond = size - fewest
+            if (
+                kind not in _FIELDS
+                or kind == HEADER
+                or beyond < 0
+                or (beyond % row if row else beyond)
+            ):
+                raise damaged(f"at word {at}", self.place)
+            if at + 2 + size > len(words):
+                return
+            if kind not in left_out:
+                yield kind, words[at + 2 : at + 2 + size]
+            at += 2 + size
+
+
+def opened(content: bytes, place: str) -> Stream:
+    """A stream by its bytes.  Raises InfraError when they are none of this kdelta's plugin."""
+    words: array[int] = array("Q")
+    words.frombytes(memoryview(content)[: len(content) // 8 * 8])
+    if sys.byteorder == "big":
+        words.byteswap()
+    if words[:3].tolist() != [HEADER, _FIELDS[HEADER][0], _MAGIC] or len(words) < _FIRST:
+        raise InfraError(
+            "no counts of this kdelta's plugin: it did not load, or is another's", place=place
+        )
+    return Stream(words, place)
+
+
+def damaged(how: str, place: str) -> InfraError:
+    """The error that says so."""
+    return InfraError(f"the plugin's counts are damaged: {how}", place=place)
