@@ -48,6 +48,11 @@ def test_a_short_study_gets_the_documented_defaults() -> None:
     assert study.thresholds.step_percent == 1.0
 
 
+def test_a_guest_may_be_told_not_to_be_locked_down() -> None:
+    text = HEAD + SCENARIOS + KERNELS + '[machine]\ncmdline = "lockdown=none"\n'
+    assert parse(text).machine.cmdline == "lockdown=none"
+
+
 def test_every_key_is_read() -> None:
     study = parse(
         HEAD
@@ -90,6 +95,14 @@ def test_every_key_is_read() -> None:
         (f"[machine]\ncpus = 0x{'f' * 5000}", "got a number of 20000 bits"),
         ('[machine]\narch = "amd64 -net"', "machine.arch: expected one word"),
         ('[machine]\ncmdline = "a\\nb"', "machine.cmdline: expected printable ASCII"),
+        (
+            '[machine]\ncmdline = "quiet lockdown=integrity"',
+            "machine.cmdline: a guest that is locked",
+        ),
+        (
+            '[matrix]\ncmdline = ["", "lockdown=integrity"]',
+            "matrix.cmdline: a guest that is locked",
+        ),
         ("[plan]\nrounds = 0", "plan.rounds: expected an integer from 1 to 100, got 0"),
         ("[plan]\nrounds = 101", "got 101"),
         ("[plan]\nrounds = 1979-05-27", "got 1979-05-27"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -212,6 +213,7 @@ _TABLES: dict[str, type[Struct]] = {
     "matrix": Matrix,
 }
 _ARRAYS = ("figures",)
+_LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 
 
 def load(path: Path) -> Study:
@@ -334,6 +336,7 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             place=f"{place}: kernels",
             action="add another, or set plan.single_kernel = true to measure just this one",
         )
+    _check_cmdlines(study, place)
     for name in Matrix.__struct_fields__:
         values = [str(value) for value in getattr(study.matrix, name)]
         _no_duplicates(values, place, f"matrix.{name}")
@@ -426,6 +429,17 @@ def _check_time(study: Study, place: str) -> None:
             place=f"{place}: time.replicate",
             action='set it to "boot"',
         )
+
+
+def _check_cmdlines(study: Study, place: str) -> None:
+    """A guest that is locked down forbids its PID 1 what it needs, and would be blamed for it."""
+    for point in points(study):
+        if _LOCKED_DOWN.search(point.machine.cmdline):
+            raise SpecError(
+                "a guest that is locked down cannot ask QEMU for its orders (ioperm)",
+                place=f"{place}: {'matrix' if 'cmdline' in point.axes else 'machine'}.cmdline",
+                action="leave lockdown= out; a locked-down machine of yours is measured as a host",
+            )
 
 
 def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
