@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kdelta import guest
+from kdelta import cache, guest
+from kdelta.errors import InfraError
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.machine.axes import MachineSettings
@@ -83,3 +85,33 @@ def test_where_the_files_lie_is_not_in_it(place: Path) -> None:
     shutil.copytree(place, moved)  # with the times of the files
     assert key(moved) == key(place)
     assert key(place, told=True) == key(place)
+
+
+@pytest.mark.parametrize("removed", [1, 2, 3])
+def test_a_checkpoint_that_others_remove_at_once_is_made_again(
+    removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at an entry and the reading of it another run may make room."""
+    left = [removed]
+    taken = cache.entry
+
+    def entry(kind: str, key: str, make: Callable[[Path], None]) -> Path:
+        folder = taken(kind, key, make)
+        if left[0]:
+            left[0] -= 1
+            cache.discard(folder)
+        return folder
+
+    def make(folder: Path, *_: object) -> None:
+        (folder / "meta.json").write_text('{"settled": true, "build_id": "f0"}')
+
+    emulator = Qemu(program=Path("qemu"), banner="QEMU", version="10.0.2")
+    monkeypatch.setattr(cache, "entry", entry)
+    monkeypatch.setattr(checkpoint, "_make", make)
+    monkeypatch.setattr(checkpoint, "key", lambda *_: "ab" * 32)
+    asked = partial(checkpoint.take_or_find, emulator, SETTINGS, Path("x"), timeout=1)
+    if removed < 3:
+        assert asked().build_id == "f0"
+    else:
+        with pytest.raises(InfraError, match="no room for all"):
+            asked()

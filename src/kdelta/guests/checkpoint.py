@@ -8,6 +8,7 @@ firmware.  It is used for exact counts only, never for time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "4"
 _POLL_S = 0.05
+_TIMES = 3
 _ANSWER_S = 60.0
 _SOME_CHANNELS = Channels(
     port=0, serial=0, console=0, orders=0, qmp=0, state=0
@@ -68,12 +70,20 @@ def take_or_find(
     Its memory is not read yet: `intact` does that, while QEMU already runs it.  Making it boots
     the kernel (at most timeout seconds).
     """
-    folder = cache.entry(
-        "checkpoints",
-        key(emulator, settings, image),
-        lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
+    own = key(emulator, settings, image)
+    for _ in range(_TIMES):
+        folder = cache.entry(
+            "checkpoints",
+            own,
+            lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
+        )
+        with contextlib.suppress(FileNotFoundError):  # another process made room meanwhile
+            return _at(folder)
+    raise InfraError(
+        f"a saved guest was removed by other runs {_TIMES} times, as there is no room for all",
+        place=str(cache.folder("checkpoints")),
+        action="raise KDELTA_CHECKPOINTS_MIB, or run fewer at once",
     )
-    return _at(folder)
 
 
 @contextmanager
