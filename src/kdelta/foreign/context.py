@@ -18,8 +18,10 @@ Lines = Sequence[tuple[int, str]]
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\d+(?:\.\d+)?[A-Za-z%]*")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
+# Times of day, numbers of processes, and how long a program that tells in between has run.
 _MOMENT = re.compile(
-    r"(?<![\d.])\d\d?:\d\d(?!\d)|\d{4}-\d\d-\d\d|\bpid\b|\[\d{3,7}\]", re.IGNORECASE
+    r"(?<![\d.])\d\d?:\d\d(?!\d)|\d{4}-\d\d-\d\d|\bpid\b|\[\d{3,7}\]|\bruntime \d+ \(s\)",
+    re.IGNORECASE,
 )
 _TITLE = re.compile(r"(?P<mark>[#=*>-]+)\s*(?P<text>[^#=*>\s-].*?)\s*[#=*<-]*")
 _PAIR = re.compile(r"(?P<key>[A-Za-z][\w /.-]{0,40}?)\s*[:=]\s+(?P<rest>\S.*)|\b(?P<short>\w+)=\S+")
