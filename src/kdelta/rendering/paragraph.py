@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.attribution.kinds import Kind
 from kdelta.rendering.calls import Scale
@@ -113,14 +114,20 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
     text = f"By function it is {', '.join(parts)}." if parts else ""
-    if len(ranked) > 1 and ranked[0].delta * ranked[1].delta < 0:
-        both = ranked[0].delta + ranked[1].delta
-        if abs(both) <= _CANCELS * abs(ranked[0].delta):
-            text += (
-                f" The first two sum to {scale.signed(both)}, which may be code that moved: a run"
-                " with --probe calls tells."
-            )
+    apart = [pair for pair in combinations(ranked, 2) if pair[0].delta * pair[1].delta < 0]
+    if apart and _left(nearest := min(apart, key=_left)) <= _CANCELS:
+        one, other = nearest
+        both = scale.signed(one.delta + other.delta)
+        text += (
+            f" {called(one)} and {called(other)} sum to {both}, which may be code that moved: a run"
+            " with --probe calls tells."
+        )
     return text
+
+
+def _left(pair: tuple[FunctionDelta, FunctionDelta]) -> float:
+    """What is left of two changes that go two ways, as a share of the larger, which is first."""
+    return abs(pair[0].delta + pair[1].delta) / abs(pair[0].delta)
 
 
 def _causes(calls: CallDifference) -> Sequence[Cause]:
