@@ -166,21 +166,17 @@ def instruction(first: int, second: int) -> bytes:
     return content[: min(content[-1], _LONGEST)]
 
 
-def read(path: Path, *, paths: bool = True, encodings: bool = True) -> Counts:
+def read(path: Path, *, paths: bool = True) -> Counts:
     """Read a stream; a record cut short at its end (QEMU was killed) is left out.
 
-    paths: call paths, too, which are most of one that has them; encodings: the instructions' bytes.
+    paths: call paths, too, which are most of one that has them.
 
     Raises InfraError when there is no stream or it is not one.
     """
     place = str(path)
     opened = stream.opened(_content(path), place)
     reader = _Reader(place)
-    left_out = {
-        *(() if paths else (stream.CONTEXTS, stream.CALLS)),
-        *(() if encodings else (stream.BYTES,)),
-    }
-    for kind, record in opened.records(left_out):
+    for kind, record in opened.records(() if paths else (stream.CONTEXTS, stream.CALLS)):
         reader.take(kind, record)
     return Counts(
         api=opened.api,
