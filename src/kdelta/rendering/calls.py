@@ -14,6 +14,7 @@ from kdelta.metric import decimals
 from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked
+from kdelta.rendering.wording import plural
 
 _LISTED = 8  # causes in the text; JSON and CSV have all
 _TELLING = 0.005  # share of the difference from which a cause has a line
@@ -90,7 +91,7 @@ def _causes(difference: CallDifference, scale: Scale) -> Iterator[Line]:
     others = difference.causes[len(listed) :]
     rows = [(cause.delta, sentence(cause, scale), Tone.PLAIN) for cause in listed]
     if others:
-        count = f"{len(others)} smaller one{'s' if len(others) > 1 else ''}"
+        count = plural(len(others), "smaller one")
         rows.append((sum(cause.delta for cause in others), count, Tone.FAINT))
     rows.append((whole, "sum", Tone.BOLD))
     columns = (

@@ -9,6 +9,7 @@ from typing import Any
 from kdelta.analysis.coverage import Coverage, Relevance, SourceCoverage
 from kdelta.rendering.columns import Column, Line, Tone, paragraph, short, table_lines
 from kdelta.rendering.formats import Cell, picked
+from kdelta.rendering.wording import plural
 
 _NAME_WIDTH = 48
 _NAMED = 3  # scenarios of a function
@@ -31,7 +32,7 @@ def show(found: Found) -> list[Line]:
 
 def _by_file(found: SourceCoverage) -> list[Line]:
     below = f" below {found.under}/" if found.under else ""
-    scenarios = f"{len(found.scenarios)} scenario{'s' if len(found.scenarios) > 1 else ''}"
+    scenarios = plural(len(found.scenarios), "scenario")
     lines = list(
         paragraph(
             f"run {found.run_id}, {found.kernel}: lines of {len(found.files)} files{below} ran in"
