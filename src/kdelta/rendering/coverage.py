@@ -60,7 +60,7 @@ def _covered(found: Coverage) -> list[Line]:
     lines = list(
         paragraph(
             f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
-            f" {len(found.scenarios)} scenarios, on {', '.join(found.kernels)}",
+            f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}",
             Tone.BOLD,
         )
     )
@@ -79,8 +79,8 @@ def _relevant(found: Relevance) -> list[Line]:
     silent = [row for row in found.changed if not row.executed]
     lines = list(
         paragraph(
-            f"run {found.run_id}: of {len(found.changed)} changed functions"
-            f" {len(executed)} are executed by its scenarios",
+            f"run {found.run_id}: {plural(len(found.changed), 'changed function')}, executed by its"
+            f" scenarios: {len(executed)}",
             Tone.BOLD,
         )
     )
