@@ -26,6 +26,7 @@ from kdelta.cli.survey import scenarios
 from kdelta.guests import qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.kinds import KINDS
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
 from kdelta.run.restoring import Bench
@@ -46,7 +47,7 @@ def boots_of_its_own() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-boots-") as folder:
         home = Path(folder, "kdelta")
         home.mkdir()
-        for kind in set(cache.KINDS) - set(_OWN):
+        for kind in set(KINDS) - set(_OWN):
             (home / kind).symlink_to(cache.folder(kind))
         yield home.parent
 

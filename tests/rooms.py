@@ -19,19 +19,26 @@ RUNGS: tuple[dict[str, str], ...] = (
             "`GuestError` (the kernel's)"
         ),
         "files": "files written whole or not at all, read within bounds; digests and lists of them",
+        "printable": "text that others wrote, made safe for a terminal, or quoted",
+        "procfs": "how a kernel words what it says in /proc and /sys",
+    },
+    {
+        "kinds": "what the cache holds: its kinds in one table, how much of each",
+        "locks": (
+            "locks and holds between processes, free again however one ends; what their holder says"
+            " to who waits"
+        ),
     },
     {
         "arch": "everything that differs by architecture, in one table",
-        "cache": "the cache directory: its kinds in one table, whole entries, locks, eviction",
+        "cache": "the cache directory: whole entries, and eviction of what nobody uses",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
         "elf": "ELF files and notes; the only user of pyelftools' reader",
         "metric": "unit, direction and assumption of a metric",
-        "printable": "text that others wrote, made safe for a terminal, or quoted",
         "process": (
             "how another program is started, bounded in time and ended with its group; the only "
             "user of `subprocess`"
         ),
-        "procfs": "how a kernel words what it says in /proc and /sys",
     },
     {
         "archive": (

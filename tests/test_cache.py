@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from kdelta import cache, files
-from kdelta.cache import BusyError, CacheKind
 from kdelta.errors import BootError, InfraError, SpecError
+from kdelta.kinds import KINDS, CacheKind
+from kdelta.locks import BusyError
 
-DECLARED = dict(cache.KINDS)
+DECLARED = dict(KINDS)
 SOME = (
     CacheKind(name="kind", holds="", key="", again=""),
     CacheKind(name="large", holds="", key="", again="", read=()),
@@ -31,7 +32,7 @@ SOME = (
 @pytest.fixture(autouse=True)
 def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in SOME:
-        monkeypatch.setitem(cache.KINDS, kind.name, kind)
+        monkeypatch.setitem(KINDS, kind.name, kind)
 
 
 def fill(folder: Path, text: str = "x") -> None:
@@ -80,8 +81,8 @@ def test_threads_wait_for_one_maker() -> None:
 def test_a_killed_maker_leaves_no_lock_and_no_rubbish() -> None:
     script = """if True:
         import time
-        from kdelta import cache, files
-        cache.KINDS["kind"] = cache.CacheKind(name="kind", holds="", key="", again="")
+        from kdelta import cache, kinds
+        kinds.KINDS["kind"] = kinds.CacheKind(name="kind", holds="", key="", again="")
         def make(folder):
             (folder / "half").write_text("x")
             print("half", flush=True)
@@ -286,13 +287,13 @@ def test_a_bad_limit_is_the_user_s_mistake(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SpecError, match="not a number of MiB: 'much'"):
         cache.make_room("limited")
     monkeypatch.setenv("KDELTA_LIMITED_MIB", "3")
-    assert cache.KINDS["limited"].limit_bytes == 3 << 20
+    assert KINDS["limited"].limit_bytes == 3 << 20
 
 
 EVICT = """if True:
     import sys
-    from kdelta import cache, files
-    cache.KINDS["limited"] = cache.CacheKind(
+    from kdelta import cache, kinds
+    kinds.KINDS["limited"] = kinds.CacheKind(
         name="limited", holds="", key="", again="", limit_mib=0)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -304,6 +305,7 @@ def test_two_may_evict_at_once() -> None:
     """The second met entries that the first had just removed, and failed."""
     for number in range(100):
         used(str(number), number)
+    cache._holds().close()  # those who made them ended
     running = [
         subprocess.Popen(
             [sys.executable, "-c", EVICT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -445,51 +447,3 @@ def test_a_passing_folder_is_no_entry_and_leaves_nothing() -> None:
         assert (folder / "file").is_file()
     assert list((cache.root() / "checkpoints").iterdir()) == []
     assert list((cache.root() / "locks").glob("checkpoints-*")) == []
-
-
-HOLD = """if True:
-    import sys
-    from kdelta import cache
-    with cache.locked("builds-1"):
-        print("mine", flush=True)
-        sys.stdin.readline()
-"""
-
-
-def test_waiting_for_another_process_is_said_and_for_an_own_thread_is_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It looked like a build at 0 %."""
-    monkeypatch.setattr(cache, "_SILENT_S", 0.05)
-    argv = [sys.executable, "-c", HOLD]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(argv, text=True, **pipes) as other:  # type: ignore[call-overload]
-        assert other.stdout.readline() == "mine\n"
-        threading.Timer(0.3, lambda: other.stdin.write("\n") and other.stdin.flush()).start()
-        with cache.locked("builds-1"):
-            pass
-    assert caplog.messages == ["waiting for another kdelta, which works on the same: builds-1"]
-    caplog.clear()
-    monkeypatch.setattr(cache, "_AGAIN_S", 0.05)
-    with subprocess.Popen(argv, text=True, **pipes) as other:  # type: ignore[call-overload]
-        assert other.stdout.readline() == "mine\n"
-        with pytest.raises(cache.BusyError), cache.locked("builds-1", timeout=0.5):
-            pass
-        other.stdin.write("\n")
-        other.stdin.flush()
-    assert len(set(caplog.messages)) == 1 < len(caplog.messages)  # and again
-    caplog.clear()
-    begun = threading.Event()
-
-    def work() -> None:
-        with cache.locked("builds-1"):
-            begun.set()
-            time.sleep(0.3)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    begun.wait()
-    with cache.locked("builds-1"):
-        pass
-    thread.join()
-    assert caplog.messages == []

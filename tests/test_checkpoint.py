@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kdelta import cache, guest
-from kdelta.errors import InfraError
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.machine.axes import MachineSettings
@@ -87,31 +85,26 @@ def test_where_the_files_lie_is_not_in_it(place: Path) -> None:
     assert key(place, told=True) == key(place)
 
 
-@pytest.mark.parametrize("removed", [1, 2, 3])
-def test_a_checkpoint_that_others_remove_at_once_is_made_again(
-    removed: int, monkeypatch: pytest.MonkeyPatch
+def test_a_checkpoint_in_use_is_not_removed_by_a_run_that_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between the look at an entry and the reading of it another run may make room."""
-    left = [removed]
-    taken = cache.entry
-
-    def entry(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-        folder = taken(kind, key, make)
-        if left[0]:
-            left[0] -= 1
-            cache.discard(folder)
-        return folder
+    """With the cache at its limit another run removed it between the look and the reading."""
 
     def make(folder: Path, *_: object) -> None:
         (folder / "meta.json").write_text('{"settled": true, "build_id": "f0"}')
 
     emulator = Qemu(program=Path("qemu"), banner="QEMU", version="10.0.2")
-    monkeypatch.setattr(cache, "entry", entry)
     monkeypatch.setattr(checkpoint, "_make", make)
     monkeypatch.setattr(checkpoint, "key", lambda *_: "ab" * 32)
-    asked = partial(checkpoint.take_or_find, emulator, SETTINGS, Path("x"), timeout=1)
-    if removed < 3:
-        assert asked().build_id == "f0"
-    else:
-        with pytest.raises(InfraError, match="no room for all"):
-            asked()
+    monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "0")
+    with checkpoint.lent(emulator, SETTINGS, Path("x"), timeout=1) as point:
+        cache.make_room("checkpoints")
+        assert checkpoint.intact(point)
+        checkpoint.discard(point)  # what is damaged goes, whoever uses it
+        assert not point.folder.exists()
+        with checkpoint.lent(emulator, SETTINGS, Path("x"), timeout=1) as again:
+            assert again == point
+        cache.make_room("checkpoints")
+        assert point.folder.exists()
+    cache.make_room("checkpoints")
+    assert not point.folder.exists()

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cache directory: things that can be made again, each kind of them declared in one table.
+"""The cache directory: things that can be made again, of kinds that one table declares.
 
 An *entry* is a folder that never changes.  It appears whole or not at all, with a list of its
-files; whoever uses it finds it whole by that list, or makes it anew.  What changes while it is used
-(the apt root, sources, warm build directories) lies *in place* and has its own rules.
+files; whoever uses it finds it whole by that list, or makes it anew, and holds it: other processes
+remove only what nobody holds.  What changes while it is used (the apt root, sources, warm build
+directories) lies *in place* and has its own rules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import shutil
-import time
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from kdelta.errors import InfraError, SpecError
+from kdelta import locks
+from kdelta.errors import InfraError
 from kdelta.files import (
     is_folder,
     is_full,
@@ -35,102 +35,14 @@ from kdelta.files import (
     sync_tree,
     write_aside,
 )  # fmt: skip
+from kdelta.kinds import KINDS
+from kdelta.locks import BusyError, Holdings
 
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
-log = logging.getLogger(__name__)
 _LOCK_S = 6 * 3600.0
-_SILENT_S = 2.0  # that a lock is waited for without a word
-_AGAIN_S = 60.0  # after which it is told again
-_OURS: set[str] = set()  # names of locks that threads of this process have
 _LOCKS = "locks"
+_HELD = "entries"  # the file of all holds
 _MAKING, _GONE = ".making-", ".gone-"
 _COMPARED = ".compared.json"
-
-
-@dataclass(frozen=True, slots=True)
-class CacheKind:
-    """One kind of thing that the cache holds.
-
-    limit_mib: beyond it the longest unused ones go; the environment variable `variable` sets
-    another one.  read: which files of an entry are read and compared with their SHA-256 when a
-    process first uses it; of the others the size is.
-    """
-
-    name: str  # of its folder
-    holds: str
-    key: str  # what one of them is found by
-    again: str  # how one that is gone comes back
-    limit_mib: int | None = None
-    read: tuple[str, ...] = ("*",)
-
-    @property
-    def variable(self) -> str:
-        """The environment variable that sets the limit; "" without one."""
-        return f"KDELTA_{self.name.upper()}_MIB" if self.limit_mib is not None else ""
-
-    @property
-    def limit_bytes(self) -> int | None:
-        """Most that all of them may take on disk.  Raises SpecError for a bad setting."""
-        text = os.environ.get(self.variable, str(self.limit_mib)) if self.variable else None
-        if text is not None and not text.isdecimal():
-            raise SpecError(f"not a number of MiB: {text!r}", place=self.variable)
-        return None if text is None else int(text) << 20
-
-    @property
-    def limit(self) -> str:
-        """How it is bounded, in words."""
-        if self.limit_mib is None:
-            return "none"
-        return f"{self.limit_mib} MiB, `{self.variable}`; the longest unused go first"
-
-
-_FETCHED, _COMPILED = "fetched from the archive", "compiled on this machine"
-_ALL = (
-    CacheKind("apt", "private apt roots: package lists, downloads under way", "architecture",
-              "fetched from the mirror"),
-    CacheKind("images", "kernel images and their configurations", "SHA-256 of their package",
-              _FETCHED),
-    CacheKind("modules", "kernel modules in loading order (zram)", "SHA-256 of their package",
-              _FETCHED),
-    CacheKind("qemu", "QEMU versions of the archive, unpacked", "package version, guest",
-              _FETCHED, read=()),
-    CacheKind("toolchains", "compilers of the archive, unpacked", "package version",
-              _FETCHED, read=()),
-    CacheKind("build", "plugin, PID 1, workload programs", "sources, flags, compiler", _COMPILED),
-    CacheKind("initramfs", "PID 1 in an archive", "its content", _COMPILED),
-    CacheKind("checkpoints", "booted guests to restore trials from, about 110 MB each",
-              "image, initramfs, machine, QEMU build", "booted",
-              limit_mib=4096, read=("meta.json", "state")),
-    CacheKind("symbols", "functions of kernels by address", "SHA-256 of the image",
-              "read from a booted guest"),
-    CacheKind("events", "where kernels enter interrupts, exceptions and other tasks",
-              "SHA-256 of the image, architecture", "found in the symbols"),
-    CacheKind("selftests", "QEMUs that counted known programs right",
-              "QEMU build, CPU model, plugin, program", "tested again"),
-    CacheKind("results", "what was counted: results of trials, in 256 folders",
-              "all that a trial depends on", "counted again", limit_mib=1024),
-    CacheKind("inputs", "images and programs that a controller sent to a worker here",
-              "SHA-256 of their content", "sent again", limit_mib=2048),
-    CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",
-              "unpacked", limit_mib=1024),
-    CacheKind("debug", "line tables of kernels, about 280 MB each, and of objects compiled again",
-              "SHA-256 of the image; tree, configuration, compiler, object",
-              "fetched from the archive when asked, or compiled", limit_mib=4096, read=()),
-    CacheKind("exports", "scenarios as C files that build alone",
-              "their program and headers, kdelta's code", "written again", limit_mib=64),
-    CacheKind("sources", "source trees of kernels, as git objects", "git tree id",
-              "fetched from the archive, or read again"),
-    CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",
-              "line of trees", "checked out and built", limit_mib=20480),
-    CacheKind("builds", "kernels built from source", "tree, configuration, compiler",
-              "built", limit_mib=8192),
-    CacheKind("build-logs", "what make said of sources that do not build", "as builds", "built"),
-    CacheKind("ccache", "compilers' results, of ccache, which keeps its limit of 4 GiB itself",
-              "ccache's", "built"),
-)  # fmt: skip
-KINDS = {kind.name: kind for kind in _ALL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +52,6 @@ class Usage:
     kind: str
     entries: int
     size: int
-
-
-class BusyError(InfraError):
-    """Another thread or process holds a lock."""
 
 
 def root() -> Path:
@@ -184,15 +92,41 @@ def entry(
     folder that becomes it.
 
     check: looks at what was made, in its place; when it raises, the entry is removed again.
-    Raises InfraError when the cache cannot be written; whatever `make` raises passes through and
-    leaves nothing behind.
+    Other processes leave it until this one ends.  Raises InfraError when the cache cannot be
+    written; whatever `make` raises passes through and leaves nothing behind.
     """
-    there = found(kind, key)
+    return _entry(kind, key, make, check, Holdings.keep)
+
+
+@contextmanager
+def lent(kind: str, key: str, make: Callable[[Path], None]) -> Iterator[Path]:
+    """The same for as long as the context lasts: no thread of this process removes it either, and
+    behind it all may.
+    """
+    with ExitStack() as held:
+
+        def take(holds: Holdings, name: str) -> bool:
+            taken = holds.take(name)
+            if taken:
+                held.callback(holds.drop, name)
+            return taken
+
+        yield _entry(kind, key, make, None, take)
+
+
+def _entry(
+    kind: str,
+    key: str,
+    make: Callable[[Path], None],
+    check: Callable[[Path], object] | None,
+    hold: Callable[[Holdings, str], bool],
+) -> Path:
+    there = _found(kind, key, hold)
     if there is not None:
         return there
     final = folder(kind) / key
     with locked(_lock(final)), writing(final):
-        there = found(kind, key)  # another process may have been quicker
+        there = _found(kind, key, hold)  # another process may have been quicker
         if there is not None:
             return there
         _remove(final)
@@ -203,17 +137,32 @@ def entry(
         except BaseException:
             _remove(final)
             raise
+        hold(_holds(), _lock(final))
     make_room(kind, keep=final)
     return final
 
 
 def found(kind: str, key: str) -> Path | None:
-    """The entry of a kind under a key if it is there and whole.  It counts as used now."""
+    """The entry of a kind under a key if it is there and whole.  It counts as used now, and other
+    processes leave it until this one ends.
+    """
+    return _found(kind, key, Holdings.keep)
+
+
+def _found(kind: str, key: str, hold: Callable[[Holdings, str], bool]) -> Path | None:
     place = root() / kind / key
     if not is_whole(place, KINDS[kind].read):
         return None
+    # Between the look and the hold another process may have removed it, and not afterwards.
+    if not hold(_holds(), _lock(place)) or not place.exists():
+        return None
     mark_used(place)
     return place
+
+
+def keep(place: Path) -> bool:
+    """Have other processes leave an entry until this one ends; False when one removes it now."""
+    return _holds().keep(_lock(place)) and place.exists()
 
 
 def has(kind: str, key: str) -> bool:
@@ -284,7 +233,7 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 def make_room(kind: str, keep: Path | None = None) -> None:
     """Remove what killed processes left of a kind and, beyond its limit, the longest unused.
 
-    Never `keep`, and nothing that somebody makes or has locked.
+    Never `keep`, and nothing that somebody makes, uses or has locked.
     """
     with locked(f"room-{kind}"):  # two that evict at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
@@ -307,21 +256,32 @@ def _evict(kind: str, limit: int, keep: Path | None) -> None:
 
 
 def remove(place: Path) -> bool:
-    """Remove something from the cache; False when somebody makes it or has it locked."""
+    """Remove something from the cache; False when somebody makes it, uses it or has it locked."""
+    name = _lock(place)
     try:
-        with locked(_lock(place), timeout=0), writing(place):
-            _remove(place)
+        with locked(name, timeout=0), writing(place):
+            with _holds().removing(name) as free:
+                away = _put_away(place) if free else None
+            if away is not None:
+                _delete(away)
     except BusyError:
         return False
-    return True
+    return free
 
 
 def _remove(place: Path) -> None:
-    """Put it out of the way in one step, then delete it; under its lock."""
+    """Remove what is not whole or of no use, whoever holds it; under its lock."""
+    away = _put_away(place)
+    if away is not None:
+        _delete(away)
+
+
+def _put_away(place: Path) -> Path | None:
+    """Put something out of the way in one step, to be deleted; None when it is gone."""
     away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
-        place.rename(away)
-        _delete(away)
+        return place.rename(away)
+    return None
 
 
 def _delete(path: Path) -> None:
@@ -415,53 +375,29 @@ def _lock(place: Path) -> str:
     return f"{place.parent.name}-{place.name}"
 
 
+_HOLDS_MUTEX = threading.Lock()
+_HOLDS: list[Holdings] = []  # at most one: that of the cache directory as it is set now
+
+
+def _holds() -> Holdings:
+    path = root() / _LOCKS / _HELD
+    with _HOLDS_MUTEX:
+        if not _HOLDS or _HOLDS[0].path != path:
+            for before in _HOLDS:
+                before.close()
+            _HOLDS[:] = [Holdings(path)]
+        return _HOLDS[0]
+
+
 @contextmanager
 def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
-    """Hold the lock of that name; other threads and processes wait, and the latter say so.
-
-    Raises BusyError when it cannot be had within timeout seconds.  However its holder ends, it is
-    free again.
-    """
-    import filelock
-
+    """Hold the lock of that name; see locks.locked.  Raises BusyError and InfraError."""
     path = root() / _LOCKS / f"{name}.lock"
-    with writing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(path, thread_local=False)
-        try:
-            _acquire(lock, name, timeout)
-        except filelock.Timeout as error:
-            raise BusyError(
-                f"another kdelta has held a lock for {timeout:.0f} s",
-                place=str(path),
-                action="wait for it to end, or end it",
-            ) from error
-    _OURS.add(name)
-    try:
+    with ExitStack() as held:
+        with writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locks.locked(path, timeout))
         yield
-    finally:
-        _OURS.discard(name)
-        lock.release()
-
-
-def _acquire(lock: BaseFileLock, name: str, timeout: float) -> None:
-    """Take a lock; where another process keeps it for a while, tell the user what is waited for."""
-    import filelock
-
-    begun, patience = time.monotonic(), _SILENT_S
-    while True:
-        waited = time.monotonic() - begun
-        try:
-            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
-        except filelock.Timeout:
-            waited = time.monotonic() - begun
-            if waited >= timeout:
-                raise
-        else:
-            return
-        if name not in _OURS:  # a thread of ours works on it, and shows that it does
-            log.warning("waiting for another kdelta, which works on the same: %s", name)
-        patience = _AGAIN_S
 
 
 def held(beginning: str) -> tuple[str, ...]:

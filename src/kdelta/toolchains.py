@@ -198,7 +198,7 @@ def _cached(name: str) -> Toolchain | None:
     )
     while folders:
         newest = folders.pop()
-        if cache.unchanged(newest):
+        if cache.unchanged(newest) and cache.keep(newest):
             cache.mark_used(newest)
             return _checked(name, newest)
         cache.discard(newest)  # it would only be found again

@@ -8,6 +8,7 @@ import click
 from kdelta import cache as store
 from kdelta.cli.printing import print_table
 from kdelta.errors import SpecError
+from kdelta.kinds import KINDS
 
 
 @click.group()
@@ -21,7 +22,7 @@ def show() -> None:
     click.echo(f"{store.root()}")
     rows = []
     for row in store.usage():
-        kind = store.KINDS.get(row.kind)
+        kind = KINDS.get(row.kind)
         size = row.size / 2**20
         limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
         what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"

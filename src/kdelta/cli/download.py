@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import click
 
+from kdelta import locks
 from kdelta.archive.apt import Progress
 
 _STEP_PERCENT = 25.0
@@ -17,12 +18,14 @@ _STEP_PERCENT = 25.0
 
 @contextlib.contextmanager
 def reporting() -> Iterator[Progress]:
-    """A progress callback for as long as the context lasts."""
-    if sys.stderr.isatty():
-        with _bar() as report:
-            yield report
-    else:
-        yield _plain()
+    """A progress callback for as long as the context lasts; who waits for us is told as well."""
+    with _bar() if sys.stderr.isatty() else contextlib.nullcontext(_plain()) as show:
+
+        def report(label: str, percent: float) -> None:
+            show(label, percent)
+            locks.tell(label, percent)
+
+        yield report
 
 
 def _plain() -> Progress:

@@ -155,13 +155,13 @@ def _told(lost: InfraError | None) -> None:
 @contextmanager
 def _alone(runs: Path) -> Iterator[None]:
     """Hold these runs' watch.  Raises InfraError while another process does."""
-    from kdelta import cache
+    from kdelta import cache, locks
 
     name = f"watch-{cache.digest(str(runs.resolve()))[:16]}"
     try:
         with cache.locked(name, timeout=0):
             yield
-    except cache.BusyError as error:
+    except locks.BusyError as error:
         if name not in error.place:
             raise
         raise InfraError(

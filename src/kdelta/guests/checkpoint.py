@@ -8,7 +8,6 @@ firmware.  It is used for exact counts only, never for time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _FORMAT = "4"
 _POLL_S = 0.05
-_TIMES = 3
 _ANSWER_S = 60.0
 _SOME_CHANNELS = Channels(
     port=0, serial=0, console=0, orders=0, qmp=0, state=0
@@ -70,20 +68,27 @@ def take_or_find(
     Its memory is not read yet: `intact` does that, while QEMU already runs it.  Making it boots
     the kernel (at most timeout seconds).
     """
-    own = key(emulator, settings, image)
-    for _ in range(_TIMES):
-        folder = cache.entry(
-            "checkpoints",
-            own,
-            lambda scratch: _make(scratch, emulator, settings, image, timeout, cancelled),
-        )
-        with contextlib.suppress(FileNotFoundError):  # another process made room meanwhile
-            return _at(folder)
-    raise InfraError(
-        f"a saved guest was removed by other runs {_TIMES} times, as there is no room for all",
-        place=str(cache.folder("checkpoints")),
-        action="raise KDELTA_CHECKPOINTS_MIB, or run fewer at once",
-    )
+    with lent(emulator, settings, image, timeout=timeout, cancelled=cancelled) as found:
+        cache.keep(found.folder)
+        return found
+
+
+@contextmanager
+def lent(
+    emulator: Qemu,
+    settings: MachineSettings,
+    image: Path,
+    *,
+    timeout: float,
+    cancelled: threading.Event | None = None,
+) -> Iterator[Checkpoint]:
+    """The same, which nobody who makes room removes while the context lasts."""
+
+    def make(scratch: Path) -> None:
+        _make(scratch, emulator, settings, image, timeout, cancelled)
+
+    with cache.lent("checkpoints", key(emulator, settings, image), make) as folder:
+        yield _at(folder)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def unpacked() -> tuple[Qemu, ...]:
     One with a file that is not what was unpacked is removed: it would be found again.
     """
     places = cache.entries("qemu")
-    whole = [path for path in places if cache.unchanged(path)]
+    whole = [path for path in places if cache.unchanged(path) and cache.keep(path)]
     for path in set(places) - set(whole):
         cache.discard(path)
     found = [_unpacked(path) for path in whole]

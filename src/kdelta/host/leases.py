@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from kdelta import cache
 from kdelta.errors import Cancelled
+from kdelta.locks import BusyError
 
 _POLL_S = 0.05
 
@@ -16,7 +17,7 @@ def take(name: str, held: ExitStack) -> bool:
     """Hold a lock until `held` is left; False when somebody else has it."""
     try:
         held.enter_context(cache.locked(name, timeout=0))
-    except cache.BusyError:
+    except BusyError:
         return False
     return True
 

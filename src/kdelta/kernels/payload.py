@@ -73,7 +73,7 @@ def unpacked(image: Path) -> UnpackedKernel:
     try:
         with image.open("rb") as stream:
             is_elf = stream.read(len(elf.MAGIC)) == elf.MAGIC
-        content = (image if is_elf else _kept(image)).read_bytes()
+        content = image.read_bytes() if is_elf else _kept(image)
         segments = _of_elf(content) if content.startswith(elf.MAGIC) else _flat(content)
     except OSError as error:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
@@ -82,15 +82,16 @@ def unpacked(image: Path) -> UnpackedKernel:
     return segments
 
 
-def _kept(image: Path) -> Path:
-    """The unpacked kernel of an image, in the cache."""
+def _kept(image: Path) -> bytes:
+    """The unpacked kernel of an image, of the cache."""
 
     def make(folder: Path) -> None:
         content = image.read_bytes()
         packed = payload(content)
         (folder / "vmlinux").write_bytes(content if packed is None else _decompressed(packed))
 
-    return cache.entry("vmlinux", sha256_of(image), make) / "vmlinux"
+    with cache.lent("vmlinux", sha256_of(image), make) as folder:
+        return (folder / "vmlinux").read_bytes()
 
 
 def _of_elf(content: bytes) -> UnpackedKernel:

@@ -133,7 +133,8 @@ def kept_reproducer(workload: Workload, scenario: Scenario) -> str:
     def make(folder: Path) -> None:
         (folder / _EXPORT).write_text(reproducer(workload, scenario))
 
-    return (cache.entry("exports", key, make) / _EXPORT).read_text()
+    with cache.lent("exports", key, make) as folder:
+        return (folder / _EXPORT).read_text()
 
 
 @remember

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,12 +69,11 @@ class RestoredGuest:
         if self._bench.fresh_boot and not disk:
             with checkpoint.fresh(*self._machine, **self._bounds) as point:
                 return point, run(point)
-        point = checkpoint.take_or_find(*self._machine, **self._bounds)
-        try:
-            return point, run(point)
-        except (_DamagedError, RestoreError):
+        with checkpoint.lent(*self._machine, **self._bounds) as point:
+            with contextlib.suppress(_DamagedError, RestoreError):
+                return point, run(point)
             checkpoint.discard(point)
-            point = checkpoint.take_or_find(*self._machine, **self._bounds)
+        with checkpoint.lent(*self._machine, **self._bounds) as point:
             return point, run(point)
 
     def is_whole(self, point: checkpoint.Checkpoint) -> bool:

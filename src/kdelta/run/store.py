@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from kdelta import cache, data, files
 from kdelta.files import decoded
 from kdelta.kernels.kernel import Kernel
+from kdelta.kinds import KINDS
 from kdelta.sample import Outcome, SkipKind, TrialResult
 
 _KIND = "results"
@@ -161,7 +162,7 @@ def _make_room(place: Path) -> None:
 
 def _limit() -> int:
     """Most bytes that all results may take; 0: none is kept and none is used."""
-    return cache.KINDS[_KIND].limit_bytes or 0
+    return KINDS[_KIND].limit_bytes or 0
 
 
 def _beside(place: Path) -> Iterator[tuple[float, int, Path]]:

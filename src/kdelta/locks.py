@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Locks between processes, which the kernel releases however their holder ends, kill -9 included.
+
+A *lock* is one holder's: a file, and beside it what its holder says of its work to who waits.  A
+*hold* many may have: it keeps what it names from being removed while somebody uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kdelta.errors import InfraError
+from kdelta.files import content, decoded
+from kdelta.printable import printable
+from kdelta.procfs import lock_holders, process_state
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+log = logging.getLogger(__name__)
+_SILENT_S = 2.0  # that a lock is waited for without a word
+_AGAIN_S = 60.0  # after which it is told again
+_TELL_S = 1.0
+_GUESS_S = 5.0  # of work, from which on the rest is guessed
+_MOST_TOLD = 4096
+_LONGEST = 80
+_PROC = Path("/proc")
+_SHORT = 24  # characters of a lock's name
+
+
+class BusyError(InfraError):
+    """Another thread or process holds a lock."""
+
+
+# -- locks ----------------------------------------------------------------------------------------
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a holder says: who it is, what it does, since when, how far it is, how long it takes."""
+
+    pid: int
+    what: str
+    since: float
+    percent: float
+    left_s: float | None
+
+
+@dataclass(slots=True)
+class _Mine:
+    """A lock that a thread has.  what, begun: of the work under it that was told last."""
+
+    path: Path
+    since: float
+    what: str = ""
+    begun: float = 0.0
+    told: float = float("-inf")
+
+
+_OURS: set[Path] = set()  # locks that threads of this process have
+_THREAD = threading.local()  # mine: those of one
+
+
+@contextmanager
+def locked(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock of that file; other threads and processes wait, and the latter say so.
+
+    Raises BusyError when it cannot be had within timeout seconds, and OSError.
+    """
+    import filelock
+
+    lock = filelock.FileLock(path, thread_local=False)
+    try:
+        _acquire(lock, path, timeout)
+    except filelock.Timeout as error:
+        raise BusyError(
+            f"another kdelta has held a lock for {timeout:.0f} s",
+            place=str(path),
+            action="wait for it to end, or end it",
+        ) from error
+    mine, own = _own_locks(), _Mine(path=path, since=time.time())
+    mine.append(own)
+    _OURS.add(path)
+    try:
+        yield
+    finally:
+        mine.remove(own)
+        _OURS.discard(path)
+        if own.what:
+            _note(path).unlink(missing_ok=True)
+        lock.release()
+
+
+def tell(what: str, percent: float) -> None:
+    """Say to those who wait for a lock of this thread what is done under it, and how far it is."""
+    now = time.monotonic()
+    for own in _own_locks():
+        if own.what != what:
+            own.what, own.begun = what, now
+        elif now - own.told < _TELL_S:
+            continue
+        own.told, spent = now, now - own.begun
+        left = spent * (100.0 - percent) / percent if percent > 0 and spent > _GUESS_S else None
+        told = _Told(pid=os.getpid(), what=what, since=own.since, percent=percent, left_s=left)
+        note = _note(own.path)
+        aside = note.with_suffix(".aside")
+        with contextlib.suppress(OSError):  # it is only told
+            aside.write_bytes(msgspec.json.encode(told))
+            aside.replace(note)
+
+
+def _own_locks() -> list[_Mine]:
+    mine: list[_Mine] = _THREAD.__dict__.setdefault("mine", [])
+    return mine
+
+
+def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
+    """Take a lock; where another process keeps it for a while, tell the user what is waited for."""
+    import filelock
+
+    begun, patience = time.monotonic(), _SILENT_S
+    while True:
+        waited = time.monotonic() - begun
+        try:
+            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
+        except filelock.Timeout:
+            waited = time.monotonic() - begun
+            if waited >= timeout:
+                raise
+        else:
+            return
+        if path not in _OURS:  # a thread of ours works on it, and shows that it does
+            log.warning("waiting for another kdelta%s", _holder(path))
+        patience = _AGAIN_S
+
+
+def _holder(path: Path) -> str:
+    """In words, who has a lock and what it says of its work."""
+    holders = lock_holders(_PROC, [path])
+    name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
+    if not holders:
+        return f", which works on the same: {name}"
+    who = "process " + " or ".join(map(str, sorted(holders)))
+    stopped = [pid for pid in sorted(holders) if process_state(_PROC, pid) == "T"]
+    words = f" ({who}): {_said(_told(path, holders)) or f'it has {name}'}"
+    return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
+
+
+def _told(path: Path, holders: set[int]) -> _Told | None:
+    """What the holder of a lock says; None of one that says nothing, and of an earlier one."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        told = decoded(content(_note(path), _MOST_TOLD), _Told)
+        if told.pid in holders:
+            return told
+    return None
+
+
+def _said(told: _Told | None) -> str:
+    if told is None:
+        return ""
+    since = time.strftime("%H:%M", time.localtime(told.since))
+    words = f"{printable(told.what, _LONGEST)}, {told.percent:.0f} %, at it since {since}"
+    if told.left_s is None:
+        return words
+    minutes = round(told.left_s / 60)
+    return f"{words}, about {minutes} min left" if minutes else f"{words}, less than a minute left"
+
+
+def _note(path: Path) -> Path:
+    return path.with_suffix(".told")
+
+
+# -- holds ----------------------------------------------------------------------------------------
+
+# struct flock of 64-bit Linux: type, whence, start, length, process (0).
+_FLOCK = struct.Struct("hhqqi4x")
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+
+class Holdings:
+    """Who uses what, among the processes that open one file: a byte of it stands for a name.
+
+    A shared lock on the byte is a hold.  It belongs to the opened file (F_OFD_SETLK): one
+    descriptor serves however many are held.  Where the file cannot be opened or locked nothing is
+    held, and all counts as free.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._mutex = threading.Lock()
+        self._lent: dict[str, int] = {}
+        self._kept: set[str] = set()
+
+    def keep(self, name: str) -> bool:
+        """Hold a name until this process ends or itself removes it; False: it is being removed."""
+        with self._mutex:
+            if name not in self._kept and not self._shared(name):
+                return False
+            self._kept.add(name)
+            return True
+
+    def take(self, name: str) -> bool:
+        """Hold a name until `drop`, against this process too; False when it is being removed."""
+        with self._mutex:
+            if not self._shared(name):
+                return False
+            self._lent[name] = self._lent.get(name, 0) + 1
+            return True
+
+    def drop(self, name: str) -> None:
+        """End one hold of `take`."""
+        with self._mutex:
+            left = self._lent.pop(name, 1) - 1
+            if left:
+                self._lent[name] = left
+            elif name not in self._kept:
+                self._lock(name, fcntl.F_UNLCK)
+
+    @contextmanager
+    def removing(self, name: str) -> Iterator[bool]:
+        """True when nobody holds a name; while the context lasts nobody else comes to hold it.
+
+        What this process only keeps it gives up.  The body is to be short: others wait.
+        """
+        with self._mutex:
+            if name in self._lent or not self._lock(name, fcntl.F_WRLCK):
+                yield False
+                return
+            self._kept.discard(name)
+            try:
+                yield True
+            finally:
+                self._lock(name, fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with self._mutex:
+            self._lent.clear()
+            self._kept.clear()
+            if self._file is not None:
+                os.close(self._file)
+            self._file = None
+
+    def _shared(self, name: str) -> bool:
+        return name in self._lent or name in self._kept or self._lock(name, fcntl.F_RDLCK)
+
+    def _lock(self, name: str, kind: int) -> bool:
+        """Lock or unlock the byte of a name; False when others have it."""
+        file = self._opened()
+        if file is None:
+            return True
+        start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 2
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
+        except OSError as error:
+            return error.errno not in _TAKEN
+        return True
+
+    def _opened(self) -> int | None:
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # a hold needs no right to write
+            if self._file is None:
+                with contextlib.suppress(OSError):
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+        return self._file

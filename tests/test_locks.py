@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Locks and holds between processes: what is used stays, and who waits is told for what."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kdelta import cache, locks
+from kdelta.kinds import KINDS, CacheKind
+from kdelta.locks import BusyError
+
+_OTHER = """if True:
+    import sys
+    from kdelta import cache, kinds, locks
+    kinds.KINDS["limited"] = kinds.CacheKind(
+        name="limited", holds="", key="", again="", limit_mib=0)
+    def say(*words):
+        print(*words, flush=True)
+        sys.stdin.readline()
+"""
+_USER = 'say(cache.found("limited", "a") is not None)'
+_LENT = """
+    with cache.lent("limited", "a", None):
+        say("lent")
+    say("ended")
+"""
+_HOLD = """
+    with cache.locked("builds-1"):
+        say("mine")
+"""
+_BUILD = """
+    with cache.locked("builds-1"), cache.locked("trees-line"):
+        locks._GUESS_S = -1.0
+        import time
+        locks.tell("building 6.17.8", 0.0)
+        time.sleep(0.5)
+        locks._TELL_S = 0.0
+        locks.tell("building 6.17.8", {percent})
+        say("mine")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = CacheKind(name="limited", holds="", key="", again="", limit_mib=0)
+    monkeypatch.setitem(KINDS, kind.name, kind)
+
+
+def fill(folder: Path) -> None:
+    (folder / "file").write_text("x")
+
+
+@contextlib.contextmanager
+def other(work: str) -> Iterator[subprocess.Popen[str]]:
+    """Another kdelta at work; the first thing that it says has been read."""
+    argv = [sys.executable, "-c", _OTHER + ("" if work.startswith("\n") else "    ") + work]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, text=True, **pipes) as child:  # type: ignore[call-overload]
+        try:
+            assert child.stdout.readline().strip() in {"True", "lent", "mine"}
+            yield child
+        finally:
+            child.kill()
+
+
+def goes_on(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+
+
+def opened() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def evicted() -> bool:
+    cache.make_room("limited")
+    return not (cache.root() / "limited" / "a").exists()
+
+
+@pytest.mark.parametrize("how", [_USER, _LENT])
+def test_what_another_process_uses_stays_until_it_ends(how: str) -> None:
+    made = cache.entry("limited", "a", fill)
+    with other(how) as user:
+        assert not evicted()
+        assert cache.clear("limited") == 1
+        assert (made / "file").read_text() == "x"
+        goes_on(user)
+        if how == _LENT:
+            assert user.stdout is not None
+            assert user.stdout.readline() == "ended\n"
+        else:
+            user.wait(30)
+        assert evicted()
+
+
+def test_a_killed_user_leaves_nothing() -> None:
+    cache.entry("limited", "a", fill)
+    with other(_LENT) as user:
+        assert not evicted()
+        user.send_signal(signal.SIGKILL)
+        user.wait(30)
+        assert evicted()
+
+
+def test_what_a_thread_uses_no_other_thread_of_it_evicts() -> None:
+    with cache.lent("limited", "a", fill), cache.lent("limited", "a", fill) as again:
+        assert (again / "file").is_file()
+        assert not evicted()
+    assert evicted()
+    cache.entry("limited", "a", fill)  # kept, and not in use: it makes room as always
+    assert evicted()
+
+
+def test_while_one_is_removed_nobody_comes_to_hold_it() -> None:
+    holds = locks.Holdings(cache.root() / "locks" / "entries")
+    rival = locks.Holdings(holds.path)  # as in another process
+    with holds.removing("a") as free:
+        assert free
+        assert not rival.keep("a")
+        assert not rival.take("a")
+        assert rival.take("b")
+    assert rival.take("a")
+    with holds.removing("a") as free:
+        assert not free
+    rival.drop("a")
+    with holds.removing("a") as free:
+        assert free
+    for each in (holds, rival):
+        each.close()
+
+
+def test_a_thousand_holds_leave_no_file_open() -> None:
+    cache.entry("limited", "first", fill)
+    before = opened()
+    holds = cache._holds()
+    for number in range(1000):
+        assert holds.keep(f"limited-kept-{number}")
+        assert holds.take(f"limited-{number}")
+    assert opened() == before
+    rival = locks.Holdings(holds.path)
+    with rival.removing("limited-999") as free:
+        assert not free
+    for number in range(1000):
+        holds.drop(f"limited-{number}")
+    with rival.removing("limited-999") as free:
+        assert free
+    rival.close()
+    with ExitStack() as held:
+        for _ in range(1000):
+            held.enter_context(cache.lent("limited", "first", fill))
+    assert opened() == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_cache_that_cannot_be_written_is_held_where_the_file_is(
+    there: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache.entry("limited", "a", fill)
+    place = cache.root() / "locks" / "entries"
+    cache._holds().close()
+    if not there:
+        place.unlink()
+    real = os.open
+
+    def read_only(path: Path, flags: int, *mode: int) -> int:
+        if path == place and flags & (os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, "read-only")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with cache.lent("limited", "a", fill) as folder:
+        assert (folder / "file").is_file()
+        monkeypatch.undo()
+        rival = locks.Holdings(place)
+        with rival.removing("limited-a") as free:
+            assert free != there
+        rival.close()
+
+
+def test_a_full_disk_holds_nothing_and_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cache.entry("limited", "a", fill)
+    cache._holds().close()
+    place = cache.root() / "locks" / "entries"
+    place.unlink()
+    real = os.open
+
+    def full(path: Path, flags: int, *mode: int) -> int:
+        if path == place:
+            raise OSError(errno.ENOSPC, "full")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", full)
+    assert cache.found("limited", "a") == made
+    with cache.lent("limited", "a", fill) as folder:
+        assert folder == made
+    with cache.locked("one"):
+        monkeypatch.setattr(Path, "write_bytes", lambda *_: full(place, 0))
+        locks.tell("building", 1.0)  # it is only told
+
+
+# -- who waits ------------------------------------------------------------------------------------
+
+
+def waited(child: subprocess.Popen[str], name: str) -> None:
+    threading.Timer(0.4, goes_on, [child]).start()
+    with cache.locked(name):
+        pass
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_SILENT_S", 0.05)
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_waiting_for_another_process_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with other(_HOLD) as child:
+        waited(child, "builds-1")
+        said = f"waiting for another kdelta (process {child.pid}): it has builds-1"
+    assert caplog.messages == [said]
+
+
+@pytest.mark.usefixtures("_hasty")
+@pytest.mark.parametrize(
+    ("percent", "left"),
+    [("25.0", "less than a minute left"), ("0.1", r"about \d+ min left"), ("0.0", "")],
+)
+@pytest.mark.parametrize("name", ["builds-1", "trees-line"])
+def test_who_waits_for_a_build_is_told_how_far_it_is(
+    percent: str, left: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It looked like a build at 0 %, and no time left was told."""
+    with other(_BUILD.format(percent=percent)) as child:
+        waited(child, name)
+        child.wait(30)
+        begun = rf"waiting for another kdelta \(process {child.pid}\): building 6.17.8, "
+    far = rf"{float(percent):.0f} %, at it since \d\d:\d\d"
+    assert re.fullmatch(begun + far + (left and f", {left}"), caplog.messages[0])
+    assert list((cache.root() / "locks").glob("*.told")) == []
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_what_a_killed_holder_said_is_not_told_of_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with other(_BUILD.format(percent="25.0")) as child:
+        child.kill()
+        child.wait(30)
+    note = cache.root() / "locks" / "builds-1.told"
+    assert note.is_file()
+    for content in (None, b"", b"{", b"x" * 5000):
+        if content is not None:
+            note.write_bytes(content)
+        caplog.clear()
+        with other(_HOLD) as child:
+            waited(child, "builds-1")
+        assert caplog.messages[0].endswith(": it has builds-1")
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_it_is_said_again_and_of_one_that_is_stopped_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(locks, "_AGAIN_S", 0.05)
+    with other(_HOLD) as child:
+        child.send_signal(signal.SIGSTOP)
+        with pytest.raises(BusyError, match="another kdelta has held"), cache.locked("builds-1", 1):
+            pass
+        child.send_signal(signal.SIGCONT)
+        again = f"; it is stopped: kill -CONT {child.pid} lets it go on"
+    assert len(caplog.messages) > 1
+    assert caplog.messages[-1].endswith(again)
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_waiting_for_an_own_thread_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
+    begun = threading.Event()
+
+    def work() -> None:
+        with cache.locked("builds-1"):
+            begun.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    with cache.locked("builds-1"):
+        pass
+    thread.join()
+    assert caplog.messages == []
+
+
+def test_what_is_told_is_of_the_thread_that_has_the_lock() -> None:
+    note = cache.root() / "locks" / "builds-1.told"
+    with cache.locked("builds-1"):
+        thread = threading.Thread(target=locks.tell, args=("another thread", 1.0))
+        thread.start()
+        thread.join()
+        assert not note.exists()
+        locks.tell("this one", 1.0)
+        assert b"this one" in note.read_bytes()
+        locks.tell("this one", 2.0)  # within the second
+        assert b"2.0" not in note.read_bytes()
+    assert not note.exists()
