@@ -12,6 +12,8 @@ from kdelta.rendering.c_names import (
     constants,
     dead_locals,
     dead_parameters,
+    dead_returns,
+    dead_statics,
 )  # fmt: skip
 from kdelta.rendering.c_tree import (
     Edit,
@@ -36,14 +38,17 @@ _NEEDS_PARENTHESES = (
     "if_statement", "while_statement", "switch_statement", "do_statement", "sizeof_expression",
     "preproc_def", "cast_expression",
 )  # fmt: skip
+_NOTED = ("kd_all", "kd_state")  # what notes a value
 _MOST_ROUNDS = 300
 
 
 def specialised(text: bytes, known: Given) -> bytes:
     """The program with what is known put in, as often as that shows more."""
+    steps = [_left_out, _folded, _branches, constants, dead_locals, _unreached]
+    if not known.part:
+        steps += [constant_parameters, dead_statics, dead_parameters, dead_returns]
     for _ in range(_MOST_ROUNDS):
-        for step in (_left_out, _folded, _branches, constants, constant_parameters,
-                     dead_locals, dead_parameters):  # fmt: skip
+        for step in steps:
             edits = list(step(parse(text), text, known))
             if edits:
                 text = applied(text, edits)
@@ -64,7 +69,9 @@ def _left_out(root: Node, text: bytes, known: Given) -> Iterator[Edit]:
             name = callee(inner, text)
             if inner.type == "assignment_expression":
                 name = callee(inner.child_by_field_name("right") or inner, text)
-            if name in known.aside or name in idle or _states_nothing(inner, name, text):
+            if name in _NOTED and name in known.aside:
+                yield from _unnoted(node, inner, text, known)
+            elif name in known.aside or name in idle or _states_nothing(inner, name, text):
                 yield from gone(node, text)
             elif name and inner.type == "call_expression":
                 words = [told(one, text) for one in arguments(inner)]
@@ -72,6 +79,15 @@ def _left_out(root: Node, text: bytes, known: Given) -> Iterator[Edit]:
                     yield node.start_byte, node.end_byte, form.format(*words).encode()
         elif node.type == "field_declaration" and "struct kd_scenario *" in told(node, text):
             yield *own_lines(node, text), b""
+
+
+def _unnoted(statement: Node, call: Node, text: bytes, known: Given) -> Iterator[Edit]:
+    """A note left out; what it notes is done all the same where it does something."""
+    done = next((a for a in arguments(call) if not is_pure(a, text, known.aside)), None)
+    if done is None or done.type != "call_expression":
+        yield from gone(statement, text)
+    else:
+        yield statement.start_byte, statement.end_byte, f"{told(done, text)};".encode()
 
 
 def _is_idle(function: Node) -> bool:
@@ -136,7 +152,9 @@ def _short(node: Node, text: bytes, known: Given) -> str | None:
                 return str(int(decides))
             if value is not None and bool(value) is not decides:
                 return told(sides[1 - at], text)
-    elif operator not in ("<<", ">>") and all(told(side, text).isdigit() for side in sides):
+    elif (operator == "&" and told(sides[0], text).isdigit()) or (  # a scenario's flags, put in
+        operator not in ("<<", ">>") and all(told(side, text).isdigit() for side in sides)
+    ):
         value = value_of(node, text, known)
         return None if value is None else str(value)
     return None
@@ -201,10 +219,24 @@ def _branches(root: Node, text: bytes, known: Given) -> Iterator[Edit]:  # noqa:
             yield from _instead(node, taken, text)
 
 
+def _unreached(root: Node, text: bytes, known: Given) -> Iterator[Edit]:  # noqa: ARG001
+    """Statements after a `return` of the same block."""
+    for node in walk(root):
+        if (
+            node.type == "return_statement"
+            and node.parent
+            and node.parent.type == "compound_statement"
+        ):
+            after = node.next_named_sibling
+            while after is not None:
+                yield *own_lines(after, text), b""
+                after = after.next_named_sibling
+
+
 def _is_empty(node: Node, text: bytes) -> bool:
     """True for an `if` that decides nothing any more."""
     return (
-        told(node.child_by_field_name("consequence"), text) == ";"
+        told(node.child_by_field_name("consequence"), text).strip() in (";", "{\n}")
         and node.child_by_field_name("alternative") is None
         and is_pure(node.child_by_field_name("condition"), text)
     )

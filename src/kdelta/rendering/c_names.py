@@ -11,7 +11,6 @@ from kdelta.rendering.c_tree import (
     Edit,
     Given,
     arguments,
-    callee,
     declarators,
     functions,
     gone,
@@ -137,7 +136,23 @@ def _dead(
 
 
 def _has_no_effect(value: Node | None, text: bytes, known: Given) -> bool:
-    return is_pure(value, text) or (value is not None and callee(value, text) in known.aside)
+    return is_pure(value, text, known.aside)
+
+
+def dead_statics(root: Node, text: bytes, known: Given) -> Iterator[Edit]:
+    """Variables of the file that are set and that nobody reads, with what sets them."""
+    index = Identifiers(root, text)
+    for node in root.children:
+        if node.type != "declaration" or node.child_by_field_name("type") is None:
+            continue
+        for declarator in node.children_by_field_name("declarator"):
+            if declarator.type != "identifier" or told(declarator, text) in index.in_macros:
+                continue
+            uses = [one for one in index.of(told(declarator, text), root) if one != declarator]
+            if uses and all(_is_dropped(use, text, known) for use in uses):
+                for use in uses:
+                    if use.parent and use.parent.parent:
+                        yield from gone(use.parent.parent, text)
 
 
 def _is_dropped(use: Node, text: bytes, known: Given) -> bool:
@@ -243,6 +258,39 @@ def dead_parameters(root: Node, text: bytes, known: Given) -> Iterator[Edit]:  #
                     left = ", ".join(words[:at] + words[at + 1 :])
                     yield given.start_byte, given.end_byte, f"({left})".encode()
             return
+
+
+def dead_returns(root: Node, text: bytes, known: Given) -> Iterator[Edit]:
+    """What functions return and nobody takes, where it is one value at the end."""
+    index = Identifiers(root, text)
+    for function in functions(root):
+        name, _, body = _signature(function, text)
+        calls = [
+            u.parent
+            for u in index.of(name, root)
+            if u.parent and u.parent.type == "call_expression"
+        ]
+        kind = function.child_by_field_name("type")
+        pointer = function.child_by_field_name("declarator")
+        returns = [one for one in walk(function) if one.type == "return_statement"]
+        if (
+            not calls
+            or body is None
+            or kind is None
+            or pointer is None
+            or name in index.in_macros
+            or not _is_only_called(index.of(name, root))
+            or any(c.parent is None or c.parent.type != "expression_statement" for c in calls)
+            or len(returns) != 1
+            or returns[0] != body.named_children[-1]
+            or not returns[0].named_children
+            or not is_pure(returns[0].named_children[0], text, known.aside)
+        ):
+            continue
+        inner = next(one for one in walk(pointer) if one.type == "function_declarator")
+        yield kind.start_byte, inner.start_byte, b"void "
+        yield *own_lines(returns[0], text), b""
+        return
 
 
 def _is_only_called(uses: list[Node]) -> bool:

@@ -7,7 +7,7 @@ Changes are ranges of bytes in the text, so what stays is as its author laid it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache as remember
 from typing import TYPE_CHECKING
@@ -31,7 +31,8 @@ class Given:
 
     numbers: enumerators and macros by value; fields: what stands for `s->NAME`; calls: functions
     without arguments by value; aside: functions whose calls are left out; replaced: statements that
-    call one of these with so many arguments become the text, with {0}, {1} for these.
+    call one of these with so many arguments become the text, with {0}, {1} for these; part: True
+    for a text whose functions are also called from elsewhere.
     """
 
     numbers: Mapping[str, int]
@@ -39,6 +40,7 @@ class Given:
     calls: Mapping[str, int] = field(default_factory=dict)
     aside: frozenset[str] = frozenset()
     replaced: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    part: bool = False
 
 
 @remember
@@ -142,10 +144,14 @@ def named(declarator: Node) -> Node | None:
     return next((one for one in walk(declarator) if one.type == "identifier"), None)
 
 
-def is_pure(node: Node | None, text: bytes) -> bool:
+def is_pure(node: Node | None, text: bytes, aside: Collection[str] = ()) -> bool:
     """True when nothing happens by an expression: macros in capitals compute."""
     return node is None or not any(
-        (one.type == "call_expression" and not _looks(callee(one, text)))
+        (
+            one.type == "call_expression"
+            and not _looks(name := callee(one, text))
+            and name not in aside
+        )
         or one.type in ("assignment_expression", "update_expression")
         for one in walk(node)
     )

@@ -26,7 +26,8 @@ static int kd_round = -WARMUP - 1, kd_wrong;
 
 /* Run `work` as one window of a phase, and take its time. */
 #define KD_WINDOW(phase, work) \
-	do { uint64_t t = kd_now(); work; kd_sample(phase, kd_now() - t); } while (0)
+	do { uint64_t t = kd_now(); work; t = kd_now() - t; \
+	     if (kd_round >= 0) kd_phases[phase].ns[kd_round] = t; } while (0)
 
 /* Room of `bytes` at a boundary of `align`, and some around it. */
 static char *kd_reserve(size_t bytes, size_t align)
@@ -45,8 +46,18 @@ static char *kd_map_at(char *start, size_t bytes, int prot, int flags, int fd)
 	return start;
 }
 
-#define kd_map(bytes, prot, flags) \
-	kd_map_at(kd_reserve(bytes, KD_HUGE), bytes, prot, flags, -1)
+/* Memory at a boundary of huge pages, and room around it. */
+static char *kd_map(size_t bytes, int prot, int flags)
+{
+	char *room = mmap(NULL, bytes + 3 * KD_HUGE, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *start = (char *)(((uintptr_t)room + 2 * KD_HUGE - 1) & ~(KD_HUGE - 1));
+
+	if (mmap(start, bytes, prot, flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		err(1, "mmap");
+	return start;
+}
+
 #define kd_no_thp(start, bytes)	madvise(start, bytes, MADV_NOHUGEPAGE)
 #define kd_drop(start, bytes)	madvise(start, bytes, MADV_DONTNEED)
 
@@ -140,11 +151,43 @@ static void kd_need_thp(void)
 		kd_skip("no transparent huge pages");
 }
 
+/* What a file says, NULL when it cannot be read. */
+static char *kd_read_file(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char *text = NULL;
+	size_t size = 0;
+
+	if (file && getdelim(&text, &size, '\0', file) < 0)
+		text = NULL;
+	return file ? fclose(file), text : NULL;
+}
+
+static long kd_file_number(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	long value;
+
+	if (file && fscanf(file, "%ld", &value) != 1)
+		value = KD_UNKNOWN;
+	return file ? fclose(file), value : KD_UNKNOWN;
+}
+
+static bool kd_write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "we");
+
+	return file && fputs(text, file) >= 0 && !fclose(file);
+}
+
+/* Put back at the end, and by Ctrl-C. */
+#define kd_at_end(undo)	(atexit(undo), signal(SIGINT, exit), signal(SIGTERM, exit))
+
 /* Huge pages wherever the kernel can. */
 static void kd_fault_thp(char *start, size_t bytes)
 {
-	kd_need_thp();
-	madvise(start, bytes, MADV_HUGEPAGE);
+	if (madvise(start, bytes, MADV_HUGEPAGE))
+		kd_skip("no transparent huge pages");
 	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
 	madvise(start, bytes, MADV_COLLAPSE);
 }
@@ -165,6 +208,17 @@ static struct kd_audit kd_audit(const char *start, size_t bytes)
 static char *kd_ladder[2];
 #define kd_ladders(below, above) (kd_ladder[0] = below, kd_ladder[1] = above)
 
+/* A ladder of that height: neighbours differ, the rest is inaccessible. */
+static void kd_set_ladder(char *ladder, unsigned int height, bool from_top)
+{
+	char *page = ladder + (from_top ? KD_LADDER - KD_PAGE : 0);
+
+	kd_map_at(ladder, KD_LADDER, PROT_NONE, MAP_PRIVATE, -1);
+	for (unsigned int i = 0; i < height; i++, page += from_top ? -KD_PAGE : KD_PAGE)
+		if (mprotect(page, KD_PAGE, i % 2 ? KD_RW : PROT_READ))
+			kd_die("mprotect of a ladder");
+}
+
 /* The layout of that number; both ladders grow towards the memory. */
 static void kd_lay_out(unsigned int number)
 {
@@ -172,21 +226,14 @@ static void kd_lay_out(unsigned int number)
 	kd_set_ladder(kd_ladder[1], (number * 37345 % 65536) * KD_HEIGHTS / 65536, true);
 }
 
-static noinline void kd_repeat(void (*once)(void), unsigned int calls)
-{
-	for (; calls; calls--)
-		once();
-}
-
-static int kd_measured(void (*once)(void), unsigned int calls)
+static int kd_loop(void (*once)(void), unsigned int calls, int threads, long faults, int waits)
 {
 	kd_phase(0, "call", "call", calls);
 	while (kd_next())
-		KD_WINDOW(0, kd_repeat(once, calls));
+		KD_WINDOW(0, for (unsigned int i = 0; i < calls; i++) once());
 	return kd_finish();
 }
 
-#define kd_loop(once, calls, threads, faults, waits) kd_measured(once, calls)
 #define kd_must(fine)	do { if (!(fine)) err(1, #fine); } while (0)
 
 static const char kd_folder[] = "/tmp";

@@ -7,6 +7,7 @@ out, and of kdelta.h what is still called; `reproducer.h` stands for the harness
 
 from __future__ import annotations
 
+import errno
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -29,11 +30,17 @@ from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 MOST_LINES = 199
 _EXPORT = "export.c"
 _HARNESS = Path(__file__).with_name("reproducer.h")
+SHORTER = Path(__file__).with_name("shorter")  # of programs whose preparation is long
 # True once for every iteration, those of the warm-up first.
 _NEXT = "#define kd_next()\t(++kd_round < ITERATIONS)\n"
 _NEXT_LAYOUT = """\
 #define kd_next() \\
 	(kd_lay_out((kd_round + WARMUP + 1) % KD_LAYOUTS), ++kd_round < ITERATIONS)
+"""
+# Where a program reserves room itself there is one way to get memory, else a shorter one.
+_MAP = """\
+#define kd_map(bytes, prot, flags) \\
+	kd_map_at(kd_reserve(bytes, KD_HUGE), bytes, prot, flags, -1)
 """
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
@@ -49,7 +56,8 @@ _SEEN = (
     ("anon_huge_kb", "kB in huge pages", 'kd_smaps(start, bytes, "AnonHugePages:")'),
 )
 # What is left out, step by step, until the file is short enough: what the windows themselves
-# are asked, then what the audit looks at beside the memory, then that.
+# are asked, then what the audit looks at beside the memory, then that; then preparations are those
+# of `shorter`.
 _FACTS = frozenset({"kd_state", "kd_all"})
 _STEPS = (frozenset[str](), _FACTS, _FACTS, _FACTS | {"audit", "kd_look"})
 _AUDIT_ONLY = 2
@@ -58,7 +66,7 @@ _GAPS = re.compile(r"(?<=\{\n)\n|\n{3,}")  # what was between lines is left
 _HEADERS = (
     ("dirent.h", r"DIR|opendir"),
     ("err.h", r"err|errx|warnx"),
-    ("errno.h", r"errno|E[A-Z]{3,}"),
+    ("errno.h", "|".join(("errno", *errno.errorcode.values()))),
     ("fcntl.h", r"open\w*|O_[A-Z]+|fcntl|F_[A-Z]+|AT_\w+|\w*splice|tee|\w*fallocate|readahead"),
     ("inttypes.h", r"PRIu64"),
     ("linux/magic.h", r"[A-Z]+_MAGIC"),
@@ -85,11 +93,16 @@ _HEADERS = (
 # and of these what the program has.
 _OWN_HEADERS = (
     ("arpa/inet.h", r"sockaddr_in\w*|in_addr|hton[ls]|ntoh[ls]|INADDR_\w+|IPPROTO_\w+"),
+    ("ftw.h", r"nftw|FTW\w*"),
+    ("limits.h", r"[A-Z]+_MAX"),
     ("linux/futex.h", r"FUTEX\w+|futex_\w+"),
+    ("linux/mempolicy.h", r"MPOL_\w+"),
+    ("linux/perf_event.h", r"perf_event\w*|PERF_\w+"),
     ("mqueue.h", r"mq_\w+|mqd_t"),
     ("net/if.h", r"ifreq|IFF_\w+"),
     ("poll.h", r"p?poll|pollfd|POLL\w+"),
     ("semaphore.h", r"sem_\w+"),
+    ("stdatomic.h", r"atomic_\w+"),
     ("sys/epoll.h", r"epoll_\w+|EPOLL\w+"),
     ("sys/eventfd.h", r"eventfd|EFD_\w+"),
     ("sys/file.h", r"flock|LOCK_\w+"),
@@ -126,7 +139,8 @@ def kept_reproducer(workload: Workload, scenario: Scenario) -> str:
     """The same as reproducer, which takes a second, from the cache when it was written before."""
     headers = (*workload.program.parent.glob("*.h"), *data.directory("guest").glob("*.h"))
     toml = workload.program.with_suffix(".toml")
-    read = (workload.program, *sorted(headers), _HARNESS, *([toml] if toml.is_file() else ()))
+    beside = [path for path in (toml, _shorter(workload)) if path.is_file()]
+    read = (workload.program, *sorted(headers), _HARNESS, *beside)
     parts = [path.read_bytes() for path in read]
     key = cache.digest(workload.name, scenario.name, _own_code(), *parts)
 
@@ -154,11 +168,25 @@ def reproducer(workload: Workload, scenario: Scenario) -> str:
         known = _known(workload, scenario, program)
     except SpecError:
         return exported_source(workload)
-    found = _whole(workload, scenario, program, known)
+    text = ""
+    for shorter in (False, True):
+        text = _shortest(workload, scenario, program, known, shorter=shorter)
+        if text.count("\n") <= MOST_LINES or not _shorter(workload).is_file():
+            break
+    return text
+
+
+def _shortest(
+    workload: Workload, scenario: Scenario, program: str, known: Given, *, shorter: bool
+) -> str:
+    """As much as fits, else as little as there can be."""
+    found = _whole(workload, scenario, program, known, shorter=shorter)
     text = ""
     for step, aside in enumerate(_STEPS):
         known = replace(known, aside=known.aside | aside)
-        if step == _AUDIT_ONLY:
+        if shorter and step < len(_STEPS) - 1:
+            continue
+        if step >= _AUDIT_ONLY:
             known = replace(known, replaced={**known.replaced, **_look_at_once(found)})
         found = _again(found, known)
         includes = _includes(program, found)
@@ -168,6 +196,21 @@ def reproducer(workload: Workload, scenario: Scenario) -> str:
             if text.count("\n") <= MOST_LINES:
                 return text
     return text
+
+
+def _shorter(workload: Workload) -> Path:
+    return SHORTER / f"{workload.name}.h"
+
+
+def _own(workload: Workload, program: str, *, shorter: bool) -> str:
+    """The program, its short forms in place of what they stand for."""
+    text = _main(program)
+    if not shorter:
+        return text
+    forms = list(c_items.items(_main(source(_shorter(workload))).encode()))
+    named = {name for item in forms for name in item.names}
+    kept = [item for item in c_items.items(text.encode()) if not item.names & named]
+    return "\n\n".join(_whole_text(item) for item in (*kept, *forms))
 
 
 def _look_at_once(found: list[Item]) -> dict[tuple[str, int], str]:
@@ -187,13 +230,18 @@ def _gap(found: re.Match[str]) -> str:
     return "" if found[0] == "\n" else "\n\n"
 
 
-def _whole(workload: Workload, scenario: Scenario, program: str, known: Given) -> list[Item]:
+def _whole(
+    workload: Workload, scenario: Scenario, program: str, known: Given, *, shorter: bool
+) -> list[Item]:
     """What the scenario needs of program, harness and header."""
-    own = _items(_main(program), known)
-    shorter = _items(source(_HARNESS), known)
+    own = _items(_own(workload, program, shorter=shorter), known)
+    stand_ins = _items(source(_HARNESS), replace(known, part=True))
     if folios.cell_of(scenario.name):  # the header's own brings folios in
-        shorter = [item for item in shorter if "kd_no_thp" not in item.names]
-    harness = [*_prologue(workload, scenario, known), *shorter]
+        stand_ins = [item for item in stand_ins if "kd_no_thp" not in item.names]
+    if any("kd_reserve" in item.needs for item in own):
+        stand_ins = [item for item in stand_ins if "kd_map" not in item.names]
+        stand_ins += c_items.items(_MAP.encode())
+    harness = [*_prologue(workload, scenario, known), *stand_ins]
     named = {name for item in (*own, *harness) for name in item.names}
     header = source(data.directory("guest") / "kdelta.h").replace("kd_api", "static")
     header = re.sub(r"^#(?:ifndef|define|endif).*KDELTA_H.*\n", "", header, flags=re.MULTILINE)
