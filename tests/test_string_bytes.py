@@ -93,7 +93,7 @@ def test_a_mail_and_a_page_say_it() -> None:
     told = " ".join(mail.written(claim(record), mail.Letter(workloads={})).split())
     assert f"6.17.13: down by 50 %, threshold 1 %; but -300 instructions, and {WHY}" in told
     assert "x0.500, undecided" in told
-    assert WHY in " ".join(page.written(claim(record)).split())
+    assert WHY in " ".join(page.written(claim(record), {}).split())
 
 
 def test_a_survey_marks_it_and_lists_it() -> None:

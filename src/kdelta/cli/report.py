@@ -83,12 +83,12 @@ def report(
         raise click.UsageError("say what to write: --mail, --html, or --check FILE")
     other = one_record(runs, beside) if beside else None
     found = claim(one_record(runs, run), other, scenario=scenario)
+    workloads = loadable(ladder.workload for ladder in found.report.ladders)
     if html:
         from kdelta.rendering import page
 
-        _emit(page.written(found), output)
+        _emit(page.written(found, workloads), output)
         return
-    workloads = loadable(ladder.workload for ladder in found.report.ladders)
     letter, known = _letter(found, workloads, introduced, tree, lore)
     if edited is not None:
         text = _text_of(edited)

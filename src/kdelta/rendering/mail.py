@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline, Tag
-from kdelta.analysis.evidence import ITERATION
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number
 from kdelta.printable import printable
+from kdelta.rendering import lead
 from kdelta.rendering.columns import ABSENT, Column, short, shortened
 from kdelta.rendering.mail_parts import (
     COLUMNS,
@@ -29,7 +29,7 @@ from kdelta.rendering.mail_parts import (
     wrapped,
 )
 from kdelta.rendering.times import counted, level, scale
-from kdelta.rendering.wording import TRUST, against, change, effort, plural
+from kdelta.rendering.wording import TRUST, change, effort, plural
 from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.workload import Workload
 
@@ -62,7 +62,7 @@ def written(found: Claim, letter: Letter) -> str:
             action=f"see why with: kdelta show {found.record.run_id}",
         )
     sections = (
-        _first(found),
+        _first(found, letter),
         _window(found, letter),
         *_tables(found),
         failures(found),
@@ -92,9 +92,14 @@ def subject(found: Claim, letter: Letter) -> str:
         names = dict.fromkeys(ladder.workload for ladder in found.report.ladders)
         return _line(f"{tag}{', '.join(names)}: {_unchanged(found)}")
     old, new = (_series(rung) for rung in found.headline.rungs)
-    what = change(found.headline.step.comparison.ratio, _noun(found))
-    place = re.sub(r"\.[chS]$", "", letter.file) or found.headline.ladder.workload
+    what = change(found.headline.step.comparison.ratio, lead.noun(found))
+    place = re.sub(r"\.[chS]$", "", letter.file) or _place(found.headline.ladder, letter)
     return _line(f"{tag}{place}: {what} from {old} to {new}")
+
+
+def _place(ladder: Ladder[Any], letter: Letter) -> str:
+    workload = letter.workloads.get(ladder.workload)
+    return ladder.scenario if workload and lead.is_set(workload) else ladder.workload
 
 
 def _series(rung: Rung[Any]) -> str:
@@ -107,10 +112,6 @@ def _series(rung: Rung[Any]) -> str:
     )
 
 
-def _noun(found: Claim) -> str:
-    return "time" if found.timed else "instructions"
-
-
 def _unchanged(found: Claim) -> str:
     kernels = max(len(ladder.rungs) for ladder in found.report.ladders)
     what = "time" if found.timed else "path length"
@@ -120,7 +121,7 @@ def _unchanged(found: Claim) -> str:
 # ---- what is proven ------------------------------------------------------------------------
 
 
-def _first(found: Claim) -> Iterator[str]:
+def _first(found: Claim, letter: Letter) -> Iterator[str]:
     yield from wrapped("Hi,")
     yield ""
     head = found.headline
@@ -131,26 +132,39 @@ def _first(found: Claim) -> Iterator[str]:
             f" ({TRUST[found.report.ladders[0].grade]})."
         )
         return
-    yield from wrapped(_sentence(found, head))
+    most = "" if found.timed else lead.largest(found)
+    yield from wrapped(f"{lead.sentence(found, head, letter.workloads)} {most}".rstrip())
     if found.timed:
         yield from wrapped(_interval(head.step.comparison))
         yield from wrapped(_supported(found))
+    if head.worse:
+        yield ""
+        yield from wrapped(_asked(found, letter))
     if others := _others(found, head):
         yield ""
         yield from wrapped(others)
 
 
-def _sentence(found: Claim, head: Headline) -> str:
-    step, ladder = head.step, head.ladder
-    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
-    was, now = (_value(each / divisor, found) for each in (step.old_value, step.new_value))
-    one = "one iteration" if step.operation == ITERATION else f"one {step.operation}"
-    point = f" ({ladder.point})" if ladder.point else ""
-    return (
-        f"On {step.new} {one} of {ladder.workload}:{ladder.scenario}{point} takes"
-        f" {against(step.comparison.ratio, _noun(found), step.old)}: {now} {unit} instead of"
-        f" {was}. That is {effort(step.comparison, timed=found.timed)}, {TRUST[ladder.grade]}."
-    )
+def _asked(found: Claim, letter: Letter) -> str:
+    """What a maintainer is to do with it."""
+    if letter.introduced:
+        return f"It came with {letter.introduced}. Is it expected?"
+    if _releases(found):
+        return (
+            "Is it expected? Which commit it came with was not looked for; the commands under"
+            " Reproducer count it again and look for that."
+        )
+    return "Is it expected? The commands under Reproducer measure it again."
+
+
+def _releases(found: Claim) -> tuple[str, str] | None:
+    """The tags of two releases that differ in time; None for trees, patches and files."""
+    if found.headline is None or found.timed:
+        return None
+    old, new = (_series(rung) for rung in found.headline.rungs)
+    tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
+    plain = all(rung.version for rung in found.headline.rungs)
+    return (old, new) if tags and plain else None
 
 
 def _value(value: float, found: Claim) -> str:
@@ -185,7 +199,7 @@ def _supported(found: Claim) -> str:
 
 def _others(found: Claim, head: Headline) -> str:
     told = [
-        f"{step.old} to {step.new}: {change(step.comparison.ratio, _noun(found))}"
+        f"{step.old} to {step.new}: {change(step.comparison.ratio, lead.noun(found))}"
         + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
         for ladder in found.report.ladders
         for step in ladder.steps
@@ -206,16 +220,13 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
     told = {f"{each.workload}:{each.scenario}": each for each in told_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
-        scenario = (
-            next((s for s in workload.scenarios if s.name == ladder.scenario), None)
-            if (workload)
-            else None
-        )
+        scenario = lead.scenario_of(ladder, letter.workloads)
         if workload is None or scenario is None:
             yield from wrapped(f"{name}: phases {', '.join(ladder.phases)}.", "  ")
             continue
         what = {phase.name: phase.what for phase in workload.phases}
-        yield from wrapped(f"{name}: {scenario.summary}; {workload.path}", "  ")
+        path = "" if lead.is_set(workload) else f"; {workload.path}"
+        yield from wrapped(f"{name}: {scenario.summary}{path}", "  ")
         for window in scenario.windows:
             times = f"{window.operations:,} x {window.operation}"
             yield from wrapped(f"{window.name}: {what[window.name]} ({times})", "    ")
@@ -335,6 +346,10 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             if getattr(own, key) != getattr(usual, key)
         ]
         yield from _command(f"kdelta run {name}:{scenario}", f"--kernels {references}", *axes)
+        if found.headline.worse and not letter.introduced and (tags := _releases(found)):
+            ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
+            yield "The commit:"
+            yield from _command(f"kdelta bisect {name}:{scenario}", ends, *axes)
 
 
 def _command(*parts: str) -> Iterator[str]:

@@ -4,27 +4,27 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.audit import ScenarioAudit
 from kdelta.analysis.claims import Claim
-from kdelta.analysis.evidence import ITERATION
 from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
 from kdelta.metric import number
 from kdelta.procfs import compiler_short
-from kdelta.rendering import plots
+from kdelta.rendering import lead, plots
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.plots import Plot
 from kdelta.rendering.show import failures_told
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.times import level, scale
-from kdelta.rendering.wording import TRUST, against, effort, more, plural
+from kdelta.rendering.wording import TRUST, effort, more, plural
 from kdelta.sample import UNKNOWN
 from kdelta.stats.verdict import Comparison
+from kdelta.workload import Workload
 
 _SMALL = 0.05  # percent of the difference below which a function is one of the others
 _BAR = 100.0  # width of the longest bar of the table of functions, of each side
@@ -72,13 +72,14 @@ class FunctionRow:
     worse: bool
 
 
-def written(found: Claim) -> str:
+def written(found: Claim, workloads: Mapping[str, Workload]) -> str:
     """The whole file; its template lies beside this module."""
     sections = tuple(_section(found, ladder) for ladder in _ordered(found))
     return template("page.html").render(
         style=asset("page.css"),
         found=found,
-        sentence=_sentence(found),
+        sentence=_sentence(found, workloads),
+        largest="" if found.timed or not found.headline else lead.largest(found),
         verdict=_verdict(found),
         sections=sections,
         explained=found.explanation,
@@ -108,23 +109,14 @@ def _verdict(found: Claim) -> str:
     return "SAME" if found.decided else "UNDECIDED"
 
 
-def _sentence(found: Claim) -> str:
-    head = found.headline
-    if head is None:
-        if not found.decided:
-            return "No comparison of this run is decided."
-        return (
-            f"Nothing differs by more than {found.report.step_percent:g} % where a comparison was"
-            " possible."
-        )
-    step, ladder = head.step, head.ladder
-    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
-    one = "one iteration" if step.operation == ITERATION else f"one {step.operation}"
-    noun = "time" if found.timed else "instructions"
-    was, now = (number(each / divisor) for each in (step.old_value, step.new_value))
+def _sentence(found: Claim, workloads: Mapping[str, Workload]) -> str:
+    if found.headline is not None:
+        return lead.sentence(found, found.headline, workloads)
+    if not found.decided:
+        return "No comparison of this run is decided."
     return (
-        f"On {step.new} {one} takes {against(step.comparison.ratio, noun, step.old)}:"
-        f" {now} {unit} instead of {was}."
+        f"Nothing differs by more than {found.report.step_percent:g} % where a comparison was"
+        " possible."
     )
 
 

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The first sentence of a mail and of a page: the operation, its size and what it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kdelta.analysis.claims import Claim, Headline
+from kdelta.analysis.evidence import ITERATION
+from kdelta.analysis.explanation import Presence
+from kdelta.analysis.findings import Ladder
+from kdelta.metric import number
+from kdelta.rendering.columns import short
+from kdelta.rendering.times import scale
+from kdelta.rendering.wording import TRUST, change, effort, more
+from kdelta.workload import Scenario, Workload
+
+_MOST = 0.5  # share of the difference from which one function is named beside it
+_NAME = 40
+# Titles that name a set of operations: what each is stands in its scenario.
+_SETS = re.compile(r"loops|controls|a process or")
+
+
+def sentence(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> str:
+    """What was done, from how much to how much, and how that is known."""
+    step, ladder = head.step, head.ladder
+    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
+    was, now = (_value(each / divisor, found) for each in (step.old_value, step.new_value))
+    point = f" ({ladder.point})" if ladder.point else ""
+    work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
+    return (
+        f"{_capital(operation(ladder, workloads))}{point} went from {was} {unit} per"
+        f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
+        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})."
+    )
+
+
+def largest(found: Claim) -> str:
+    """The function that most of a difference of counts is in; nothing where there is none."""
+    explained = found.explanation
+    if explained is None or explained.refused or not explained.delta:
+        return ""
+    row = max(explained.functions, key=lambda one: one.delta / (explained.delta or 1))
+    if row.delta / explained.delta < _MOST:
+        return ""
+    told = {
+        Presence.NEW: f", which {explained.old} does not execute",
+        Presence.VANISHED: f", which {explained.new} does not execute",
+    }
+    return (
+        f"Most of it is in {short(row.function, _NAME)}{told.get(row.status, '')}:"
+        f" {more(row.delta / explained.operations)} per {per(explained.operation)}."
+    )
+
+
+def operation(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does in words; its name where its workload is not known here."""
+    workload = workloads.get(ladder.workload)
+    scenario = scenario_of(ladder, workloads)
+    if workload is None or scenario is None:
+        return f"{ladder.workload}:{ladder.scenario}"
+    if "()" in scenario.summary or is_set(workload):
+        return scenario.summary
+    return f"{workload.title.partition(':')[0]} ({scenario.summary})"
+
+
+def is_set(workload: Workload) -> bool:
+    """True for a workload whose scenarios have only their form in common: each has its own path."""
+    return _SETS.match(workload.title) is not None
+
+
+def scenario_of(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> Scenario | None:
+    """The scenario as its workload has it here."""
+    workload = workloads.get(ladder.workload)
+    every = workload.scenarios if workload else ()
+    return next((one for one in every if one.name == ladder.scenario), None)
+
+
+def per(operation: str) -> str:
+    """What a value is per."""
+    return "iteration" if operation == ITERATION else operation
+
+
+def noun(found: Claim) -> str:
+    """What there is more or less of."""
+    return "time" if found.timed else "instructions"
+
+
+def _capital(text: str) -> str:
+    """A sentence's begin; the name of a call stays as it is."""
+    return text if re.match(r"\w+\(|\w+:", text) else text[:1].upper() + text[1:]
+
+
+def _value(value: float, found: Claim) -> str:
+    return f"{value:.3f}" if found.timed and value < 100 else number(value)
