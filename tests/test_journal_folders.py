@@ -15,6 +15,7 @@ from kdelta.cli.runs import runs
 from kdelta.errors import SpecError
 from kdelta.journal import folders
 from kdelta.journal.run import RUNS, RunJournal, unfinished
+from kdelta.rendering.columns import headline
 from kdelta.study import spec
 from run_records import NOW, execute, new_run
 
@@ -105,3 +106,19 @@ def test_runs_are_listed_as_text_and_as_json(tmp_path: Path) -> None:
     assert f"2/{len(done.trials)}" in text
     assert found["broken"]["fault"].split()[0] in text
     assert CliRunner().invoke(runs, ["--runs", str(tmp_path / "no"), "--json"]).output == "[]\n"
+
+
+def test_what_a_run_is_of_is_beside_it_or_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = new_run(name="done")
+    RunJournal.create(tmp_path / "done", record)
+    row = f"done    0/{len(record.trials)}"
+    forms = {
+        100: ["run   trials  study", f"{row}  {record.title}"],
+        40: ["run   trials", row, f"  {headline(record.title, 38)}"],
+    }
+    for width, lines in forms.items():
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
+        assert [line.rstrip() for line in text.splitlines()] == lines

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdelta.cli.options import json_option, runs_directory
-from kdelta.cli.printing import print_json, print_table
+from kdelta.cli.printing import page_width, print_json, print_lines
+
+if TYPE_CHECKING:
+    from kdelta.rendering.columns import Line
 
 
 @click.command()
@@ -26,14 +30,25 @@ def runs(runs: Path, *, as_json: bool) -> None:
     if not folders:
         click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
         return
-    print_table(("run", "trials", "study"), map(_described, folders), right=("trials",))
+    print_lines(_lines([_fields(folder) for folder in folders]))
 
 
-def _described(folder: Path) -> tuple[str, str, str]:
-    found = _fields(folder)
-    if found["fault"]:
-        return folder.name, "", found["fault"]
-    return folder.name, f"{found['done']}/{found['trials']}", found["title"]
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """A table of three columns where each line of it fits, else what each run is of below it."""
+    from kdelta.rendering.columns import Column, Span, Tone, first_that_fits, headline, table_lines
+
+    names = Column("run", [each["run"] for each in found])
+    trials = Column("trials", map(_trials, found), right=True)
+    titles = [each["fault"] or each["title"] for each in found]
+    head, *rows = table_lines((names, trials))
+    lines: list[Line] = [head]
+    for row, title in zip(rows, titles, strict=True):
+        lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
+    yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+
+
+def _trials(found: Mapping[str, Any]) -> str:
+    return "" if found["fault"] else f"{found['done']}/{found['trials']}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
