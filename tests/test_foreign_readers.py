@@ -10,7 +10,7 @@ import pytest
 
 from foreign_records import EVIDENCE, imported
 from kdelta.errors import SpecError
-from kdelta.foreign import loading, mapping, reader, tables
+from kdelta.foreign import loading, mapping, paths, reader, tables
 from kdelta.foreign.arms import version_key
 from kdelta.foreign.record import Foreign, ImportFormat
 from kdelta.foreign.series import Case, cases
@@ -77,7 +77,7 @@ def test_very_long_cell_and_file_are_refused(
 
 
 def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "MAX_FILES", 3)
+    monkeypatch.setattr(paths, "MAX_FILES", 3)
     for number in range(5):
         write(tmp_path / "set" / f"{number}.csv", "kernel,x_ns\n6.1,5\n")
     with pytest.raises(SpecError, match="more than 3 files"):

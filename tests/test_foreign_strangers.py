@@ -10,7 +10,7 @@ import pytest
 import foreign_shapes as shapes
 import foreign_strangers as strangers
 from kdelta.errors import SpecError
-from kdelta.foreign import loading, reader
+from kdelta.foreign import paths, reader
 from kdelta.foreign.record import Contents
 from kdelta.metric import Better
 
@@ -95,8 +95,8 @@ def test_hits_in_buckets_without_kernels_compare_nothing(tmp_path: Path) -> None
 
 def test_files_are_called_by_what_tells_them_apart() -> None:
     names = ["a/bench-5.15.0-91-generic.csv", "a/bench-6.5.0-14-generic.csv"]
-    assert loading.labels_of(names) == ["5.15.0-91-generic", "6.5.0-14-generic"]
-    assert loading.labels_of(["bench-base.csv", "bench-fix.csv"]) == ["bench-base", "bench-fix"]
+    assert paths.labels_of(names) == ["5.15.0-91-generic", "6.5.0-14-generic"]
+    assert paths.labels_of(["bench-base.csv", "bench-fix.csv"]) == ["bench-base", "bench-fix"]
 
 
 def test_kernels_that_end_in_a_number_are_no_runs(tmp_path: Path) -> None:

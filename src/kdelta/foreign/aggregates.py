@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kdelta.foreign import arms, words
+from kdelta.foreign.numerals import PLAIN
 from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
-from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.printable import printable
 
 _SURELY = vocabulary(
@@ -25,7 +27,7 @@ _PERHAPS = vocabulary(
     "mean average avg arithmetic_mean amean total sum overall all totals grand_total"
     " mittelwert mittel durchschnitt summe gesamt moyenne somme promedio media suma"
 )
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
+_NUMBER = re.compile(rf"{PLAIN}\Z", re.ASCII)
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION)
 _REPEATED = re.compile(
     r"(?P<base>\S.*)[_ ](?P<word>mean|avg|median|stddev|stdev|sd|cv|min|max)\Z", re.IGNORECASE

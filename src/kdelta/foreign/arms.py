@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kdelta.foreign.words import vocabulary
+from kdelta.foreign.wordlists import vocabulary
 
 _VERSION = re.compile(
     r"(?:linux|kernel|vmlinuz|v|k|mainline|stable)?[-_ ]?v?(\d+(?:\.\d+)+)(?:[-_~.]?(rc\d+))?"

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain
 
+from kdelta.foreign.numerals import PRINTED
+
 Lines = Sequence[tuple[int, str]]
 
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\d+(?:\.\d+)?[A-Za-z%]*")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(PRINTED)
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
 # Times of day, numbers of processes, and how long a program that tells in between has run.
 _MOMENT = re.compile(

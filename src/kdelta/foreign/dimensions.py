@@ -14,7 +14,8 @@ from kdelta.foreign import settings, words
 from kdelta.foreign.columns import Holds, columns_of
 from kdelta.foreign.mapping import Mapping, Split
 from kdelta.foreign.record import SourceFile
-from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.foreign.work import Work
 from kdelta.printable import printable, quoted
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from kdelta.foreign import words
-from kdelta.foreign.words import vocabulary
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.work import Work
 from kdelta.metric import Better
 

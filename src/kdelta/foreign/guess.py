@@ -10,13 +10,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kdelta.foreign import arms, dimensions, marked, measures, samples, settings, wide, words
+from kdelta.foreign import (
+    arm_columns,
+    arms,
+    cell_meaning,
+    dimensions,
+    marked,
+    measures,
+    samples,
+    settings,
+    wide,
+    words,
+)
 from kdelta.foreign.columns import Cells, Holds, columns_of
 from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
 from kdelta.foreign.stack import ROUND, STACKED
 from kdelta.foreign.tidy import is_moment
-from kdelta.foreign.words import Part, Said, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Guess, Work
 from kdelta.metric import Better
 
@@ -25,20 +37,8 @@ _FAILED = vocabulary(
     " unsupported hung oom aborted bad no false broken lost panic hang missing n"
     " interrupted"
 )
-_CLOCKS = {*vocabulary("ktime monotonic boottime ts tsc clock now since")}
 _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
-_SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
-_HAS_FIGURE = re.compile(r"[-+]?\.?\d", re.ASCII)
-_SPAN_END = r"\d[\d.]*\s*[A-Za-z]*"
-_RANGE = re.compile(  # 0-100, [1], [2, 4), 100..200, >1ms
-    rf"(?:[\[(]\s*{_SPAN_END}(?:\s*,\s*{_SPAN_END})?\s*[\])]"
-    rf"|{_SPAN_END}\s*(?:-|\.\.+|to|->)\s*{_SPAN_END}|[<>]=?\s*{_SPAN_END})\Z",
-    re.ASCII,
-)
-_PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
-_SECONDS = re.compile(r"(?:9[5-9]\d|1\d{3}|[23]\d{3})\d{6}(?:\.\d{1,9}|\d{3})?", re.ASCII)
-_COUNTED = ("samples", "observations", "measurements", "points", "readings")
 _FEW = 24
 _MOST_PLANNED = 1_000_000
 _OFTEN = 5  # fewer numbers than that may be arms, each in at least one row less
@@ -73,12 +73,12 @@ def guess(
     for name in source.columns:
         if by_file and work.left[name].part in (Part.ARM, Part.ROLE):
             work.left[name] = Said(part=Part.UNKNOWN)
-        _by_content(work, name)
+        cell_meaning.correct(work, name)
     _plans(work)
     samples.columns(work)
     named = work.of(Part.ARM)
     if all(work.cells(name).constant for name in named):
-        measures.arms_in_columns(work)
+        arm_columns.arms_in_columns(work)
         for name in named if work.arms else ():
             work.leave(name, "the same in every row, and columns are called after arms")
     _long(work)
@@ -90,8 +90,8 @@ def guess(
     if arms_wanted and not work.arm and not work.arms:
         _arm_of_settings(work)
     if arms_wanted and not work.arm and not work.arms:
-        measures.arms_by_difference(work)
-        measures.arms_alike(work)
+        arm_columns.arms_by_difference(work)
+        arm_columns.arms_alike(work)
     _versions_cut(work)
     _statuses(work)
     _replicates(work)
@@ -102,30 +102,6 @@ def guess(
     measures.checked(work, better)
     wide.arms_in_metrics(work)
     return work.guess(base)
-
-
-def _by_content(work: Work, name: str) -> None:
-    """Correct what a name says where the cells cannot be that."""
-    said, cells = work.left[name], work.cells(name)
-    if cells.holds is Holds.NOTHING:
-        work.take(name, "not read", "it is empty")
-    elif _percentiles(cells):
-        work.left[name] = Said(part=Part.DIMENSION)
-    elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
-        if cells.constant and work.table.rows > 1:
-            work.leave(name, "one moment for all rows")
-        else:
-            work.left[name] = Said(part=Part.POSITION)
-    elif said.part is Part.UNKNOWN and _epoch(cells):
-        work.left[name] = Said(part=Part.POSITION)
-    elif said.part is Part.POSITION and _words_of_order(name, cells):
-        work.left[name] = Said(part=Part.UNKNOWN)
-    elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
-        work.left[name] = Said(part=Part.DERIVED)
-    elif said.part in (Part.TIME, Part.STATISTIC):
-        _figure(work, name, said, cells)
-    else:
-        work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
 
 
 def _plans(work: Work) -> None:
@@ -139,27 +115,6 @@ def _plans(work: Work) -> None:
             work.take(name, "planned", "how many runs were asked for, of each arm")
 
 
-def _epoch(cells: Cells) -> bool:
-    """True for several moments of this century, in seconds or milliseconds since 1970."""
-    return len(cells.distinct) > 1 and all(map(_SECONDS.fullmatch, cells.distinct))
-
-
-def _words_of_order(name: str, cells: Cells) -> bool:
-    """True for words where an order is expected: when before, after."""
-    if cells.holds is not Holds.TEXT or words.words(name)[-1] in ("step", "order"):
-        return False
-    return not any(character.isdigit() for text in cells.distinct for character in text)
-
-
-def _percentiles(cells: Cells) -> bool:
-    """True for what figures of a distribution were taken at: p50, p99, or 50, 99 of percentile."""
-    named = words.names_percentiles(cells.name)
-    if cells.holds is Holds.TEXT:
-        return len(cells.distinct) > 1 and all(map(words.is_percentile, cells.distinct))
-    sure = named == 2 or (named == 1 and 2 * len(cells.distinct) <= len(cells.texts))
-    return sure and all(_PERCENT.fullmatch(text) for text in cells.distinct)
-
-
 def _versions_cut(work: Work) -> None:
     """A number as a version may have lost its last digit."""
     names = [text for column in work.arm for text in work.cells(column).distinct]
@@ -168,65 +123,6 @@ def _versions_cut(work: Work) -> None:
             f"is the arm {cut} really {cut}0, cut by a spreadsheet or by JSON? If so, correct it"
             " in the file"
         )
-
-
-def _part(part: Part, cells: Cells) -> Part | None:
-    """What a column is rather than what its name says; None: its name is right."""
-    text, lists = cells.holds is Holds.TEXT, cells.holds is Holds.LISTS
-    numbers = cells.holds is Holds.NUMBERS
-    found: dict[Part, Part | None] = {
-        Part.VALUES: _listed(cells),
-        Part.COUNT: Part.VALUES if lists else Part.UNKNOWN if text else None,
-        Part.VALUE: Part.UNKNOWN if text else None,
-        Part.FAILED: Part.GATE if text else None,
-        Part.STATUS: Part.VALUE if numbers and set(cells.distinct) - {"0", "1"} else None,
-        Part.FAILURE: Part.GATE if numbers else None,
-        Part.RUN: Part.ROUND if cells.whole and cells.counts_up else None,
-    }
-    for word in (Part.METRIC, Part.UNIT, Part.BETTER):
-        found[word] = None if text else Part.UNKNOWN
-    return found.get(part)
-
-
-def _listed(cells: Cells) -> Part | None:
-    """What a column called values or samples is: lists, one value each, or how many there were."""
-    if cells.holds is Holds.NUMBERS:
-        return Part.COUNT if cells.whole and words.words(cells.name)[-1] in _COUNTED else Part.VALUE
-    digits = all(text[:1].isdigit() for text in cells.distinct)
-    return Part.UNKNOWN if cells.holds is Holds.TEXT and not digits else None
-
-
-def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
-    if cells.holds is Holds.LISTS:
-        work.left[name] = Said(
-            part=said.part,
-            statistic="values",
-            metric=said.metric,
-            unit=said.unit,
-            better=said.better,
-        )
-    elif (
-        not said.unit
-        and cells.rises
-        and any(
-            one.unit and other != name for other, one in work.left.items() if one.part is Part.TIME
-        )
-    ):
-        work.left[name] = Said(part=Part.POSITION)
-    elif cells.rises and _CLOCKS & {*words.words(name)}:
-        work.left[name] = Said(part=Part.POSITION)  # nanoseconds since the machine began
-    elif cells.holds is Holds.TEXT and all(map(_RANGE.match, cells.distinct)):
-        work.left[name] = Said(part=Part.DIMENSION)  # buckets of a histogram
-    elif cells.holds is Holds.TEXT and not said.unit:
-        moment = all(is_moment(text) for text in cells.distinct)
-        work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)
-    elif (
-        cells.holds is Holds.TEXT
-        and name.rstrip().endswith((")", "]"))
-        and not any(map(_HAS_FIGURE.match, cells.distinct))
-    ):
-        # benchmark (us): the unit is that of the figures beside.
-        work.left[name], work.beside = Said(part=Part.UNKNOWN), said
 
 
 def _long(work: Work) -> None:
@@ -283,7 +179,7 @@ def _arm(work: Work) -> None:
     elif not named and _by_words(work):
         _sandwiched(work)
     elif not named:
-        measures.arms_by_difference(work, apart=True)
+        arm_columns.arms_by_difference(work, apart=True)
         if not work.arms:
             _unnamed(work)
     for name in work.of(Part.ARM):

@@ -10,44 +10,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kdelta.foreign.numerals import PRINTED
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
 Lines = Sequence[tuple[int, str]]
 
-_NUMBER = r"\d+(?:\.\d+)?"
 _BENCH = re.compile(r"# Running '?(?P<name>[\w/-]+)'? benchmark:")
-_AVERAGED = re.compile(rf"Averaged (?P<value>{_NUMBER}) operations/sec \(\+- {_NUMBER}%\)")
+_AVERAGED = re.compile(rf"Averaged (?P<value>{PRINTED}) operations/sec \(\+- {PRINTED}%\)")
 _FUTEX = re.compile(
-    rf"(?:Wokeup|Requeued) \d+ of \d+ threads in (?P<value>{_NUMBER}) ms \(\+-{_NUMBER}%\)"
+    rf"(?:Wokeup|Requeued) \d+ of \d+ threads in (?P<value>{PRINTED}) ms \(\+-{PRINTED}%\)"
 )
 _GUP = re.compile(r"#?\s*(?P<kind>[A-Z_]+): Time: get:(?P<get>\d+) put:(?P<put>\d+) us")
 _TAP = re.compile(
     r"(?P<bad>not )?ok \d+ (?:- )?(?P<name>\S.*?)\s*# ?time[ =:]*"
-    rf"(?P<value>{_NUMBER})\s*(?P<unit>ns|us|ms|s|secs?|seconds)\Z"
+    rf"(?P<value>{PRINTED})\s*(?P<unit>ns|us|ms|s|secs?|seconds)\Z"
 )
 _EBIZZY = re.compile(r"(?P<value>\d+) records/s\b.*")
 _KCBENCH = re.compile(
-    rf"Run \d+ \(-j (?P<jobs>\d+)\):\s+(?P<value>{_NUMBER}) seconds / {_NUMBER} kernels/hour\b.*"
+    rf"Run \d+ \(-j (?P<jobs>\d+)\):\s+(?P<value>{PRINTED}) seconds / {PRINTED} kernels/hour\b.*"
 )
 _ZSH = re.compile(
-    rf"(?P<what>\S.*?)\s+(?P<user>{_NUMBER})s user (?P<sys>{_NUMBER})s system \d+% cpu "
-    rf"(?:(?P<minutes>\d+):)?(?P<total>{_NUMBER}) total"
+    rf"(?P<what>\S.*?)\s+(?P<user>{PRINTED})s user (?P<sys>{PRINTED})s system \d+% cpu "
+    rf"(?:(?P<minutes>\d+):)?(?P<total>{PRINTED}) total"
 )
 _HYPER = re.compile(r"Benchmark (?:#?\d+): (?P<what>\S.*)")
 _HYPER_TIME = re.compile(
-    rf"Time \(mean \u00b1 \u03c3\):\s+(?P<mean>{_NUMBER}) (?P<unit>ns|\u00b5s|us|ms|s)"
-    rf" \u00b1\s+(?P<sd>{_NUMBER}) (?P=unit)\b.*"
+    rf"Time \(mean \u00b1 \u03c3\):\s+(?P<mean>{PRINTED}) (?P<unit>ns|\u00b5s|us|ms|s)"
+    rf" \u00b1\s+(?P<sd>{PRINTED}) (?P=unit)\b.*"
 )
 _HYPER_RUNS = re.compile(r"Range \(min \u2026 max\):.*?\s(?P<n>\d+) runs")
-_SWITCH_HEAD = re.compile(rf"\"size=(?P<size>\w+) ovr={_NUMBER}")
-_SWITCH = re.compile(rf"(?P<tasks>\d+) (?P<value>{_NUMBER})")
+_SWITCH_HEAD = re.compile(rf"\"size=(?P<size>\w+) ovr={PRINTED}")
+_SWITCH = re.compile(rf"(?P<tasks>\d+) (?P<value>{PRINTED})")
 _SAMPLE = re.compile(
-    rf"(?P<name>[A-Za-z_:]\w*)\{{(?P<labels>[^}}]*)\}} (?P<value>{_NUMBER}(?:e[-+]?\d+)?)"
+    rf"(?P<name>[A-Za-z_:]\w*)\{{(?P<labels>[^}}]*)\}} (?P<value>{PRINTED}(?:e[-+]?\d+)?)"
 )
 _LABEL = re.compile(r"(\w+)=\"([^\"]*)\"")
 _OPENSSL_HEAD = re.compile(r"type\s+(?P<sizes>\d+ bytes(?:\s+\d+ bytes)+)")
-_OPENSSL = re.compile(rf"(?P<name>[A-Za-z][\w()./ -]*?)(?P<rates>(?:\s+{_NUMBER}k)+)")
+_OPENSSL = re.compile(rf"(?P<name>[A-Za-z][\w()./ -]*?)(?P<rates>(?:\s+{PRINTED}k)+)")
 _SEVEN_HEAD = "Dict     Speed Usage    R/U Rating  |      Speed Usage    R/U Rating"
 _SEVEN = re.compile(
     r"(?P<dict>\d\d):\s+(?P<packed>\d+)\s+\d+\s+\d+\s+\d+\s+\|\s+(?P<unpacked>\d+)\s+\d+\s+\d+\s+\d+"
@@ -146,7 +146,7 @@ def _openssl(lines: Lines) -> Iterator[Numbered]:
         if head := _OPENSSL_HEAD.fullmatch(line):
             sizes = re.findall(r"\d+", head["sizes"])
         elif sizes and (found := _OPENSSL.fullmatch(line)):
-            rates = re.findall(_NUMBER, found["rates"])
+            rates = re.findall(PRINTED, found["rates"])
             for size, rate in zip(sizes, rates, strict=False):
                 said = {"algorithm": found["name"].strip(), "bytes": size}
                 yield number, _figure(said, "throughput", "kB/s", Better.HIGHER, rate)

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.foreign import lkp
 from kdelta.foreign.arms import is_version, side
+from kdelta.foreign.numerals import POWERED
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
 Lines = Sequence[tuple[int, str]]
 
-_NUMBER = r"\d+(?:\.\d+)?(?:e[-+]\d+)?"
 _SCATTER = r"(?:\s*(?:\u00b1|\+-)\s*(?P<sd{0}>\d+(?:\.\d+)?)%)?"
 _COMMITS = re.compile(r"(?P<old>[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z")
 _STDDEV = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
 _LKP_ROW = re.compile(
-    rf"\s*(?P<old>{_NUMBER}){_SCATTER.format(1)}\s+(?:[-+]\d+(?:\.\d+)?%?\s+)?"
-    rf"(?P<new>{_NUMBER}){_SCATTER.format(2)}\s+(?P<name>[A-Za-z][\w.:/+%-]*)\s*\Z"
+    rf"\s*(?P<old>{POWERED}){_SCATTER.format(1)}\s+(?:[-+]\d+(?:\.\d+)?%?\s+)?"
+    rf"(?P<new>{POWERED}){_SCATTER.format(2)}\s+(?P<name>[A-Za-z][\w.:/+%-]*)\s*\Z"
 )
 _LKP_SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
 _RULE = re.compile(r"\s*={20,}\s*\Z")

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kdelta.foreign import arms, spreads, wide, words, written
+from kdelta.foreign.numerals import GROUPED, PLAIN
 from kdelta.foreign.plain_tables import Plain, cells_of, each_column, with_column
 from kdelta.foreign.record import Line
-from kdelta.foreign.words import Part, vocabulary
-from kdelta.foreign.written import NUMBER
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.printable import printable
 
 Row = tuple[int, list[str]]  # the number of a line, and its cells
@@ -27,14 +28,15 @@ _RULE = set("-=+:|_ ")
 _TITLES = 20  # lines above a head, at most
 _LOOKED_AT = 200  # lines that tell how wide a table is
 _MEASURED = re.compile(
-    rf"{NUMBER}(?:\s*(?:[a-zA-Z\u00b5/%]*|[(\[\u00b1+].*))"
+    rf"{GROUPED}(?:\s*(?:[a-zA-Z\u00b5/%]*|[(\[\u00b1+].*))"
 )  # 12, 12 us, 12 (3 %)
 _SAID = re.compile(r"(?:notes?|remarks?|source|legend|key|nb|ps|todo)\b|[\w ]+:\s", re.IGNORECASE)
-_FIGURE = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_FIGURE = re.compile(PLAIN, re.ASCII)
 _MAY_BE_KERNEL = re.compile(r"[2-9]\.\d{1,2}", re.ASCII)
 _STATISTICS = vocabulary(
     "mean avg average amean hmean gmean geomean median stddev stdev std sd sigma cv rsd var"
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
+    " err se ci ci95 ci99 cv_percent"
     " 25_pct 50_pct 75_pct 1st_qu. 3rd_qu. mittelwert mittel durchschnitt summe moyenne somme"
     " ecart_type standardabweichung stdabw media promedio suma"
 )
@@ -166,6 +168,7 @@ def plain(columns: tuple[str, ...], lines: tuple[Line, ...]) -> Plain:
         _figures,
         spreads.beside,
         spreads.intervals,
+        spreads.below,
         _statistics,
         _arms_below,
     ):
@@ -242,7 +245,7 @@ def _labelled(rows: list[Row]) -> list[Row]:
     called = {one["word"].lower() for one in counted if one}
     if len(called) == 1 and all(counted):
         name = called.pop()
-    elif any(re.fullmatch(NUMBER, cell) for cell in cells):
+    elif any(re.fullmatch(GROUPED, cell) for cell in cells):
         return rows
     else:
         name = "row"
@@ -264,7 +267,7 @@ def _units_below(found: Plain) -> Plain:
     cells = ["", *cells[1:]] if named else cells
     said = [words.said(cell) for cell in cells if cell]
     units = [one for one in said if one.part is Part.TIME and one.unit]
-    bare = named and not any(re.fullmatch(NUMBER, cell) for cell in cells)
+    bare = named and not any(re.fullmatch(GROUPED, cell) for cell in cells)
     if not units or (len(units) < len(said) and not bare):
         return found
     columns = tuple(

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.foreign.words import vocabulary
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Assume, Better
 from kdelta.printable import quoted
 from kdelta.stats.series import ReplicateUnit

@@ -13,7 +13,8 @@ from dataclasses import replace
 from kdelta.foreign import arms, words, written
 from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
-from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.metric import Better
 from kdelta.printable import printable
 

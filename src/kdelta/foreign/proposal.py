@@ -10,7 +10,7 @@ import msgspec
 
 from kdelta.foreign.mapping import ArmKeys, ColumnKeys, Figures, Mapping, MetricKeys
 from kdelta.foreign.record import SourceFile
-from kdelta.foreign.words import vocabulary
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.work import Guess
 from kdelta.printable import printable
 

@@ -29,14 +29,13 @@ from kdelta.foreign.loading import (
     LoadedFile,
     Wish,
     beside,
-    found_in,
-    labels_of,
     loaded,
     numbered,
     of_arms,
     recorded,
 )
 from kdelta.foreign.mapping import Mapping, audit_only
+from kdelta.foreign.paths import found_in, labels_of
 from kdelta.foreign.record import ArmFacts, Contents, ImportFormat, Line, SourceFile, merged
 from kdelta.foreign.records import is_lines
 from kdelta.metric import Metric

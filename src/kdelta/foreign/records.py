@@ -17,6 +17,7 @@ from typing import Any
 from kdelta.errors import SpecError
 from kdelta.foreign import aggregates, arms, context, layout, marked, nested_text
 from kdelta.foreign.json_text import loaded
+from kdelta.foreign.numerals import GROUPED, PLAIN
 from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line
 from kdelta.foreign.tables import MAX_COLUMNS, MAX_LINES
@@ -27,17 +28,16 @@ Numbered = tuple[int, Record]  # the line it begins at, or its place among other
 
 _DEEP = 6
 _TOLD = 20  # lines that tell a file with an object in each
-_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
 _ENTRY = re.compile(
     r"(?:- +)?[*>]*\s*(?P<key>[^\s:=][^:=]{0,79}?)(?:\s*:\s+|\s*=\s*)(?P<rest>.*)\Z"
 )
 _HEADING = re.compile(r"(?P<key>[^-:=][^:=]{0,79}?)\s*:\Z")
 _FIGURE = re.compile(
-    rf"(?P<value>{_NUMBER})\s*(?P<unit>\[?[a-zA-Z\u00b5\u03bc%][\w/\u00b5\u03bc%^.-]*\]?)?"
+    rf"(?P<value>{GROUPED})\s*(?P<unit>\[?[a-zA-Z\u00b5\u03bc%][\w/\u00b5\u03bc%^.-]*\]?)?"
     r"(?:\s*\([^)]*\))?\s*\Z"
 )
-_RATE = re.compile(rf"{_NUMBER}\s+\((?P<value>{_NUMBER}) per sec(?:ond)?\.?\)")  # 12 (1.2 per sec.)
-_BARE = re.compile(rf"(?P<value>{_NUMBER})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
+_RATE = re.compile(rf"{GROUPED}\s+\((?P<value>{GROUPED}) per sec(?:ond)?\.?\)")  # 12 (1.2 per sec.)
+_BARE = re.compile(rf"(?P<value>{GROUPED})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
 _TITLE = re.compile(
     r"(?:={2,}|-{2,}|#{2,}|\*{2,}|>{2,})\s*(?P<text>[^\s=].*?)\s*[=#*<-]*|\[(?P<inner>[^\]]+)\]"
@@ -50,14 +50,13 @@ _BEFORE_PAIRS = 4  # words: a moment, a host, a program
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _LOOKED_AT = 65536  # characters that tell a log
 _AGAIN = 3  # figures of one name that tell a program run in a loop
-_PLAIN = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
-_NUMBERS = rf"{_PLAIN}(?:(?:\s*[,;]\s*|\s+){_PLAIN})+"
+_NUMBERS = rf"{PLAIN}(?:(?:\s*[,;]\s*|\s+){PLAIN})+"
 _NAMED_LIST = re.compile(
     rf"(?:- )?[\"'`]?(?P<key>[\w.+-]+)[\"'`]?\s*(?:[:=]|<-)\s*(?:c?\(|\[)?\s*"
     rf"(?P<rest>{_NUMBERS})\s*[\])]?[,;]?"
 )
 _R_NAME = re.compile(r"\$`?(?P<key>[\w.+-]+)`?")
-_R_LINE = re.compile(rf"\[\d+\]\s+(?P<rest>{_NUMBER}(?:\s+{_NUMBER})*)")
+_R_LINE = re.compile(rf"\[\d+\]\s+(?P<rest>{GROUPED}(?:\s+{GROUPED})*)")
 _SEPARATOR = re.compile(r"\s*[,;]\s*|\s+")
 _Path = tuple[str, ...]
 
@@ -116,7 +115,7 @@ def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:
     one of these within an object, which then says more of each.
     """
     if isinstance(found, list):
-        return [
+        return _named_lists(found, outer) or [
             record for one in found if isinstance(one, dict) for record in _rows(one, outer, depth)
         ]
     if not isinstance(found, dict) or not found:
@@ -144,6 +143,20 @@ def _rows(found: Any, outer: Record, depth: int = 0) -> list[Record]:
         rest = outer | _flat({key: value for key, value in found.items() if key != below[0]})
         return _rows(found[below[0]], rest, depth + 1)
     return _columns(found, outer) or [outer | _flat(found)]
+
+
+def _named_lists(found: list[Any], outer: Record) -> list[Record]:
+    """Lists of one length, of which the first holds the names of the others' values."""
+    if len(found) < 2 or not all(_plain_list(one) for one in found):
+        return []
+    names, *rows = found
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        return []
+    if any(len(row) != len(names) for row in rows) or all(
+        isinstance(cell, str) for row in rows for cell in row
+    ):
+        return []
+    return [outer | dict(zip(names, map(_cell, row), strict=True)) for row in rows]
 
 
 def _holds(found: Mapping[str, Any]) -> bool:

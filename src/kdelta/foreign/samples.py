@@ -7,7 +7,8 @@ import re
 
 from kdelta.foreign import words
 from kdelta.foreign.columns import Cells, Holds
-from kdelta.foreign.words import Part, Said, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Work
 from kdelta.stats.series import ReplicateUnit
 

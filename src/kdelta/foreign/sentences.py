@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kdelta.foreign import context, words
 from kdelta.foreign.records import Numbered, Record
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.words import Part
 
 Lines = Sequence[tuple[int, str]]
@@ -28,7 +29,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z_\u00b5][\w./-]*)|(?P<sign>[^\s\w])"
 )
 _VERBS = frozenset(
-    words.vocabulary(
+    vocabulary(
         "took takes taken in of is was at after for with the a an per and total: done"
         " finished completed ran needed used"
     )

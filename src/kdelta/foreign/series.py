@@ -19,12 +19,13 @@ from kdelta.foreign.record import (
     Published,
     PublishedRules,
 )
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Metric
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 
 _BLOCK = 2  # runs of an arm after each other, at least, are a block of the session
 # The one dimension that is also a request to the machine.
-_CPUS = words.vocabulary(
+_CPUS = vocabulary(
     "cpu cpus ncpu ncpus nr_cpu nr_cpus vcpu vcpus smp guest_cpu guest_cpus num_cpus"
 )
 

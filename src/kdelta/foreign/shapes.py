@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kdelta.foreign import arms, words
+from kdelta.foreign import arms, wide, words
+from kdelta.foreign.numerals import PLAIN
 from kdelta.foreign.record import Line
-from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.printable import printable
 
 Row = tuple[int, list[str]]  # the number of a line, and its cells
@@ -26,7 +28,7 @@ BARE = (
     "there is no head line: which of these figures are runs of what, in which unit, and is lower"
     " better?"
 )
-_FIGURE = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
+_FIGURE = re.compile(rf"{PLAIN}\Z", re.ASCII)
 _SETTINGS = (Part.ARM, Part.ROLE, Part.DIMENSION, Part.UNKNOWN, Part.METRIC, Part.BOOT)
 _RUN = vocabulary("r run rep round iter iteration trial sample boot b")
 _OF_RUN = re.compile(
@@ -35,6 +37,11 @@ _OF_RUN = re.compile(
 _RUN_FIRST = re.compile(
     r"(?P<word>[A-Za-z]+)[\s_.-]?(?P<n>\d{1,3})[\s_.-]+(?P<metric>[A-Za-z].*)\Z"
 )
+_OF_ARM = re.compile(
+    r"(?P<metric>\S.*?)(?:[\s_#.-]+(?P<word>[A-Za-z]+)[\s_.#-]?|\s*[_#]|(?<=[A-Za-z])[.-])"
+    r"(?P<n>\d{1,3})\Z"
+)
+_RUNS_OF_ARMS = 3  # at least, where no word says that a number is that of a run: base_1, base_2
 _TITLE = re.compile(r"\s*(?:#+\s*(?P<said>\S.*?)|\"(?P<quoted>[^\"]+)\")\s*\Z")
 _COMMENTED = re.compile(r"([A-Za-z_]\w*)\s*[=:]\s*([^\s,;]+)")
 _KERNEL = re.compile(
@@ -181,7 +188,10 @@ def _counts(cells: Sequence[Sequence[str]]) -> bool:
 def runs_below(
     columns: tuple[str, ...], lines: tuple[Line, ...]
 ) -> tuple[tuple[str, ...], tuple[Line, ...]]:
-    """mmap_r1, mmap_r2, fork_r1, fork_r2: a row for each metric, and a column for each run."""
+    """mmap_r1, mmap_r2, fork_r1, fork_r2: a row for each metric, and a column for each run.
+
+    So base_1, base_2, base_3, fix_1, fix_2, fix_3: a row for each arm.
+    """
     found: dict[str, dict[int, int]] = {}
     word = ""
     for at, name in enumerate(columns):
@@ -194,7 +204,10 @@ def runs_below(
     held = {at for each in found.values() for at in each.values()}
     kept = [at for at in range(len(columns)) if at not in held]
     timed = all(words.said(metric).unit for metric in found)
-    named = "metric" if timed else "benchmark"
+    armed = all(map(_is_bare_arm, found))
+    if any(map(_is_bare_arm, found)) and not (armed and (word or len(runs[0]) >= _RUNS_OF_ARMS)):
+        return columns, lines
+    named = wide.KERNEL if armed else "metric" if timed else "benchmark"
     made = (*(columns[at] for at in kept), named, *(f"{word or 'r'}{n}" for n in runs[0]))
     if len(set(made)) < len(made):
         return columns, lines
@@ -214,7 +227,10 @@ def runs_below(
 
 
 def _of_run(name: str) -> tuple[str, str, int] | None:
-    """(metric, word of the run, its number) of mmap_r1, run2_fork_ns, lat_us_3."""
+    """(metric or arm, word of the run, its number) of mmap_r1, run2_fork_ns, lat_us_3, base_2."""
+    cut = _OF_ARM.match(name)
+    if cut and _is_bare_arm(cut["metric"]) and (cut["word"] or "r").lower() in _RUN:
+        return cut["metric"], (cut["word"] or "").lower(), int(cut["n"])
     for pattern in (_OF_RUN, _RUN_FIRST):
         cut = pattern.match(name)
         if cut is None:
@@ -225,6 +241,11 @@ def _of_run(name: str) -> tuple[str, str, int] | None:
             continue
         return metric, word, int(cut["n"])
     return None
+
+
+def _is_bare_arm(name: str) -> bool:
+    """True for 6.16 and base, and not for base_ns."""
+    return _is_arm(name) and wide.arm_and_rest(name) == (name, ())
 
 
 def _from_start(numbers: Sequence[int]) -> bool:

@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two figures in a cell: a mean and what it scatters by, or an interval around it."""
+"""A mean and what it scatters by, or an interval around it: in a cell, or in rows below it."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
+from kdelta.foreign import words
+from kdelta.foreign.numerals import GROUPED
 from kdelta.foreign.plain_tables import Plain, cells_of, each_column, with_column
-from kdelta.foreign.written import NUMBER
+from kdelta.foreign.record import Line
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.printable import printable
 
 _BESIDE = re.compile(
-    rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
-    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{NUMBER})\s*(?P<percent>%?)\s*"
+    rf"(?P<value>{GROUPED})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
+    rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{GROUPED})\s*(?P<percent>%?)\s*"
     rf"(?:(?P=unit)|(?P<behind>[a-zA-Z\u00b5\u03bc/]+))"
-    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{NUMBER})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
+    rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{GROUPED})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
     re.ASCII,
 )
+_STATISTIC = "statistic"
+_BELOW = vocabulary(
+    "sd cv cv_percent err stderr sem se var variance mad iqr min max minimum maximum ci ci95 ci99"
+)
 _WITHIN = re.compile(
-    rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
-    rf"[\[(]\s*(?P<low>{NUMBER})\s*(?:,|;|\.\.+|\u2013|-|to)\s*(?P<high>{NUMBER})\s*(?P=unit)\s*[\])]",
+    rf"(?P<value>{GROUPED})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
+    rf"[\[(]\s*(?P<low>{GROUPED})\s*(?:,|;|\.\.+|\u2013|-|to)\s*(?P<high>{GROUPED})\s*(?P=unit)\s*[\])]",
     re.ASCII,
 )
 
@@ -82,6 +91,34 @@ def intervals(found: Plain) -> Plain:
         return with_column(found, at, names, rows)
 
     return each_column(found, change)
+
+
+def below(found: Plain) -> Plain:
+    """Rows called sd or min below each row that they are of: a column says which is which."""
+    cells = cells_of(found, 0)
+    marks = [_statistic(cell) for cell in cells]
+    starts = [at for at, mark in enumerate(marks) if not mark]
+    listed = Counter(mark for mark in marks if mark)
+    if max(listed.values(), default=0) < 2 or marks[0] or _STATISTIC in found.columns:
+        return found
+    ends = [*starts[1:], len(marks)]
+    if len({tuple(marks[at + 1 : end]) for at, end in zip(starts, ends, strict=True)}) > 1:
+        names = printable(", ".join(listed), 60)
+        return replace(found, doubts=(*found.doubts, f"of what are the rows called {names}?"))
+    lines, label = [], ""
+    for line, mark in zip(found.lines, marks, strict=True):
+        label = label if mark else line.cells[0]
+        cells = [label, mark or "mean", *line.cells[1:]]
+        lines.append(Line(number=line.number, cells=tuple(cells)))
+    columns = (found.columns[0], _STATISTIC, *found.columns[1:])
+    return replace(found, columns=columns, lines=tuple(lines))
+
+
+def _statistic(cell: str) -> str:
+    """The statistic that a cell names and nothing beside it; "" for another text."""
+    said = words.said(cell)
+    bare = said.part is Part.STATISTIC and not said.metric and said.statistic in _BELOW
+    return said.statistic if bare else ""
 
 
 def _three(cut: re.Match[str] | None) -> list[str]:

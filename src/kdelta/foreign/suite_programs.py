@@ -15,24 +15,24 @@ from decimal import Decimal
 from xml.etree import ElementTree
 
 from kdelta.foreign import words
+from kdelta.foreign.numerals import PRINTED
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
 Lines = Sequence[tuple[int, str]]
 
-_NUMBER = r"\d+(?:\.\d+)?"
 _PTS_SCALE = re.compile(r"(?P<unit>\S.*?) [<>] (?P<which>Higher|Lower) Is Better\s*\Z")
-_PTS_ROW = re.compile(rf"(?P<name>\S.*?) \.+ (?P<value>{_NUMBER}) \|=*\s*\Z")
+_PTS_ROW = re.compile(rf"(?P<name>\S.*?) \.+ (?P<value>{PRINTED}) \|=*\s*\Z")
 _PTS_TITLE = re.compile(r"(?P<test>\S.*) \((?P<unit>[^()]+)\)\Z")
 _PTS_SETTING = re.compile(r"(?P<name>[A-Z]\S[^:]*(?:: .*)?):")
-_PTS_AVERAGE = re.compile(rf"Average: {_NUMBER} (?P<unit>\S.*)")
+_PTS_AVERAGE = re.compile(rf"Average: {PRINTED} (?P<unit>\S.*)")
 _PTS_WAYS = {"HIB": Better.HIGHER, "LIB": Better.LOWER}
 _RUST = re.compile(
     r"test (?P<name>\S.*?)\s+\.\.\. bench:\s+(?P<value>\d[\d,]*(?:\.\d+)?) ns/iter \(\+/- "
 )
 _CRITERION = re.compile(
-    rf"(?P<name>\S.*?)?\s*time:\s+\[{_NUMBER} \w+ (?P<value>{_NUMBER}) (?P<unit>\w{{1,2}})"
-    rf" {_NUMBER} \w+\]\s*\Z"
+    rf"(?P<name>\S.*?)?\s*time:\s+\[{PRINTED} \w+ (?P<value>{PRINTED}) (?P<unit>\w{{1,2}})"
+    rf" {PRINTED} \w+\]\s*\Z"
 )
 _IN_NS = {"ps": -3, "ns": 0, "us": 3, "\u00b5s": 3, "\u03bcs": 3, "ms": 6, "s": 9}
 _GNU_FIGURES = {
@@ -79,7 +79,7 @@ def phoronix_csv(text: str) -> Iterator[Numbered]:
             test, unit = (title["test"], title["unit"]) if title else (cells[0].strip(), "")
             better = _PTS_WAYS[cells[1].strip()]
             for system, cell in zip(systems, cells[2:], strict=True):
-                if re.fullmatch(_NUMBER, cell.strip()):
+                if re.fullmatch(PRINTED, cell.strip()):
                     said = {"kernel": system}
                     yield reader.line_num, _figure(said, test, unit, better, cell.strip())
 
@@ -102,7 +102,7 @@ def phoronix_xml(text: str) -> Iterator[Numbered]:
             said = {"kernel": entry.findtext("Identifier", "").strip()}
             runs = entry.findtext("RawString") or entry.findtext("Value") or ""
             for run, value in enumerate(runs.split(":"), start=1):
-                if re.fullmatch(_NUMBER, value.strip()):
+                if re.fullmatch(PRINTED, value.strip()):
                     each = said | {"round": str(run)}
                     yield at, _figure(each, title, unit, better, value.strip())
 
@@ -115,7 +115,7 @@ def phoronix_run(lines: Lines) -> Iterator[Numbered]:
         text = line.strip()
         if setting := _PTS_SETTING.fullmatch(text):
             test, runs = setting["name"], []
-        elif re.fullmatch(_NUMBER, text) and test:
+        elif re.fullmatch(PRINTED, text) and test:
             runs.append((number, text))
         elif runs and (average := _PTS_AVERAGE.fullmatch(text)):
             unit = words.said(average["unit"])
@@ -198,7 +198,7 @@ def criterion_csv(text: str) -> Iterator[Numbered]:
     for cells in reader:
         row = dict(zip(_CRITERION_RAW, cells, strict=False))
         value, count = row.get("sample_measured_value", ""), row.get("iteration_count", "")
-        if not re.fullmatch(_NUMBER, value) or not re.fullmatch(r"[1-9]\d{0,15}", count):
+        if not re.fullmatch(PRINTED, value) or not re.fullmatch(r"[1-9]\d{0,15}", count):
             continue
         said = {name: row[name] for name in ("group", "function", "value") if row[name]}
         each = {f"parameter {name}" if name == "value" else name: said[name] for name in said}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kdelta.errors import SpecError
 from kdelta.foreign import aggregates, layout, marked, shapes
+from kdelta.foreign.numerals import PLAIN
 from kdelta.foreign.plain_tables import Plain
 from kdelta.foreign.record import Line, SourceFile
 from kdelta.printable import printable, quoted
@@ -29,7 +30,7 @@ _DELIMITERS = ("\t", ";", ",", "|")
 BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
+_NUMBER = re.compile(PLAIN, re.ASCII)
 _BOUND = re.compile(r"(?:[<>]=?|\u2264|\u2265)\s*\d.*")  # >10s
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head

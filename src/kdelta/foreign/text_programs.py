@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
+from kdelta.foreign.numerals import PRINTED
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
 Lines = Sequence[tuple[int, str]]
 
-_NUMBER = r"\d+(?:\.\d+)?"
 _CYCLIC = re.compile(
     r"T:\s*(?P<thread>\d+)\s*\(\s*\d+\)\s*P:\s*\d+\s*I:\s*\d+\s*C:\s*\d+\s*Min:\s*-?\d+\s*"
     r"Act:\s*-?\d+\s*Avg:\s*(?P<avg>\d+)\s*Max:\s*(?P<max>\d+)"
@@ -25,17 +25,17 @@ _SCHBENCH = re.compile(
     r"(?:(?P<what>\w+) Latencies percentiles \((?P<unit>[mun]?)secs?\)"
     r"|RPS percentiles \(requests\)) runtime (?P<runtime>\d+)"
 )
-_PERCENTILE = re.compile(rf"\s*\*?\s*(?P<at>{_NUMBER})th:\s+(?P<value>\d+)\b")
-_RPS = re.compile(rf"average rps:\s*(?P<value>{_NUMBER})")
+_PERCENTILE = re.compile(rf"\s*\*?\s*(?P<at>{PRINTED})th:\s+(?P<value>\d+)\b")
+_RPS = re.compile(rf"average rps:\s*(?P<value>{PRINTED})")
 _AB = {
-    "rate": re.compile(rf"Requests per second:\s+(?P<value>{_NUMBER}) \[#/sec\]"),
-    "time": re.compile(rf"Time per request:\s+(?P<value>{_NUMBER}) \[ms\] \(mean\)\s*\Z"),
+    "rate": re.compile(rf"Requests per second:\s+(?P<value>{PRINTED}) \[#/sec\]"),
+    "time": re.compile(rf"Time per request:\s+(?P<value>{PRINTED}) \[ms\] \(mean\)\s*\Z"),
     "failed": re.compile(r"Failed requests:\s+(?P<value>\d+)"),
     "clients": re.compile(r"Concurrency Level:\s+(?P<value>\d+)"),
 }
 _WRK = {
-    "rate": re.compile(rf"Requests/sec:\s+(?P<value>{_NUMBER})"),
-    "time": re.compile(rf"\s+Latency\s+(?P<value>{_NUMBER})(?P<unit>us|ms|s)\s"),
+    "rate": re.compile(rf"Requests/sec:\s+(?P<value>{PRINTED})"),
+    "time": re.compile(rf"\s+Latency\s+(?P<value>{PRINTED})(?P<unit>us|ms|s)\s"),
     "failed": re.compile(r"\s+Non-2xx or 3xx responses:\s+(?P<value>\d+)"),
     "lost": re.compile(
         r"\s+Socket errors:\s+(?P<value>connect \d+, read \d+, write \d+, timeout \d+)"
@@ -47,8 +47,14 @@ _NETPERF = re.compile(r"(?:MIGRATED )?(?P<test>(?:TCP|UDP|SCTP)[A-Z_ /]+?) TEST 
 _NET_BEHIND = re.compile(r"% [A-Z]|\S+")
 _NET_UNIT = re.compile(r"(?P<unit>10\^\d+\s?bits/sec|per sec|KBytes/sec)")
 _UNIX = re.compile(
-    rf"(?P<name>\S.*?)\s{{2,}}(?P<value>{_NUMBER}) (?P<unit>[A-Za-z]+)\s+"
-    rf"\({_NUMBER} s, \d+ samples\)"
+    rf"(?P<name>\S.*?)\s{{2,}}(?P<value>{PRINTED}) (?P<unit>[A-Za-z]+)\s+"
+    rf"\({PRINTED} s, \d+ samples\)"
+)
+_UNIX_INDEX = re.compile(
+    rf"(?P<name>\S.*?)\s{{2,}}{PRINTED}\s+(?P<value>{PRINTED})\s+(?P<index>{PRINTED})\s*\Z"
+)
+_UNIX_HEAD = re.compile(
+    r"\s*(?:System Benchmarks )?(?:Partial )?Index(?: Values)?\s+BASELINE\s+RESULT"
 )
 _PASSED = re.compile(
     r"(?P<kind>real|user|sys)\s+(?:(?P<minutes>\d+)m)?(?P<seconds>\d+(?:\.\d+)?)s?", re.ASCII
@@ -113,7 +119,7 @@ def netperf(lines: Lines) -> Iterator[Numbered]:
         elif test and (said := _NET_UNIT.search(line)):
             unit = said["unit"].replace(" ", "").replace("persec", "transactions/s")
             behind = len(_NET_BEHIND.findall(line, said.end()))  # -c -C: % S, us/Tr
-        elif test and unit and len(cells) > 4 and all(re.fullmatch(_NUMBER, c) for c in cells):
+        elif test and unit and len(cells) > 4 and all(re.fullmatch(PRINTED, c) for c in cells):
             # More such lines are more runs: -P 0 leaves out the head line.
             at = len(cells) - 1 - behind
             where = {"test": test, "sizes": "/".join(cells[: at - 1])}
@@ -121,7 +127,12 @@ def netperf(lines: Lines) -> Iterator[Numbered]:
 
 
 def unixbench(lines: Lines) -> Iterator[Numbered]:
-    """What each test did in a second or a minute; the indices are made of these."""
+    """What each test did in a second or a minute; the indices are made of these.
+
+    Where only the table of indices is left, its results, whose units it does not print.
+    """
+    detailed = any(_UNIX.match(line) for _, line in lines)
+    listed = False
     said: Record = {}
     for number, line in lines:
         if system := _UNIX_OS.match(line):
@@ -131,6 +142,12 @@ def unixbench(lines: Lines) -> Iterator[Numbered]:
         elif found := _UNIX.match(line):
             # Each test has a unit of its own: lps, lpm, KBps, MWIPS.
             yield number, _figure(said, found["name"], found["unit"], Better.HIGHER, found["value"])
+        elif _UNIX_HEAD.match(line):
+            listed = not detailed
+        elif listed and (row := _UNIX_INDEX.match(line)):
+            yield number, _figure(said, row["name"], "as printed", Better.HIGHER, row["value"])
+        else:
+            listed = listed and bool(line.strip())
 
 
 def passed(lines: Lines) -> Iterator[Numbered]:

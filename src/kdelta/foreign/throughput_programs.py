@@ -11,35 +11,35 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
+from kdelta.foreign.numerals import POWERED
 from kdelta.foreign.records import Numbered, Record
 from kdelta.metric import Better
 
 Lines = Sequence[tuple[int, str]]
 
-_NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _STREAM_HEAD = re.compile(r"Function\s+(?:Best )?Rate (?:\(MB/s\)|MB/s)\s+Avg time\s")
 _STREAM = re.compile(
-    rf"(?P<function>Copy|Scale|Add|Triad):\s+(?P<rate>{_NUMBER})\s+(?P<time>{_NUMBER})"
-    rf"\s+{_NUMBER}\s+{_NUMBER}\s*\Z"
+    rf"(?P<function>Copy|Scale|Add|Triad):\s+(?P<rate>{POWERED})\s+(?P<time>{POWERED})"
+    rf"\s+{POWERED}\s+{POWERED}\s*\Z"
 )
 _STREAM_FAILED = re.compile(r"\s*Failed Validation\b")
 _DD = re.compile(
-    rf"(?P<bytes>\d+) bytes (?:\([^)]*\) )?copied, (?P<seconds>{_NUMBER}) s(?:econds)?,"
+    rf"(?P<bytes>\d+) bytes (?:\([^)]*\) )?copied, (?P<seconds>{POWERED}) s(?:econds)?,"
     r" \S+ ?[kMGT]?i?B/s\s*\Z"
 )
 _DBENCH = re.compile(
-    rf"Throughput (?P<rate>{_NUMBER}) MB/sec\s+(?:(?P<clients>\d+) clients\s+)?(?P<procs>\d+) procs"
+    rf"Throughput (?P<rate>{POWERED}) MB/sec\s+(?:(?P<clients>\d+) clients\s+)?(?P<procs>\d+) procs"
 )
 _DBENCH_HEAD = re.compile(r"\s*Operation\s+Count\s+AvgLat\s+MaxLat\s*\Z")
-_OPERATION = re.compile(rf"\s*(?P<name>[A-Za-z]\w*)\s+\d+\s+(?P<mean>{_NUMBER})\s+{_NUMBER}\s*\Z")
-_YCSB = re.compile(rf"\[(?P<what>[\w-]+)\], (?P<name>[^,]+), (?P<value>{_NUMBER})\s*\Z")
+_OPERATION = re.compile(rf"\s*(?P<name>[A-Za-z]\w*)\s+\d+\s+(?P<mean>{POWERED})\s+{POWERED}\s*\Z")
+_YCSB = re.compile(rf"\[(?P<what>[\w-]+)\], (?P<name>[^,]+), (?P<value>{POWERED})\s*\Z")
 _YCSB_LATENCY = re.compile(
     r"(?:(?P<mean>Average)|(?P<at>\d+(?:\.\d+)?)(?:th)?Percentile)Latency\((?P<unit>[mun]s)\)"
 )
 _YCSB_ASIDE = re.compile(r"OVERALL|CLEANUP|TOTAL_\w+|.*-FAILED")
 _IPERF = re.compile(
     rf"\[ *(?P<stream>SUM|\d+)\](?:\[\w+-\w\])? +0\.00-\d+\.\d+ +sec .*?"
-    rf"(?P<rate>{_NUMBER}) (?P<prefix>[KMG]?)bits/sec .*?\b(?P<end>sender|receiver)\s*\Z"
+    rf"(?P<rate>{POWERED}) (?P<prefix>[KMG]?)bits/sec .*?\b(?P<end>sender|receiver)\s*\Z"
 )
 _IN_BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _KERNBENCH = re.compile(
@@ -48,7 +48,7 @@ _KERNBENCH = re.compile(
 _KERNBENCH_RUNS = re.compile(r"Performing (?P<runs>\d+) runs of")
 _KERNBENCH_KERNEL = re.compile(r"(?:Kernel )?(?P<kernel>[2-9]\.\d+[\w.+-]*)\s*\Z")
 _KERNBENCH_TIME = re.compile(
-    rf"(?P<name>Elapsed|User|System) Time\s+(?P<mean>{_NUMBER}) \((?P<sd>{_NUMBER})\)\s*\Z"
+    rf"(?P<name>Elapsed|User|System) Time\s+(?P<mean>{POWERED}) \((?P<sd>{POWERED})\)\s*\Z"
 )
 
 

@@ -106,6 +106,31 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "the report of vegeta has several figures in a line",
         "put what was measured into a table, a line for each run: kernel,run,requests_per_s,p99_ms",
     ),
+    (
+        r"(?m)^ *Value +Percentile +TotalCount +1/\(1-Percentile\) *$|^#\[Mean +=.*StdDeviation",
+        "a distribution of HdrHistogram says neither what was measured nor its unit",
+        "give its percentiles as a table, a line for each run: kernel,run,p50_us,p99_us",
+    ),
+    (
+        r"(?m)^\s*Iozone: Performance Test of File I/O|^ *kB +reclen +write +rewrite\b",
+        "iozone's table leaves the places of tests empty that were not run",
+        "put its figures into a table: kernel,run,test,file_kb,record_kb,kbytes_per_s",
+    ),
+    (
+        r"(?m)^(?:Version +[\d.]+ +-+Sequential Output-+|1\.9\d,[\d.]+,[^,]*,\d+,\d+,)",
+        "bonnie++ prints figures of several units in a line, and some only as +++",
+        "put its figures into a table: kernel,run,test,kb_per_s (seeks_per_s in a column apart)",
+    ),
+    (
+        r"(?m)^% time +seconds +usecs/call +calls +errors syscall *$",
+        "strace -c counts the time of calls that strace itself stops",
+        "give what the program took without strace, a line for each run: kernel,run,seconds",
+    ),
+    (
+        r"\A\s*\[\s*\[(?!(?:\s*\"[^\"\n]*\"\s*,?)+\s*\])",
+        "its lists have no names, so nothing says what a number in them is",
+        'put the names into a list before the others: [["kernel", "boot", "ns"], ["6.16", 1, 150]]',
+    ),
 )
 NO_TABLE = Unread(
     cause="a page that holds no table",

@@ -11,13 +11,14 @@ import re
 from collections.abc import Sequence
 
 from kdelta.foreign import arms, samples, words
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.words import Part
 from kdelta.foreign.work import Work
 
 KERNEL = "kernel"  # the column that says which arm a row is of
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
 _BEHIND = re.compile(r"(?P<rest>[A-Za-z]\w*)[-.@](?P<arm>v?[2-9]\.\d{1,2}(?:[.-]\w+)*)")
-_MADE_OF_TWO = words.vocabulary("vs versus delta pct ratio midpoint change")
+_MADE_OF_TWO = vocabulary("vs versus delta pct ratio midpoint change")
 
 
 def arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:

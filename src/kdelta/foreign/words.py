@@ -8,11 +8,12 @@ Nothing here looks at values: that is `guess`, which knows the whole table.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from kdelta.foreign import quantities
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Assume, Better, Metric
 
 _NAMES = 4096  # of columns and metrics, which are asked for once a row
@@ -64,11 +65,6 @@ class Said:
     unit: str = ""
     better: Better | None = None
     fact: str = ""
-
-
-def vocabulary(text: str) -> tuple[str, ...]:
-    """The words of a list that stands as one text."""
-    return tuple(text.split())
 
 
 # Best first: of two columns that could name the arm, the earlier does.
@@ -149,6 +145,7 @@ _DIMENSIONS = vocabulary(
     " cmdline kernel_cmdline boot_args bootargs command_line microcode turbo smt"
     " distinct watchers mitigations cpu_mem smp_mem lab old_node new_node bucket"
 )
+_BUCKETS = {"bucket", "buckets", "bin", "bins"}  # of a histogram: bucket_us is no time that passed
 _READ_BACK = {
     "requested_cpu": "requested_cpus",
     "requested_cpus": "requested_cpus",
@@ -180,44 +177,11 @@ _PERCENTILE = re.compile(
     r"[pq]_?\d{1,3}(?:\.\d{1,4})?|\d{1,3}(?:\.\d{1,4})?(?:(?:th|st|nd|rd)(?: percentile)?|\s?%)",
     re.IGNORECASE | re.ASCII,
 )
-_TIME_UNITS = {
-    word: unit
-    for unit, words in {
-        "ns": "ns nsec nsecs nanosecond nanoseconds nanos",
-        "us": "us usec usecs microsecond microseconds micros",
-        "ms": "ms msec msecs millisecond milliseconds millis",
-        "s": "s sec secs second seconds",
-    }.items()
-    for word in words.split()
-}
-_TIME_UNITS |= {"\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
-_COSTS = {"cycles": "cycles", "instructions": "instructions", "insns": "instructions"}
-_FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score")
-_SLOW = vocabulary(
-    "latency lat dur elapsed duration runtime walltime wall cost wallclock delay overhead time"
-)
-_MORE = vocabulary("higher more bigger larger greater")
-_LESS = vocabulary("lower less smaller fewer shorter")
-_PERIODS = vocabulary("time cycle cycles")
-_LONG = {"min": "min", "minute": "min", "minutes": "min", "h": "h", "hour": "h", "hours": "h"}
-# So many a second are not better for being many.
-_UNWANTED = vocabulary(
-    "error errors err fault faults pagefaults miss misses drop drops dropped lost loss retransmit"
-    " retransmits retransmissions retry retries timeout timeouts stall stalls interrupt interrupts"
-    " irq irqs switch switches migration migrations fail fails failure failures failed kill kills"
-    " killed overrun overruns collision collisions swapin swapins swapout swapouts refault refaults"
-    " majfault majfaults minfault minfaults reclaim reclaims reclaimed conflict conflicts abort"
-    " aborts bounce bounces shootdowns violations"
-)
-# Of these a longer time is no worse, or was set.
-_WANTED = vocabulary(
-    "saved uptime think sleep mtbf remaining left failure timeout interval period lifetime battery"
-)
-_AMOUNTS = ("mb", "gb", "kb", "mib", "gib", "ops", "op", "requests", "req")
 _CENTRES = {"mean": "mean", "avg": "mean", "average": "mean", "amean": "mean", "median": "median"}
 _CENTRES |= {"med": "median", "p50": "median", "values": "values", "samples": "values"}
 _CENTRES |= {"middle": "median", "mu": "mean"}
 _SPREADS = {"sd": "sd", "stdev": "sd", "stddev": "sd", "std": "sd", "sigma": "sd", "cv": "cv"}
+_SPREADS |= {"\N{GREEK SMALL LETTER SIGMA}": "sd"}
 _SPREADS |= {"cov": "cv", "rsd": "cv", "coeffvar": "cv"}
 _OTHER = vocabulary(
     "min max minimum maximum mad var variance iqr ci se sem err stderr q1 q3 p1 p5 p10 p25 p75 p90"
@@ -250,7 +214,7 @@ _COUNT_GATE = re.compile(
 )
 # start_s, end_time_ms: when a run was, on some clock, and not how long.
 _MOMENTS = vocabulary("start begin began started end ended stop stopped finish finished")
-_OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *_TIME_UNITS}
+_OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *quantities.TIME_UNITS}
 _GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
 _SPLIT = re.compile(r"[^\w%.]+|_")
@@ -330,7 +294,7 @@ def said(name: str) -> Said:
             return Said(part=part)
     if joined in ARM:
         return Said(part=Part.ARM)
-    if joined in _DIMENSIONS or (len(found) == 3 and _two_dimensions(name)):
+    if joined in _DIMENSIONS or _BUCKETS & {*found} or (len(found) == 3 and _two_dimensions(name)):
         return Said(part=Part.DIMENSION)
     if is_gate(name):
         return Said(part=Part.GATE)
@@ -366,10 +330,16 @@ def dimensions_in(name: str) -> tuple[str, ...]:
 def _quantity(found: tuple[str, ...]) -> Said:
     """A quantity, or a statistic of one: mean_x_ns, x_ns_p99, "cv (%)", delta_pct."""
     rest, statistic = _stripped(found)
-    unit, better = _unit(rest)
-    if unit in _TIME_UNITS.values() and set(rest) <= _OF_MOMENTS and {*rest} & {*_MOMENTS}:
+    unit, better = quantities.unit_of(rest)
+    if (
+        unit in quantities.TIME_UNITS.values()
+        and set(rest) <= _OF_MOMENTS
+        and {*rest} & {*_MOMENTS}
+    ):
         return Said(part=Part.POSITION if rest[0] in _MOMENTS[:4] else Part.NOTE)
-    better = _stated(found) or (None if _contradicts(rest, unit, better) else better)
+    better = quantities.stated(found) or (
+        None if quantities.contradicts(rest, unit, better) else better
+    )
     metric = "_".join(rest)
     if statistic in ("", "mean", "median", "values"):
         bare = () if unit else _DERIVED_BARE
@@ -383,30 +353,6 @@ def _quantity(found: tuple[str, ...]) -> Said:
             return Said(part=Part.STATISTIC, statistic=statistic, metric=metric)
         return Said(part=Part.UNKNOWN)
     return Said(part=Part.STATISTIC, statistic=statistic, metric=metric, unit=unit, better=better)
-
-
-def _stated(found: Sequence[str]) -> Better | None:
-    """Which direction a name says is better: score (lower is better)."""
-    if "better" not in found:
-        return None
-    ends = {Better.HIGHER: _MORE, Better.LOWER: _LESS}
-    said = [end for end, listed in ends.items() if set(found) & {*listed}]
-    return said[0] if len(said) == 1 else None
-
-
-def _contradicts(rest: Sequence[str], unit: str, better: Better | None) -> bool:
-    """True where words of a quantity tell against the direction that others of them tell.
-
-    Errors a second, time that was saved, throughput in ns, a score of latency: the reader is asked.
-    """
-    told = {*rest}
-    if better is Better.HIGHER:
-        slow = "/" not in unit and told & {*_SLOW, *_TIME_UNITS}
-        return bool(told & {*_UNWANTED} or slow)
-    if better is Better.LOWER:
-        idle = "idle" in told and told <= {"idle", "cpu", *_SLOW, *_TIME_UNITS}
-        return bool(told & {*_WANTED, *_FAST}) or idle or ("per" in told and rest[-1] in _PERIODS)
-    return False
 
 
 def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
@@ -436,45 +382,6 @@ def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     if len(found) > 1 and found[-1] == "value" and found[0] not in _DERIVED:
         return found[:-1], "mean"
     return found, ""
-
-
-def _unit(rest: Sequence[str]) -> tuple[str, Better | None]:
-    """Unit and direction of a quantity; ("", None) when its words tell neither."""
-    for find in (_quotient, _with_time):
-        if found := find(rest):
-            return found
-    for word in rest:
-        if word in _FAST:
-            return word if word not in ("throughput", "bandwidth", "bw") else "", Better.HIGHER
-        if word in _COSTS:
-            return _COSTS[word], Better.LOWER
-    return "", Better.LOWER if any(word in _SLOW for word in rest) else None
-
-
-def _quotient(rest: Sequence[str]) -> tuple[str, Better] | None:
-    """ns per page, MB per s."""
-    if "per" not in rest[1:-1]:
-        return None
-    at = len(rest) - 1 - list(reversed(rest)).index("per")
-    left, right = rest[:at], rest[at + 1 :]
-    period = _LONG.get(right[0]) or _TIME_UNITS.get(right[0])
-    if period and not (period != "s" and left[-1] in _TIME_UNITS):
-        return f"{left[-1]}/{period}", Better.HIGHER
-    units = [_TIME_UNITS.get(word) or _COSTS.get(word) for word in reversed(left) if word != "s"]
-    unit = next((unit for unit in units if unit), None)
-    return (f"{unit}/{'-'.join(right)}", Better.LOWER) if unit else None
-
-
-def _with_time(rest: Sequence[str]) -> tuple[str, Better] | None:
-    """latency us, mb s."""
-    for at in reversed(range(len(rest))):
-        word, before = rest[at], rest[at - 1] if at else ""
-        if word not in _TIME_UNITS or (word == "s" and at < len(rest) - 1):
-            continue
-        if word in ("s", "sec") and before in _AMOUNTS:
-            return f"{before}/s", Better.HIGHER
-        return _TIME_UNITS[word], Better.LOWER
-    return None
 
 
 def metric_of(name: str) -> Metric | None:

@@ -14,12 +14,13 @@ from decimal import Decimal
 from itertools import pairwise
 
 from kdelta.foreign import words
-from kdelta.foreign.words import Part, vocabulary
+from kdelta.foreign.numerals import GROUPED
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part
 from kdelta.printable import printable
 
-NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?"
 _MARKS = " '\u00a0\u202f\u2019"  # that people put between thousands
-_WITH_UNIT = re.compile(rf"(?P<value>{NUMBER})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
+_WITH_UNIT = re.compile(rf"(?P<value>{GROUPED})\s*(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc]*)")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?", re.ASCII)
 _SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re.ASCII)
 _UNDERSCORED = re.compile(r"[-+]?\d{1,3}(?:_\d{3})+(?:\.\d+)?", re.ASCII)
@@ -76,7 +77,7 @@ def grouped_by_others(columns: Sequence[Sequence[str]]) -> dict[int, list[str]]:
     every = {cell for cells in columns for cell in cells if "," in cell}
     if not any(map(_SURELY.fullmatch, every)):
         return {}
-    if any(re.fullmatch(NUMBER, cell) and not _GROUPED.fullmatch(cell) for cell in every):
+    if any(re.fullmatch(GROUPED, cell) and not _GROUPED.fullmatch(cell) for cell in every):
         return {}
     return {
         at: [cell.replace(",", "") for cell in cells]
@@ -227,7 +228,7 @@ def is_unit(text: str) -> bool:
 def in_unit(cell: str, unit: str, small: str) -> str | None:
     """A number in one unit written in another of its kind; None of what is no number."""
     kind = next((kind for kind in (_TIMES, *_RATES) if {unit, small} <= kind.keys()), None)
-    if not cell or kind is None or not re.fullmatch(NUMBER, cell):
+    if not cell or kind is None or not re.fullmatch(GROUPED, cell):
         return None if cell else ""
     factor = Decimal(kind[unit]) / Decimal(kind[small])
     return cell if factor == 1 else f"{Decimal(cell) * factor:f}"

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a column is rather than what its name says: its cells cannot be that."""
+
+from __future__ import annotations
+
+import re
+
+from kdelta.foreign import words
+from kdelta.foreign.columns import Cells, Holds
+from kdelta.foreign.tidy import is_moment
+from kdelta.foreign.wordlists import vocabulary
+from kdelta.foreign.words import Part, Said
+from kdelta.foreign.work import Work
+
+_CLOCKS = {*vocabulary("ktime monotonic boottime ts tsc clock now since")}
+_SHARE = re.compile(r"[-+]?\d+(?:\.\d+)?\s*[%x]\Z")  # +39.8%, 1.67x
+_HAS_FIGURE = re.compile(r"[-+]?\.?\d", re.ASCII)
+_SPAN_END = r"\d[\d.]*\s*[A-Za-z]*"
+_RANGE = re.compile(  # 0-100, [1], [2, 4), 100..200, >1ms
+    rf"(?:[\[(]\s*{_SPAN_END}(?:\s*,\s*{_SPAN_END})?\s*[\])]"
+    rf"|{_SPAN_END}\s*(?:-|\.\.+|to|->)\s*{_SPAN_END}|[<>]=?\s*{_SPAN_END})\Z",
+    re.ASCII,
+)
+_PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
+_SECONDS = re.compile(r"(?:9[5-9]\d|1\d{3}|[23]\d{3})\d{6}(?:\.\d{1,9}|\d{3})?", re.ASCII)
+_COUNTED = ("samples", "observations", "measurements", "points", "readings")
+
+
+def correct(work: Work, name: str) -> None:
+    """Correct what a name says where the cells cannot be that."""
+    said, cells = work.left[name], work.cells(name)
+    if cells.holds is Holds.NOTHING:
+        work.take(name, "not read", "it is empty")
+    elif _percentiles(cells):
+        work.left[name] = Said(part=Part.DIMENSION)
+    elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
+        if cells.constant and work.table.rows > 1:
+            work.leave(name, "one moment for all rows")
+        else:
+            work.left[name] = Said(part=Part.POSITION)
+    elif said.part is Part.UNKNOWN and _epoch(cells):
+        work.left[name] = Said(part=Part.POSITION)
+    elif said.part is Part.POSITION and _words_of_order(name, cells):
+        work.left[name] = Said(part=Part.UNKNOWN)
+    elif said.part in (Part.UNKNOWN, Part.DIMENSION) and all(map(_SHARE.match, cells.distinct)):
+        work.left[name] = Said(part=Part.DERIVED)
+    elif said.part in (Part.TIME, Part.STATISTIC):
+        _figure(work, name, said, cells)
+    else:
+        work.left[name] = Said(part=part) if (part := _part(said.part, cells)) else said
+
+
+def _epoch(cells: Cells) -> bool:
+    """True for several moments of this century, in seconds or milliseconds since 1970."""
+    return len(cells.distinct) > 1 and all(map(_SECONDS.fullmatch, cells.distinct))
+
+
+def _words_of_order(name: str, cells: Cells) -> bool:
+    """True for words where an order is expected: when before, after."""
+    if cells.holds is not Holds.TEXT or words.words(name)[-1] in ("step", "order"):
+        return False
+    return not any(character.isdigit() for text in cells.distinct for character in text)
+
+
+def _percentiles(cells: Cells) -> bool:
+    """True for what figures of a distribution were taken at: p50, p99, or 50, 99 of percentile."""
+    named = words.names_percentiles(cells.name)
+    if cells.holds is Holds.TEXT:
+        return len(cells.distinct) > 1 and all(map(words.is_percentile, cells.distinct))
+    sure = named == 2 or (named == 1 and 2 * len(cells.distinct) <= len(cells.texts))
+    return sure and all(_PERCENT.fullmatch(text) for text in cells.distinct)
+
+
+def _part(part: Part, cells: Cells) -> Part | None:
+    """What a column is rather than what its name says; None: its name is right."""
+    text, lists = cells.holds is Holds.TEXT, cells.holds is Holds.LISTS
+    numbers = cells.holds is Holds.NUMBERS
+    found: dict[Part, Part | None] = {
+        Part.VALUES: _listed(cells),
+        Part.COUNT: Part.VALUES if lists else Part.UNKNOWN if text else None,
+        Part.VALUE: Part.UNKNOWN if text else None,
+        Part.FAILED: Part.GATE if text else None,
+        Part.STATUS: Part.VALUE if numbers and set(cells.distinct) - {"0", "1"} else None,
+        Part.FAILURE: Part.GATE if numbers else None,
+        Part.RUN: Part.ROUND if cells.whole and cells.counts_up else None,
+    }
+    for word in (Part.METRIC, Part.UNIT, Part.BETTER):
+        found[word] = None if text else Part.UNKNOWN
+    return found.get(part)
+
+
+def _listed(cells: Cells) -> Part | None:
+    """What a column called values or samples is: lists, one value each, or how many there were."""
+    if cells.holds is Holds.NUMBERS:
+        return Part.COUNT if cells.whole and words.words(cells.name)[-1] in _COUNTED else Part.VALUE
+    digits = all(text[:1].isdigit() for text in cells.distinct)
+    return Part.UNKNOWN if cells.holds is Holds.TEXT and not digits else None
+
+
+def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
+    if cells.holds is Holds.LISTS:
+        work.left[name] = Said(
+            part=said.part,
+            statistic="values",
+            metric=said.metric,
+            unit=said.unit,
+            better=said.better,
+        )
+    elif (
+        not said.unit
+        and cells.rises
+        and any(
+            one.unit and other != name for other, one in work.left.items() if one.part is Part.TIME
+        )
+    ):
+        work.left[name] = Said(part=Part.POSITION)
+    elif cells.rises and _CLOCKS & {*words.words(name)}:
+        work.left[name] = Said(part=Part.POSITION)  # nanoseconds since the machine began
+    elif cells.holds is Holds.TEXT and all(map(_RANGE.match, cells.distinct)):
+        work.left[name] = Said(part=Part.DIMENSION)  # buckets of a histogram
+    elif cells.holds is Holds.TEXT and not said.unit:
+        moment = all(is_moment(text) for text in cells.distinct)
+        work.left[name] = Said(part=Part.POSITION if moment else Part.UNKNOWN)
+    elif (
+        cells.holds is Holds.TEXT
+        and name.rstrip().endswith((")", "]"))
+        and not any(map(_HAS_FIGURE.match, cells.distinct))
+    ):
+        # benchmark (us): the unit is that of the figures beside.
+        work.left[name], work.beside = Said(part=Part.UNKNOWN), said
