@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kdelta.stats import ranks
+
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -25,7 +27,7 @@ RANKS_BESIDE_MEANS = 1.05
 # Where tails are heavy ranks cost nothing, and means more, and so where both arms of one size, of
 # _TOLD or more, have two modes; where these are fewer, or surely the larger arm is the wider one,
 # it is the other way round.
-_HEAVY, _VERY_HEAVY = 0.7, 2.0  # excess of the fourth moment of both arms' values
+HEAVY, _VERY_HEAVY = 0.7, 2.0  # excess of the fourth moment of both arms' values
 _OF_HEAVY = (1.3, 1.0)  # prices of means and of ranks
 _TWO_MODES = -1.3
 _OF_MODES = (1.0, 1.4)
@@ -33,6 +35,14 @@ _OF_MANY_MODES = (1.5, 1.0)
 _OF_WIDE = (1.02, 2.0)
 _LARGER = 1.5  # times the other arm's size
 _WIDE_SD, _WIDE_NEAR = 0.5, 0.3  # logs of ratios of standard deviations, and of robust scales
+# Where the smaller arm has fewer than FEW: of one size, where one standard deviation is e^1.2 times
+# the other; of unlike size, where the larger arm is the wider one, where the smaller one is, and
+# where values may have modes.
+FEW = ranks.FEW
+_OF_UNLIKE, _UNLIKE_SD = (1.1, 1.5), 1.2
+_OF_LARGE_WIDE, _LARGE_WIDE_SD = (1.02, 2.0), 0.3
+_OF_SMALL_WIDE, _SMALL_WIDE_SD = (1.2, 1.2), 0.5
+_OF_FLAT = (1.25, 1.05)
 # Less may be two modes, whose means need arrangements: of both arms, and of the larger one.
 _EVEN_ENOUGH, _FLAT = -0.9, -1.2
 # Ranks are not asked where one arm's robust scale is so many times the other's, and so many values
@@ -72,21 +82,22 @@ class Terms:
     def of(cls, logs: Array, n_old: int) -> Terms:
         """Of each row of log values (data sets x values), the old arm's first."""
         uneven = 2 * n_old != logs.shape[1]
-        tails = _tails(logs, n_old)
+        tails = excess(logs, n_old)
         same, far = alike(logs, n_old), far_apart(logs, n_old)
-        heavy = tails > _HEAVY
+        heavy = tails > HEAVY
         wide = _wide_and_large(logs, n_old) & (tails > _EVEN_ENOUGH) & ~heavy
         modes = (tails < _TWO_MODES) & (not uneven)
+        cases = [
+            (far, (1.0, np.inf)),
+            (wide, _OF_WIDE),
+            (heavy, _OF_HEAVY),
+            (modes, _OF_MODES if n_old < _TOLD else _OF_MANY_MODES),
+            *_of_few(logs, n_old, tails),
+        ]
+        usual = MEANS_BESIDE_RANKS, RANKS_BESIDE_MEANS
         prices = [
-            np.select([far, wide, heavy, modes], [alone, ofw, ofh, ofm], usual)
-            for alone, ofw, ofh, ofm, usual in zip(
-                (1.0, np.inf),
-                _OF_WIDE,
-                _OF_HEAVY,
-                _OF_MODES if n_old < _TOLD else _OF_MANY_MODES,
-                (MEANS_BESIDE_RANKS, RANKS_BESIDE_MEANS),
-                strict=True,
-            )
+            np.select([rows for rows, _ in cases], [both[at] for _, both in cases], usual[at])
+            for at in (0, 1)
         ]
         return cls(
             means=prices[0],
@@ -98,13 +109,33 @@ class Terms:
         )
 
 
+def _of_few(logs: Array, n_old: int, tails: Array) -> list[tuple[Flags, tuple[float, float]]]:
+    """What small arms cost where nothing above says it: rows, and prices; the first counts."""
+    counts = n_old, int(logs.shape[1]) - n_old
+    if min(counts) >= FEW:
+        return []
+    old, new = logs[:, :n_old], logs[:, n_old:]
+    step = np.minimum(_step(old), _step(new)) / 2
+    sds = [np.log(np.maximum(arm.std(axis=1, ddof=1), step)) for arm in (old, new)]
+    wider = sds[1] - sds[0]
+    if counts[0] == counts[1]:
+        return [(np.abs(wider) > _UNLIKE_SD, _OF_UNLIKE)]
+    large = new if counts[1] > counts[0] else old
+    wider = wider if counts[1] > counts[0] else -wider
+    return [
+        ((wider > _LARGE_WIDE_SD) & (kurtosis(large) > _FLAT), _OF_LARGE_WIDE),
+        (wider < -_SMALL_WIDE_SD, _OF_SMALL_WIDE),
+        (tails <= _EVEN_ENOUGH, _OF_FLAT),
+    ]
+
+
 def _tied(logs: Array, n_old: int) -> Flags:
     """True where an arm has equal values."""
     gaps = [np.diff(np.sort(arm, axis=1), axis=1) for arm in (logs[:, :n_old], logs[:, n_old:])]
     return np.asarray((np.concatenate(gaps, axis=1) < _LEAST).any(axis=1))
 
 
-def _tails(logs: Array, n_old: int) -> Array:
+def excess(logs: Array, n_old: int) -> Array:
     """Excess of the fourth moment of both arms' values, each held against its own arm."""
     parts = []
     for arm in (logs[:, :n_old], logs[:, n_old:]):
