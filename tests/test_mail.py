@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 import ladder_records
 import timed_records
 from kdelta.analysis.claims import Claim, Tag, claim
-from kdelta.analysis.proofreading import Checked, Known, checks
+from kdelta.analysis.proofreading import Checked, Known, _Values, checks
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
 from kdelta.foreign.mails import naming
@@ -104,6 +105,30 @@ def test_a_commit_is_looked_for_between_releases_only() -> None:
     trees = written(claim(replace(record, arms=tuple(built))), LETTER)
     assert "Is it expected?" in trees
     assert "kdelta bisect" not in trees
+
+
+def test_a_mail_of_many_scenarios_is_of_the_largest() -> None:
+    record = ladder_records.ladder()
+    names = [f"scenario_{at:02}" for at in range(12)]
+    trials = [replace(one, scenario=name) for name in names for one in record.trials]
+    broken = replace(trials[-1], result=ladder_records.failed(Outcome.BOOT_ERROR, "no boot at all"))
+    found = claim(replace(record, trials=[*trials[:-1], broken]))
+    text = written(found, LETTER)
+    flat = " ".join(text.split())
+    assert flat.count("instructions per page; fewer is better") == 6
+    assert re.search(r"Of [56] scenarios that changed, too, there is nothing here", flat)
+    assert "no boot at all" in flat, "also where the scenario has no table"
+    assert wrong(text, found) == {}
+
+
+def test_a_mean_of_six_digits_is_the_runs() -> None:
+    values = _Values()
+    for value in (126128.3, 126129.0):
+        values.add(value)
+    values.sort()
+    assert values.have("126128")
+    assert values.have("126,129")
+    assert not values.have("126130")
 
 
 def test_a_mail_calls_commits_by_their_subjects() -> None:

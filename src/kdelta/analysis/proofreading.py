@@ -150,10 +150,14 @@ class _Values:
             return False  # of more than one point: a version, which is a word
         places = len(plain.partition(".")[2])
         half = 0.5000001 * 10**-places
-        if places == 0 and wanted >= _EXACTLY:
-            half = 0.0
+        exactly = places == 0 and wanted >= _EXACTLY
         at = bisect.bisect_left(self._values, wanted - half)
-        return at < len(self._values) and self._values[at] <= wanted + half
+        end = bisect.bisect_right(self._values, wanted + half)
+        # A mean of windows or layouts is no whole number, and is told as one.
+        return any(
+            not exactly or value == wanted or not value.is_integer()
+            for value in self._values[at:end]
+        )
 
 
 def _sources(claim: Claim, workloads: Mapping[str, Workload]) -> Iterator[Any]:

@@ -122,4 +122,16 @@ def cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
         )
         for case in found.cases
     ]
-    return f"kdelta gate: {found.old} to {found.new}", conclusion(found), told
+    title = f"kdelta gate: {found.old} to {found.new}"
+    return title, f"{conclusion(found)} {_measured(found)}", told
+
+
+def _measured(found: GateResult) -> str:
+    """What the values are: who reads a comment or a log of CI sees no other word of it."""
+    per = {case.operation for case in found.cases if case.operation}
+    unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"
+    return f"Values are {unit}: " + (
+        "path lengths, counted under emulation, and no times."
+        if found.unit == "instructions"
+        else "less is better."
+    )

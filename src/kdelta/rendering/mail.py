@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,13 @@ from kdelta.rendering import lead
 from kdelta.rendering.columns import ABSENT, Column, short, shortened
 from kdelta.rendering.mail_parts import (
     COLUMNS,
+    OTHERS,
     failures,
     identities,
     indented,
     mechanism,
     not_claimed,
+    size,
     state,
     told_ladders,
     wrapped,
@@ -32,6 +34,8 @@ from kdelta.rendering.times import counted, level, scale
 from kdelta.rendering.wording import TRUST, change, effort, plural
 from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.workload import Workload
+
+_CHANGES = 6  # told beside the first, the largest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,17 +202,22 @@ def _supported(found: Claim) -> str:
 
 
 def _others(found: Claim, head: Headline) -> str:
-    told = [
-        f"{step.old} to {step.new}: {change(step.comparison.ratio, lead.noun(found))}"
-        + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
-        for ladder in found.report.ladders
+    steps = [
+        (ladder, step)
+        for ladder in sorted(found.report.ladders, key=size, reverse=True)
         for step in ladder.steps
         if step is not head.step
     ]
-    if not told:
+    if not steps:
         return ""
-    more_of = f"; {len(told) - 6} more are in the tables" if len(told) > 6 else ""
-    return f"Other changes above {found.report.step_percent:g} %: {'; '.join(told[:6])}{more_of}."
+    told = [
+        f"{step.old} to {step.new}: {change(step.comparison.ratio, lead.noun(found))}"
+        + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
+        for ladder, step in steps[:_CHANGES]
+    ]
+    left = len(steps) - len(told)
+    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left else ""
+    return f"Other changes above {found.report.step_percent:g} %: {'; '.join(told)}{more_of}."
 
 
 # ---- what was measured ---------------------------------------------------------------------
@@ -241,15 +250,26 @@ def _tables(found: Claim) -> Iterator[Iterable[str]]:
     told = told_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
-    quiet = [each for each in found.report.ladders if each not in told]
+    beside = [each for each in found.report.ladders if each not in told]
+    quiet = [each for each in beside if not each.steps]
     left = [ladder for ladder in quiet if any(map(_is_open, ladder.rungs))]
     for what, ladders in (
         (f"No change above {found.report.step_percent:g} %", [o for o in quiet if o not in left]),
         ("No change that is decided, and not every pair of kernels is,", left),
     ):
         if ladders:
-            names = ", ".join(f"{ladder.workload}:{ladder.scenario}" for ladder in ladders)
-            yield wrapped(f"{what} in: {names}.")
+            yield wrapped(f"{what} in {_listed(ladders)}.")
+    if moved := [each for each in beside if each.steps]:
+        yield wrapped(
+            f"Of {plural(len(moved), 'scenario')} that changed, too, there is nothing here: kdelta"
+            f" report {found.report.run_id} --mail --scenario NAME writes of one."
+        )
+
+
+def _listed(ladders: Sequence[Ladder[Any]]) -> str:
+    names = [f"{ladder.workload}:{ladder.scenario}" for ladder in ladders]
+    many = len(names) > 2 * OTHERS
+    return plural(len(names), "scenario") if many else ", ".join(names)
 
 
 def _is_open(rung: Rung[Any]) -> bool:

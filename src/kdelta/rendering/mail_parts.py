@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,21 +24,28 @@ COLUMNS = 72
 _FUNCTIONS = 8  # of the mechanism
 _SMALL = 0.005  # share of the difference below which a function is one of the others
 _NAME = 32
+OTHERS = 5  # scenarios beside that of the headline: a mail is of one finding
 _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
 
 
 def told_ladders(found: Claim) -> list[Ladder[Any]]:
-    """The headline's scenario first; of others only those with a step, when there are many."""
+    """The headline's scenario first; of many others the few that changed most."""
     head = found.headline
     rest = [ladder for ladder in found.report.ladders if not head or ladder is not head.ladder]
-    if len(rest) > 5:
-        rest = [ladder for ladder in rest if ladder.steps]
+    if len(rest) > OTHERS:
+        moved = sorted((ladder for ladder in rest if ladder.steps), key=size, reverse=True)
+        rest = moved[:OTHERS]
     return [*([head.ladder] if head else []), *rest]
+
+
+def size(ladder: Ladder[Any]) -> float:
+    """How much the largest step of a scenario changes, whichever way."""
+    return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
 
 
 def failures(found: Claim) -> Iterator[str]:
     """Every trial without data, by its reason."""
-    told = [text for ladder in told_ladders(found) for text in failures_told(ladder.failures)]
+    told = [text for each in found.report.ladders for text in failures_told(each.failures)]
     report = found.report
     planned = sum(ladder.planned for ladder in report.ladders)
     failed = sum(len(ladder.failures) for ladder in report.ladders)
