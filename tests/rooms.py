@@ -34,7 +34,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "cache": "the cache directory: whole entries, and eviction of what nobody uses",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
         "elf": "ELF files and notes; the only user of pyelftools' reader",
-        "metric": "unit, direction and assumption of a metric",
+        "metric": "unit, direction and assumption of a metric; a count with its word",
         "process": (
             "how another program is started, bounded in time and ended with its group; the only "
             "user of `subprocess`"

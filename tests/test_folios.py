@@ -127,6 +127,6 @@ def test_a_check_tells_of_cells_of_the_chosen_scenarios_alone() -> None:
     found, why = _scenarios(("mincore:*",), (), "4K,64K", field=False)
     assert "mincore:no_thp_pte_scan_4m.64K" in found
     assert all(name.startswith("mincore:") for name in found)
-    assert why == ["1 scenario has no cells of folios: it is of one size of page already"]
+    assert why == ["no cells of folios for 1 scenario: it is of one size of page already"]
     with pytest.raises(SpecError, match=r"no scenario fits .*base pages, which it asks for"):
         _scenarios(("mprotect:split_pages.64K",), (), "4K,64K", field=False)

@@ -90,6 +90,24 @@ def test_comparisons_fit_a_terminal(run: str) -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
+def test_what_is_undecided_says_why() -> None:
+    """Of what is decided the table says all."""
+    other = (replace(ladder_records.STATE[0], value="1"), *ladder_records.STATE[1:])
+    arms = {
+        "6.16.1": [ladder_records.result(ladder_records.Trial(per_page=500))],
+        "6.17.1": [ladder_records.result(ladder_records.Trial(per_page=500, state=other))],
+    }
+    unlike = report(ladder_records.run(arms))
+    lines = " ".join(plain(comparisons.show(unlike)).split())
+    (reasons,) = [one.comparison.reasons for one in unlike.ladders[0].rungs if one.comparison]
+    assert reasons
+    assert f"6.16.1 -> 6.17.1: INVALID: {'; '.join(reasons)}" in lines
+    told = " ".join(plain(comparisons.show(found("exact"))).split())
+    for one in found("exact").ladders[0].rungs:
+        decided = one.comparison and one.comparison.verdict not in ("UNDECIDED", "INVALID")
+        assert not decided or f"-> {one.arm}:" not in told
+
+
 def test_one_kernel_is_compared_with_nothing() -> None:
     alone = replace(EXACT, arms=EXACT.arms[:1], trials=tuple(t for t in EXACT.trials if t.arm == 0))
     assert "Nothing was compared" in plain(comparisons.show(report(alone)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a number means: unit, direction and assumption live with the metric."""
+"""What a number means: unit, direction and assumption live with the metric; a count, its word."""
 
 from __future__ import annotations
 
@@ -55,3 +55,8 @@ def number(value: float) -> str:
 def decimals(value: float) -> int:
     """How many decimals `number` gives a value."""
     return 2 if abs(value) < 99.995 else 1 if abs(value) < 99999.95 else 0
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 kernel", "9 kernels"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kdelta import workload
 from kdelta.errors import SpecError
 from kdelta.machine import folios
+from kdelta.metric import plural
 from kdelta.printable import known, quoted
 
 BASE = "4K"
@@ -42,7 +43,7 @@ def cells(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], l
         if none and not given:
             why[workload.without_folios(scenario, none[0])] += 1
     told = [
-        f"{count} {'scenario has' if count == 1 else 'scenarios have'} no cells of folios: {reason}"
+        f"no cells of folios for {plural(count, 'scenario')}: {reason}"
         for reason, count in why.items()
     ]
     return found, sorted(told)

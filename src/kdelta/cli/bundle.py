@@ -203,8 +203,8 @@ def _verified(folder: Path) -> Iterator[Verified]:
     from kdelta.journal.bundle import RUN, Difference, checked
     from kdelta.journal.recount import recounted
     from kdelta.journal.run import RunJournal
+    from kdelta.metric import plural
     from kdelta.rendering.verification import Verified, figures
-    from kdelta.rendering.wording import plural
     from kdelta.run.pinned import phase_ids
 
     count = sum(path.is_file() for path in folder.rglob("*")) - 1

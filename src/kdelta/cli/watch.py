@@ -18,7 +18,7 @@ from kdelta.cli import execution, survey
 from kdelta.cli import site as pages
 from kdelta.cli.options import only_option, runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.rendering.wording import plural
+from kdelta.metric import plural
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord

@@ -12,6 +12,7 @@ from pathlib import Path
 from kdelta.errors import as_root
 from kdelta.host import facts
 from kdelta.host.facts import NONE, idle_ticks
+from kdelta.metric import plural
 from kdelta.sample import HostFacts, MachineFacts
 
 _CPUS = "sys/devices/system/cpu"
@@ -148,7 +149,7 @@ def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
     load, cpus = host.load, host.seen.cpus
     if load is not None and cpus and load / cpus > _MOST_LOAD:
         yield (
-            f"the load is {load:g} on {cpus:g} CPU{'' if cpus == 1 else 's'}, others are at work: "
+            f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: "
             "end them (see: top), or wait"
         )
     if steal is not None and steal > _MOST_STEAL:

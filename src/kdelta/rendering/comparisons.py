@@ -22,7 +22,7 @@ from kdelta.rendering.columns import (
 from kdelta.rendering.counts import times
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL, Instrument
-from kdelta.stats.verdict import Comparison
+from kdelta.stats.verdict import Comparison, Verdict
 
 _NUMBERS = ("ratio", "low", "high", "difference", "spread", "p", "alpha")
 _WORDS = ("verdict", "grade", "crossing")
@@ -35,6 +35,7 @@ _HEAD = (
     *_LISTS,
 )
 _LADDER = ("workload", "scenario", "point")
+_OPEN = (Verdict.UNDECIDED, Verdict.INVALID)  # of these the table says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,12 @@ def show(report: Report[Any]) -> list[Line]:
                 Column("verdict", (_verdict(one.comparison) for one in own)),
             ]
         )
+        for one in own:
+            if one.comparison.verdict in _OPEN:
+                why = "; ".join(one.comparison.reasons)
+                tone = VERDICT_TONES[one.comparison.verdict]
+                text = f"{one.old} -> {one.new}: {one.comparison.verdict}: {why}"
+                lines += paragraph(text, tone)
     return lines or list(paragraph("Nothing was compared: the run has one kernel with values."))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kdelta.analysis.coverage import Coverage, Relevance, SourceCoverage
+from kdelta.metric import plural
 from kdelta.rendering.columns import Column, Line, Tone, paragraph, short, table_lines
 from kdelta.rendering.formats import Cell, picked
-from kdelta.rendering.wording import plural
 
 _NAME_WIDTH = 48
 _NAMED = 3  # scenarios of a function

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.gate import GateCase, GateResult
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -19,7 +19,7 @@ from kdelta.rendering.columns import (
     table_lines,
 )
 from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, picked
-from kdelta.rendering.wording import effort, plural
+from kdelta.rendering.wording import effort
 
 _HEAD = (
     *("run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value"),

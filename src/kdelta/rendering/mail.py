@@ -13,7 +13,7 @@ from kdelta.analysis.claims import Claim, Headline, Tag
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import lead
 from kdelta.rendering.columns import ABSENT, Column, short, shortened
@@ -31,7 +31,7 @@ from kdelta.rendering.mail_parts import (
     wrapped,
 )
 from kdelta.rendering.times import counted, level, scale
-from kdelta.rendering.wording import TRUST, change, effort, plural
+from kdelta.rendering.wording import TRUST, change, effort
 from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.workload import Workload
 

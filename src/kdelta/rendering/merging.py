@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from kdelta.analysis.merging import Merged, MergedPair
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -23,7 +23,6 @@ from kdelta.rendering.columns import (
 from kdelta.rendering.counts import times
 from kdelta.rendering.formats import Cell, picked
 from kdelta.rendering.times import ratio
-from kdelta.rendering.wording import plural
 from kdelta.stats.verdict import Comparison
 
 _SHOWN = 20

@@ -13,7 +13,7 @@ from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import lead, plots
 from kdelta.rendering.explain import renamed
@@ -21,7 +21,7 @@ from kdelta.rendering.plots import Plot
 from kdelta.rendering.show import failures_told
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.times import level, scale
-from kdelta.rendering.wording import TRUST, effort, more, plural
+from kdelta.rendering.wording import TRUST, effort, more
 from kdelta.sample import UNKNOWN
 from kdelta.stats.verdict import Comparison
 from kdelta.workload import Workload

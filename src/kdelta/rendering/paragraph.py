@@ -11,6 +11,7 @@ from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.attribution.kinds import Kind
+from kdelta.metric import plural
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.columns import short
@@ -108,7 +109,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
         others = len(calls.causes) - len(told)
         rest = calls.root.delta - sum(cause.delta for cause in told)
         if parts and others and not _is_nothing(rest, scale):
-            where.append(f"All else, {_counted(others, 'cause')}, sums to {scale.signed(rest)}.")
+            where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
         return " ".join(where)
     rows = (*found.rising, *found.falling)
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
@@ -138,10 +139,6 @@ def _causes(calls: CallDifference) -> Sequence[Cause]:
         if abs(whole - sum(cause.delta for cause in large[:count])) <= _REST * abs(whole):
             return large[:count]
     return large[:_NAMED]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _lead(root: Branch) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from kdelta.analysis.history import FunctionHistory, Lab, LabStep, ScenarioHistory
 from kdelta.analysis.triage import OPEN, Triage
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import site_pairs
 from kdelta.rendering.explain import renamed
@@ -28,7 +28,7 @@ from kdelta.rendering.formats import packed, tabled, told
 from kdelta.rendering.step import StepDetail, kinds
 from kdelta.rendering.step import context as told_beside
 from kdelta.rendering.templates import asset, template
-from kdelta.rendering.wording import change, effort, more, plural
+from kdelta.rendering.wording import change, effort, more
 from kdelta.stats.verdict import Verdict
 
 if TYPE_CHECKING:

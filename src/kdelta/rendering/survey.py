@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.rendering.columns import (
     ABSENT,
     CROSSED,
@@ -24,7 +24,6 @@ from kdelta.rendering.columns import (
 )
 from kdelta.rendering.explain import sentence
 from kdelta.rendering.show import limits_of
-from kdelta.rendering.wording import plural
 from kdelta.sample import TOTAL
 
 _NAME_WIDTH: Final = 34

@@ -12,10 +12,9 @@ from typing import Any
 from kdelta.analysis.reproduction import Reproduction
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.rendering.answers import answers
 from kdelta.rendering.columns import ABSENT, Column, Line, Tone, paragraph, shortened, table_lines
-from kdelta.rendering.wording import plural
 
 _SHOWN = 20
 

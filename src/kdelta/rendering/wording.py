@@ -60,8 +60,3 @@ def more(delta: float) -> str:
     if not delta:
         return "as many"
     return f"{number(abs(delta))} {'more' if delta > 0 else 'fewer'}"
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 kernel", "9 kernels"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
