@@ -118,6 +118,8 @@ def test_the_verdict_comes_first_and_all_else_is_there() -> None:
         "REGRESSION mprotect() of resident memory (all of 64 MiB, shared anonymous) went from",
         "769.8 on 6.17.13: 92 % more instructions, which is more work (counted exactly",
         "Most of it is in prot_commit_flush_ptes, which 6.16.12 does not execute",
+        "Is it expected?",
+        "--tree ~/linux --good v6.16 --bad v6.17",
         "Kernel by kernel",
         "x1.916, more work",
         "State of the pages",

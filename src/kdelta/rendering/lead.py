@@ -10,7 +10,7 @@ from typing import Any
 from kdelta.analysis.claims import Claim, Headline
 from kdelta.analysis.evidence import ITERATION
 from kdelta.analysis.explanation import Presence
-from kdelta.analysis.findings import Ladder
+from kdelta.analysis.findings import Ladder, Rung
 from kdelta.metric import number
 from kdelta.rendering.columns import short
 from kdelta.rendering.times import scale
@@ -81,6 +81,26 @@ def scenario_of(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> Scena
 def per(operation: str) -> str:
     """What a value is per."""
     return "iteration" if operation == ITERATION else operation
+
+
+def releases(found: Claim) -> tuple[str, str] | None:
+    """The tags of two releases that differ in time; None for trees, patches and files."""
+    if found.headline is None or found.timed:
+        return None
+    old, new = (series(rung) for rung in found.headline.rungs)
+    tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
+    plain = all(rung.version for rung in found.headline.rungs)
+    return (old, new) if tags and plain else None
+
+
+def series(rung: Rung[Any]) -> str:
+    """The v6.17 of 6.17.13; of anything else its name."""
+    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(-?rc\d+))?", rung.release)
+    return (
+        f"v{match[1]}{(match[2] or '').replace('rc', '-rc').replace('--', '-')}"
+        if match
+        else rung.arm
+    )
 
 
 def noun(found: Claim) -> str:

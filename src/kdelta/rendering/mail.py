@@ -95,7 +95,7 @@ def subject(found: Claim, letter: Letter) -> str:
     if found.headline is None:
         names = dict.fromkeys(ladder.workload for ladder in found.report.ladders)
         return _line(f"{tag}{', '.join(names)}: {_unchanged(found)}")
-    old, new = (_series(rung) for rung in found.headline.rungs)
+    old, new = (lead.series(rung) for rung in found.headline.rungs)
     what = change(found.headline.step.comparison.ratio, lead.noun(found))
     place = re.sub(r"\.[chS]$", "", letter.file) or _place(found.headline.ladder, letter)
     return _line(f"{tag}{place}: {what} from {old} to {new}")
@@ -104,16 +104,6 @@ def subject(found: Claim, letter: Letter) -> str:
 def _place(ladder: Ladder[Any], letter: Letter) -> str:
     workload = letter.workloads.get(ladder.workload)
     return ladder.scenario if workload and lead.is_set(workload) else ladder.workload
-
-
-def _series(rung: Rung[Any]) -> str:
-    """The v6.17 of 6.17.13; of anything else its name."""
-    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(-?rc\d+))?", rung.release)
-    return (
-        f"v{match[1]}{(match[2] or '').replace('rc', '-rc').replace('--', '-')}"
-        if match
-        else rung.arm
-    )
 
 
 def _unchanged(found: Claim) -> str:
@@ -153,22 +143,12 @@ def _asked(found: Claim, letter: Letter) -> str:
     """What a maintainer is to do with it."""
     if letter.introduced:
         return f"It came with {letter.introduced}. Is it expected?"
-    if _releases(found):
+    if lead.releases(found):
         return (
             "Is it expected? Which commit it came with was not looked for; the commands under"
             " Reproducer count it again and look for that."
         )
     return "Is it expected? The commands under Reproducer measure it again."
-
-
-def _releases(found: Claim) -> tuple[str, str] | None:
-    """The tags of two releases that differ in time; None for trees, patches and files."""
-    if found.headline is None or found.timed:
-        return None
-    old, new = (_series(rung) for rung in found.headline.rungs)
-    tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
-    plain = all(rung.version for rung in found.headline.rungs)
-    return (old, new) if tags and plain else None
 
 
 def _value(value: float, found: Claim) -> str:
@@ -366,7 +346,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             if getattr(own, key) != getattr(usual, key)
         ]
         yield from _command(f"kdelta run {name}:{scenario}", f"--kernels {references}", *axes)
-        if found.headline.worse and not letter.introduced and (tags := _releases(found)):
+        if found.headline.worse and not letter.introduced and (tags := lead.releases(found)):
             ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
             yield "The commit:"
             yield from _command(f"kdelta bisect {name}:{scenario}", ends, *axes)
@@ -395,7 +375,7 @@ def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
                 + ("no time was measured." if not found.timed else "no count supports it.")
             )
         return
-    old, new = (_series(rung) for rung in found.headline.rungs)
+    old, new = (lead.series(rung) for rung in found.headline.rungs)
     commit = letter.introduced.partition(" ")[0]
     yield f"#regzbot introduced: {commit or f'{old}..{new}'}"
     yield f"#regzbot title: {subject(found, letter).removeprefix(f'{found.tag} ')}"

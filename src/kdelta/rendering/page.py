@@ -79,6 +79,7 @@ def written(found: Claim, workloads: Mapping[str, Workload]) -> str:
         style=asset("page.css"),
         found=found,
         sentence=_sentence(found, workloads),
+        ends=lead.releases(found) if found.headline and found.headline.worse else None,
         largest="" if found.timed or not found.headline else lead.largest(found),
         verdict=_verdict(found),
         sections=sections,
