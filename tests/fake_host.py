@@ -13,6 +13,8 @@ import textwrap
 import uuid
 from pathlib import Path
 
+import pytest
+
 DEFAULT = "6.1.0-1-test"
 OTHER = "6.12.3-test"
 BROKEN = "6.13.0-test"
@@ -54,7 +56,11 @@ PATH=$machine/bin:$PATH exec sh -c "$script"
 
 _KEXEC = """\
 #!{python}
-import sys
+import os, sys
+if "-u" in sys.argv:
+    os.remove({machine!r} + "/loaded")
+    os.remove({machine!r} + "/kexec_loaded")
+    sys.exit(0)
 image = next(word for word in sys.argv if "vmlinuz-" in word)
 open({machine!r} + "/loaded", "w").write(image.rpartition("vmlinuz-")[2])
 open({machine!r} + "/kexec_loaded", "w").write("1\\n")
@@ -66,8 +72,11 @@ import os, sys, uuid
 machine = {machine!r}
 loaded = os.path.join(machine, "loaded")
 wanted = {default!r}
-if "kexec" in sys.argv and os.path.exists(loaded):
-    wanted = open(loaded).read()
+if "--failed" not in sys.argv and os.path.exists(loaded):
+    if "kexec" in sys.argv:
+        wanted = open(loaded).read()
+    os.remove(loaded)
+    os.remove(os.path.join(machine, "kexec_loaded"))
 once = os.path.join(machine, "once")
 if "kexec" not in sys.argv and "--failed" not in sys.argv and os.path.exists(once):
     wanted = open(once).read().strip().removesuffix(".conf").rpartition("gnulinux-")[2]
@@ -121,6 +130,11 @@ class FakeHost:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def goes_down(self) -> None:
+        """A boot from then on leaves it down."""
+        gone = f"echo gone > {self.folder}/down"
+        self.program("bin/systemctl", f'#!/bin/sh\n[ "$1" = --failed ] || {gone}\n')
+
     @property
     def boots(self) -> list[str]:
         """The kernels that came up since it was made."""
@@ -131,3 +145,11 @@ class FakeHost:
     def home(self) -> Path:
         """What a run has there."""
         return self.folder / "home"
+
+
+def on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """A machine whose ssh is the one that is found, and which is asked often."""
+    made = FakeHost(folder / "machine")
+    monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
+    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
+    return made

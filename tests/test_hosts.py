@@ -16,12 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 import fake_host
-from fake_host import BROKEN, DEFAULT, OTHER, FakeHost
+from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
 from kdelta.host import remote, snapshot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import RefusedError
+from kdelta.host.stages import Stage
+from kdelta.journal import begun
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import elsewhere
 from kdelta.run.elsewhere import TimingPool, TimingPools
@@ -32,20 +34,12 @@ from kdelta.study import spec
 from kdelta.study.pools import HostPool
 from run_records import new_run
 
+pytest_plugins = ("borrowed",)
+
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
-    made = FakeHost(tmp_path / "machine")
-    monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
-    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
-    return made
-
-
-@pytest.fixture
-def errand(fake: FakeHost) -> Iterator[Errand]:
-    assert fake
-    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
-        yield Errand(connected, boot_s=5, most_boots=4)
+    return on_path(tmp_path, monkeypatch)
 
 
 def test_it_is_held_by_one_run_and_given_back_as_it_was(fake: FakeHost, errand: Errand) -> None:
@@ -78,7 +72,7 @@ def test_boots_are_bounded(fake: FakeHost, errand: Errand) -> None:
 def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
     with remote.connection("box", "ssh://box", threading.Event()) as connected:
         errand = Errand(connected, boot_s=0.2, most_boots=4)
-        fake.program("bin/systemctl", f"#!/bin/sh\necho gone > {fake.folder}/down\n")
+        fake.goes_down()
         with pytest.raises(PoolError, match="did not come back within 0 s"):
             errand.boot(OTHER)
         with pytest.raises(PoolError, match="box is not reached: gone"):
@@ -115,6 +109,27 @@ def test_no_right_to_boot_is_told(fake: FakeHost, errand: Errand) -> None:
     fake.program("bin/kexec", "#!/bin/sh\necho 'kexec: not permitted' >&2\nexit 1\n")
     with pytest.raises(PoolError, match="cannot be told to boot: kexec: not permitted"):
         errand.boot(OTHER)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_machine_is_asked_for_root_once_and_shows_itself_without(
+    fake: FakeHost, errand: Errand, *, allowed: bool
+) -> None:
+    fake.program("bin/id", "#!/bin/sh\necho 1000\n")
+    does = 'shift; exec "$@"' if allowed else "exit 1"
+    fake.program("bin/sudo", f"#!/bin/sh\necho >> {fake.folder}/sudo; {does}\n")
+    assert errand.facts().cpu_model == "A Real CPU"
+    assert OTHER in errand.releases()
+    assert (fake.folder / "sudo").read_text().count("\n") == (4 if allowed else 2)
+
+
+def test_no_sudo_is_told_with_the_line_that_gives_it(fake: FakeHost, errand: Errand) -> None:
+    fake.program("bin/id", "#!/bin/sh\necho 1000\n")
+    fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    with pytest.raises(PoolError, match="cannot be told to boot: sudo: a password") as raised:
+        errand.boot(OTHER)
+    assert "NOPASSWD: ALL; then: kdelta resume" in (raised.value.action or "")
+    assert fake.boots == []
 
 
 def test_a_kernel_that_is_not_there_is_named_with_those_that_are(errand: Errand) -> None:
@@ -367,3 +382,91 @@ def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, errand: Errand) -
     assert pool.refusal("run-2") == "held by the run run-1"
     (fake.folder / "down").write_text("ssh: no route to host")
     assert pool.refusal("run-1") == "box is not reached: ssh: no route to host"
+
+
+def _unbooted(errand: Errand, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    """A boot that is chosen, and asked for by nobody: kdelta was killed in between."""
+
+    def dies(_script: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(errand, "_go", dies)
+        with pytest.raises(KeyboardInterrupt):
+            errand.boot(release)
+
+
+def test_what_was_chosen_and_never_booted_is_forgotten(
+    fake: FakeHost, errand: Errand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = errand.take("run-1", "today")
+    _unbooted(errand, monkeypatch, OTHER)
+    assert (fake.folder / "loaded").read_text() == OTHER
+    errand.give_back(held)
+    assert not (fake.folder / "loaded").exists()
+    assert fake.boots == []
+
+
+def test_a_machine_that_kdelta_told_nothing_is_told_nothing(fake: FakeHost, errand: Errand) -> None:
+    held = errand.take("run-1", "today")
+    (fake.folder / "loaded").write_text("its owner's")
+    errand.give_back(held)
+    assert (fake.folder / "loaded").exists()
+
+
+def test_all_stages_of_a_boot_are_told_in_their_order(errand: Errand) -> None:
+    told: list[Stage] = []
+    errand.told = told.append
+    held = errand.take("run-1", "today")
+    errand.boot(OTHER)
+    errand.give_back(held)
+    boot = [Stage.CHOOSING, Stage.LEAVING, Stage.FALLING]
+    back = [Stage.REACHING, Stage.RETURNING, Stage.FALLING, Stage.LETTING_GO]
+    assert told == [Stage.REACHING, Stage.TAKING, *boot, *back]
+
+
+def test_of_an_installation_that_was_killed_nothing_stays(fake: FakeHost, errand: Errand) -> None:
+    """Some of it may be root's."""
+    held = errand.take("install", "today")
+    (fake.home / "unpacked/modules").mkdir(parents=True)
+    (fake.home / "unpacked/modules").chmod(0o555)
+    fake.program("bin/rm", f'#!/bin/sh\n[ -e {fake.folder}/root ] && exec /bin/rm "$@"\nexit 1\n')
+    fake.program("bin/sudo", f'#!/bin/sh\nshift\ntouch {fake.folder}/root\nexec "$@"\n')
+    fake.program("bin/id", "#!/bin/sh\necho 1000\n")
+    errand.give_back(held)
+    assert not fake.home.exists()
+
+
+@pytest.mark.program
+def test_killed_behind_its_last_trial_a_run_gives_the_machine_back(
+    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = STUDY.replace(f', "host:{BROKEN}"', "").replace("rounds = 2", "rounds = 1")
+    _begin(tmp_path, monkeypatch, study)
+    with monkeypatch.context() as killed:
+        killed.setattr(Errand, "give_back", lambda *_: None)
+        _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    assert fake.home.exists()
+    status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
+    assert not fake.home.exists(), (status, said)
+    assert fake.boots[-1] == DEFAULT
+
+
+@pytest.mark.program
+@pytest.mark.usefixtures("fake")
+def test_a_boot_whose_program_was_killed_is_not_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _begin(tmp_path, monkeypatch, STUDY.replace(f', "host:{BROKEN}"', "").replace("= 2", "= 1"))
+    with monkeypatch.context() as killed:
+
+        def dies(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        killed.setattr(Errand, "ran", dies)
+        _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    (cut,) = begun.boots(next(tmp_path.glob("runs/*/run.json")).parent)
+    _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
+    boots = [one.facts.boot_id for one in _results(tmp_path) if one.facts]
+    assert len(boots) == 2
+    assert cut not in boots

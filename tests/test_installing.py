@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from fake_host import DEFAULT, OTHER, FakeHost
+from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
+from kdelta.doctor import remote_host
+from kdelta.doctor.capabilities import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, loaders, remote
 from kdelta.host.errand import Errand
 from kdelta.host.installing import Note, Offered
+
+pytest_plugins = ("borrowed",)
 
 NEW = "6.17.0-test"
 GRUB = """
@@ -57,22 +64,13 @@ mv grub/new grub/grub.cfg
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
-    made = FakeHost(tmp_path / "machine")
-    monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
-    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
+    made = on_path(tmp_path, monkeypatch)
     words = {"machine": made.folder, "new": NEW}
     made.program("bin/dpkg", DPKG.format(**words))
     made.program("bin/update-grub", UPDATE.format(**words))
     made.program("bin/depmod", "#!/bin/sh\n")
     made.program("bin/findmnt", "#!/bin/sh\necho ext4 /dev/vda3\n")
     return made
-
-
-@pytest.fixture
-def errand(fake: FakeHost) -> Iterator[Errand]:
-    assert fake
-    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
-        yield Errand(connected, boot_s=5, most_boots=4)
 
 
 def with_grub(
@@ -82,7 +80,11 @@ def with_grub(
     fake.file("files/boot/grub/grub.cfg", GRUB.format(default=default, entries=entries))
     fake.file("files/boot/grub/grubenv", f"saved_entry={saved}\n" if saved else "# empty\n")
     fake.program("bin/grub-reboot", f'#!/bin/sh\nprintf %s "$1" > {fake.folder}/once\n')
-    fake.program("bin/grub-editenv", f"#!/bin/sh\necho next_entry=$(cat {fake.folder}/once)\n")
+    fake.program(
+        "bin/grub-editenv",
+        f'#!/bin/sh\n[ "$2 $3" = "unset next_entry" ] && exec rm -f {fake.folder}/once\n'
+        f"echo next_entry=$(cat {fake.folder}/once)\n",
+    )
 
 
 def with_systemd_boot(fake: FakeHost, default: str = f"gnulinux-{DEFAULT}.conf") -> None:
@@ -136,7 +138,7 @@ def test_grub_that_cannot_forget_is_not_asked(fake: FakeHost, errand: Errand, ki
     with_grub(fake)
     fake.program("bin/findmnt", f"#!/bin/sh\necho '{kind}'\n")
     assert errand.boot(OTHER).release == OTHER
-    assert (fake.folder / "kexec_loaded").exists()
+    assert "kexec -l" in (fake.folder / "asked").read_text()
     assert not (fake.folder / "once").exists()
 
 
@@ -206,6 +208,35 @@ def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
         installing.install(errand, offered(tmp_path))
     assert f"grub-set-default gnulinux-{DEFAULT}" in (raised.value.action or "")
     assert "--purge" in (fake.folder / "dpkg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("loader", "default"),
+    [(with_grub, f"gnulinux-{OTHER}"), (with_systemd_boot, f"gnulinux-{OTHER}.conf")],
+)
+def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
+    fake: FakeHost,
+    errand: Errand,
+    tmp_path: Path,
+    loader: Callable[..., None],
+    default: str,
+) -> None:
+    loader(fake, **{"saved" if loader is with_grub else "default": default})
+    with pytest.raises(
+        InfraError, match=rf"runs {DEFAULT} and boots {OTHER} by itself, which may not come up"
+    ) as raised:
+        installing.install(errand, offered(tmp_path))
+    assert f"has come up with {OTHER}" in (raised.value.action or "")
+    row = next(each for each in remote_host.rows(errand) if each.name == "by itself")
+    assert row.state is Usability.UNUSABLE
+    assert f"it boots {OTHER}" in row.detail
+    assert not (fake.folder / "dpkg").exists()
+
+
+def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, errand: Errand) -> None:
+    with_grub(fake)
+    row = next(each for each in remote_host.rows(errand) if each.name == "by itself")
+    assert (row.state, row.detail) == (Usability.OK, f"it boots {DEFAULT}")
 
 
 def test_a_default_may_be_a_title(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
@@ -282,7 +313,9 @@ def test_a_build_comes_with_its_modules(fake: FakeHost, errand: Errand, tmp_path
     (modules / "build").symlink_to("/secret")
     image = tmp_path / "bzImage"
     image.write_text("image")
-    own = installing.of_build(NEW, image, tmp_path / "out", tmp_path)
+    config = tmp_path / ".config"
+    config.write_text("CONFIG_RD_ZSTD=y")
+    own = installing.of_build(NEW, image, tmp_path / "out", config, tmp_path)
     (fake.folder / "files/lib/modules").mkdir(parents=True)
     with errand.holding("install", "now"):
         assert installing.install(errand, own)
@@ -290,8 +323,11 @@ def test_a_build_comes_with_its_modules(fake: FakeHost, errand: Errand, tmp_path
     assert (there / "kernel/a.ko").read_text() == "module"
     assert not (there / "build").is_symlink()
     assert (fake.folder / f"files/boot/vmlinuz-{NEW}").read_text() == "image"
+    kept = fake.folder / f"files/boot/config-{NEW}"
+    assert kept.read_text() == "CONFIG_RD_ZSTD=y"
     installing.remove(errand, Note(release=NEW))
     assert not there.exists()
+    assert not kept.exists()
     assert NEW not in errand.releases()
     assert len((fake.folder / "hooks").read_text().splitlines()) == 2
 
@@ -300,7 +336,7 @@ def test_a_build_without_its_modules_is_refused(tmp_path: Path) -> None:
     (tmp_path / "6.1").mkdir()
     (tmp_path / "6.1/modules.order").touch()
     with pytest.raises(SpecError, match=f"no modules of {NEW}"):
-        installing.of_build(NEW, tmp_path, tmp_path / "6.1", tmp_path)
+        installing.of_build(NEW, tmp_path, tmp_path / "6.1", None, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +349,7 @@ def test_notes_of_others_are_not_obeyed(fake: FakeHost, errand: Errand, text: st
 
 
 def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path: Path) -> None:
-    fake.program("bin/systemctl", f"#!/bin/sh\necho gone > {fake.folder}/down\n")
+    fake.goes_down()
     reset = tmp_path / "reset"
     reset.write_text(
         f"#!/bin/sh\necho reset >> {tmp_path}/resets\nrm -f {fake.folder}/down\n"
@@ -342,3 +378,36 @@ def test_release_takes_off_what_was_installed(
     assert (done.exit_code, done.output) == (0, f"box no longer has {NEW}\n")
     done = CliRunner().invoke(cli, ["host", "release", "box"])
     assert "nobody holds box" in done.output
+
+
+def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    """Killed, kdelta leaves dpkg with a pipe that nobody reads; who releases it waits for it."""
+    with_grub(fake)
+    slow = DPKG.format(machine=fake.folder, new=NEW).replace(
+        "-i) ",
+        f"-i) touch {fake.folder}/begun; sleep 2\n"
+        "    for each in $(seq 3000); do echo unpacking >&2 || exit 1; done\n"
+        f"    echo installed >> {fake.folder}/dpkg; ",
+    )
+    fake.program("bin/dpkg", slow)
+    child = os.fork()
+    if child == 0:
+        try:
+            with remote.connection("box", "ssh://me@box", threading.Event()) as own:
+                theirs = Errand(own, boot_s=5, most_boots=4)
+                theirs.take("kdelta host install", "now")
+                installing.install(theirs, offered(tmp_path))
+        finally:
+            os._exit(0)
+    while not (fake.folder / "begun").exists():
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    (note,) = installing.noted(errand)
+    installing.remove(errand, note)
+    done = [line.split()[0] for line in (fake.folder / "dpkg").read_text().splitlines()]
+    assert done == ["-i", "installed", "--purge"]
+    assert NEW not in errand.releases()
+    assert installing.noted(errand) == ()

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -163,11 +163,16 @@ def start(
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
+    from kdelta.cli import spreading
+    from kdelta.journal import begun
     from kdelta.run import arms
+    from kdelta.sample import Instrument
 
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
+        if study.instrument is Instrument.TIME and (own := spreading.placed(study, means)):
+            own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
     kernels = None
@@ -175,7 +180,8 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    _measure(journal, study, _trials(record, study, kernels, means), means, summary)
+    boots = begun.boots(journal.folder)
+    _measure(journal, study, _trials(record, study, kernels, means, boots), means, summary)
 
 
 def measure_all(journal: RunJournal, means: Means) -> None:
@@ -286,8 +292,12 @@ def _trials(
     study: Study,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
+    boots: Collection[str] = (),
 ) -> tuple[Trials | TimingPools, int]:
-    """What measures the study's trials, and how many of them at once."""
+    """What measures the study's trials, and how many of them at once.
+
+    boots: in which a timed program of the run was begun before.
+    """
     from kdelta.cli import spreading
     from kdelta.cli.download import reporting
     from kdelta.host import slots
@@ -317,7 +327,7 @@ def _trials(
         own = arms.machines(study)
         return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, own), 1
     results = [trial.result for trial in record.trials]
-    used = [each.facts.boot_id for each in results if each and each.facts]
+    used = [*boots, *(each.facts.boot_id for each in results if each and each.facts)]
     references = [arm.kernel.reference for arm in record.arms]
     per_boot = study.time.replicate is Replicate.BOOT
     return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1

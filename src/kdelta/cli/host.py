@@ -108,8 +108,20 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="With file:IMAGE: the folder that `make modules_install` filled.",
 )
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With file:IMAGE: its .config, which Debian's hooks look at.",
+)
 @_file
-def install(name: str, reference: str, flavour: str, modules: Path | None, file: Path) -> None:
+def install(
+    name: str,
+    reference: str,
+    flavour: str,
+    modules: Path | None,
+    config: Path | None,
+    file: Path,
+) -> None:
     """Put KERNEL on machine NAME until it is released.
 
     A kernel of the archive (6.17, 6.17.8, deb:VERSION) is its Debian packages, verified here;
@@ -126,8 +138,8 @@ def install(name: str, reference: str, flavour: str, modules: Path | None, file:
     from kdelta.kernels import local
     from kdelta.kernels import reference as kernels
 
-    if modules and not reference.startswith("file:"):
-        raise SpecError("--modules are of a build: file:IMAGE", place=reference)
+    if (modules or config) and not reference.startswith("file:"):
+        raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
     if reference.startswith(("tree:", "host")):
         raise SpecError(
             f"{reference} is no kernel that can be sent",
@@ -140,7 +152,8 @@ def install(name: str, reference: str, flavour: str, modules: Path | None, file:
         if reference.startswith("file:"):
             kernel = local.resolve(reference, arch)
             scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kdelta-install-")))
-            offered = installing.of_build(kernel.release, kernel.image, modules, scratch)
+            release = kernel.release
+            offered = installing.of_build(release, kernel.image, modules, config, scratch)
         else:
             progress = stack.enter_context(reporting())
             own = kernels.packaged(reference, arch, flavour, progress)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from kdelta.doctor.capabilities import Capability, Tried, Usability
-from kdelta.host import preflight
-from kdelta.host.errand import HOME, Errand
+from kdelta.host import loaders, preflight
+from kdelta.host.errand import HOME, NO_SUDO, Errand
 from kdelta.printable import printable
 from kdelta.sample import HostFacts
 
@@ -25,6 +25,7 @@ def rows(errand: Errand) -> Iterator[Capability]:
         ("root", "other kernels", _root(errand)),
         ("kernels", "arms", Tried(_OK, ", ".join(errand.releases())[:400] or "none")),
         ("next boot", "other kernels", _next_boot(errand)),
+        ("by itself", "unattended", _by_itself(errand, running.release)),
         ("panics", "unattended", _panics(errand)),
         ("room", "programs", _room(errand)),
         ("held", "one run at a time", _held(errand)),
@@ -44,8 +45,7 @@ def _root(errand: Errand) -> Tried:
     done = errand.remote.ask("$S id -u")
     if done.status == 0 and done.text.strip() == "0":
         return Tried(_OK, "yes")
-    remedy = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
-    return Tried(_MISSING, f"no: {done.last_words}", remedy)
+    return Tried(_MISSING, f"no: {done.last_words}", NO_SUDO)
 
 
 def _next_boot(errand: Errand) -> Tried:
@@ -56,6 +56,15 @@ def _next_boot(errand: Errand) -> Tried:
     if found:
         return Tried(_OK, ", ".join(found))
     return Tried(_MISSING, "neither GRUB nor kexec", "there: apt-get install kexec-tools")
+
+
+def _by_itself(errand: Errand, running: str) -> Tried:
+    with errand.shown() as root:
+        own = loaders.by_itself(root)
+    if own in ("", running):
+        return Tried(_OK, f"it boots {own}" if own else "its boot loader names no one kernel")
+    detail = f"it boots {printable(own, 80)}, and runs another one: that may not come up"
+    return Tried(_UNUSABLE, detail, f"there: reboot, and see it come up with {printable(own, 80)}")
 
 
 def _panics(errand: Errand) -> Tried:

@@ -10,7 +10,7 @@ import shlex
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from kdelta.errors import BootError, Cancelled, InfraError, PoolError
 from kdelta.files import decoded, sha256_of
 from kdelta.host import cpus, loaders, reboot, snapshot
 from kdelta.host.facts import idle_ticks
-from kdelta.host.remote import RefusedError, Remote
+from kdelta.host.remote import Done, RefusedError, Remote
+from kdelta.host.stages import Stage
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
@@ -29,6 +30,9 @@ from kdelta.sample import HostFacts
 log = logging.getLogger(__name__)
 HOME = "/var/tmp/kdelta-host"  # noqa: S108  its owner is looked at before it is used
 """Folder on the machine: who holds it, what it was, and the programs; it survives a reboot."""
+
+NO_SUDO = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
+"""What lets kdelta be root on a machine."""
 
 _HELD = f"{HOME}/held.json"
 _MOST_OUTPUT = 32 << 20
@@ -41,7 +45,10 @@ _SEND_S, _SLOWEST = 60.0, 250_000  # bytes a second
 _TERMINATED = 128 + 15  # of a shell whose machine goes down
 # A folder that somebody else made there could hold programs of theirs.
 _OWN = f"[ -O {HOME} ] && [ ! -L {HOME} ]"
-_LET_GO = f"{_OWN} && rm -rf {HOME}; [ ! -e {HOME} ]"
+# Of an installation that was killed some of it may be root's.
+_LET_GO = f"{_OWN} && {{ rm -rf {HOME} 2> /dev/null || $S rm -rf {HOME}; }}; [ ! -e {HOME} ]"
+_CHOSEN = f"{HOME}/chosen"
+"""There while the loader may hold a choice of kdelta's that no boot has used up yet."""
 # A program that an earlier connection left behind would take time from this one.
 _RUN = """
 cd {home} || exit 1
@@ -85,12 +92,19 @@ class Errand:
         self._boot_s = boot_s
         self._boots_left = most_boots
         self._reset = tuple(reset)
+        self.told: Callable[[Stage], None] = lambda _stage: None
+
+    def at(self, stage: Stage) -> None:
+        """Tell what is done now."""
+        log.debug("%s: %s", self.remote.name, stage)
+        self.told(stage)
 
     # ---- holding it ---------------------------------------------------------------------
 
     def take(self, run: str, since: str) -> Held:
         """Hold the machine for a run; one that this run holds already is as it was left."""
         running = self.reached()
+        self.at(Stage.TAKING)
         mine = Held(run=run, since=since, release=running.release)
         told = shlex.quote(msgspec.json.encode(mine).decode())
         done = self.remote.ask(
@@ -132,16 +146,34 @@ class Errand:
     def give_back(self, held: Held) -> None:
         """Boot what ran before, by the machine's own default where that is it; leave nothing."""
         now = self.reached()
+        self.at(Stage.RETURNING)
+        self._unchosen()
         if now.release != held.release:
             self._go("$S reboot")
             if self._returned(now, "its own kernel").release != held.release:
                 self.boot(held.release)
+                self._unchosen()
+        self.at(Stage.LETTING_GO)
         self.remote.get(_LET_GO)
+
+    def _unchosen(self) -> None:
+        """Have the loader forget what kdelta chose, and was killed before it booted it."""
+        if self.remote.ask(f"[ -e {_CHOSEN} ]").status:
+            return
+        with self.shown() as root:
+            forget = loaders.forget(root)
+        done = self.remote.ask("; ".join(f"$S {shlex.join(words)} || exit" for words in forget))
+        if done.status:
+            raise PoolError(
+                f"{self.remote.name} does not forget its next boot: {done.last_words}",
+                action="see: kdelta host doctor; then: kdelta host release",
+            )
 
     # ---- its kernels --------------------------------------------------------------------
 
     def reached(self) -> Running:
         """The boot it is in, waited for as long as a boot may take: it may be on its way."""
+        self.at(Stage.REACHING)
         resets = 0
         deadline = time.monotonic() + self._boot_s
         while True:
@@ -174,7 +206,12 @@ class Errand:
             )
         self._boots_left -= 1
         before = self.running()
-        self._go(self._orders(release))
+        self.at(Stage.CHOOSING)
+        way = self._way(release)
+        noted = f"{{ [ ! -d {HOME} ] || : > {_CHOSEN}; }}"
+        self._obeyed(self.remote.ask(f"{noted} && {way.choice('$S ')}"))
+        self.at(Stage.LEAVING)
+        self._go(f"$S {shlex.join(way.go)}")
         after = self._returned(before, release)
         if after.release != release:
             raise BootError(
@@ -187,13 +224,12 @@ class Errand:
         with self.shown() as root:
             return reboot.installed(root)
 
-    def _orders(self, release: str) -> str:
+    def _way(self, release: str) -> loaders.Way:
         with self.shown() as root:
             line = (root / "proc/cmdline").read_text(errors="replace").strip()
             # One that panics comes back by itself.
             line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
-            way = loaders.ways(release, root, f"--command-line={line}")[0]
-        return way.script("$S ")
+            return loaders.ways(release, root, f"--command-line={line}")[0]
 
     def _go(self, script: str) -> None:
         """Give an order that ends the connection; what fails before that is told."""
@@ -201,23 +237,34 @@ class Errand:
             done = self.remote.ask(script)
         except InfraError:  # it went down before it could say that it does
             done = None
-        if done and done.status not in (0, _TERMINATED):
+        if done:
+            self._obeyed(done)
+        self.remote.hang_up()
+
+    def _obeyed(self, done: Done) -> None:
+        """Raise PoolError for what the machine does not do."""
+        if done.status not in (0, _TERMINATED):
             raise PoolError(
                 f"{self.remote.name} cannot be told to boot: {done.last_words}",
-                action="see: kdelta host doctor",
+                action=f"{NO_SUDO if 'sudo:' in done.last_words else 'see: kdelta host doctor'};"
+                " then: kdelta resume",
             )
-        self.remote.hang_up()
 
     def _returned(self, before: Running, where: str) -> Running:
         """The boot after the one it was in; where: it was sent, for a message."""
+        self.at(stage := Stage.FALLING)
         for resets in (0, 1):
             deadline = time.monotonic() + self._boot_s
             while time.monotonic() < deadline:
                 self._pause()
-                with contextlib.suppress(InfraError):
+                try:
                     now = self.running()
-                    if now.boot_id != before.boot_id:
-                        return now
+                except InfraError:
+                    if stage is Stage.FALLING:
+                        self.at(stage := Stage.BOOTING)
+                    continue
+                if now.boot_id != before.boot_id:
+                    return now
             if resets or not self._was_reset():
                 break
         raise PoolError(
@@ -255,11 +302,14 @@ class Errand:
         """True when what it runs may read all of the page state."""
         return self.remote.get("id -u").strip() == "0"
 
-    def cores(self) -> tuple[cpus.Core, ...]:
-        """Its cores, best first."""
+    def chosen(self, wanted: int) -> tuple[list[int], HostFacts]:
+        """So many of its cores, the best of them, or all; and what it is with these."""
         with self.shown() as root:
             online = cpu_list((root / "sys/devices/system/cpu/online").read_text().strip())
-            return cpus.cores(root, allowed=online)
+            cores = cpus.cores(root, allowed=online)
+            count = min(wanted, len(cores))
+            leased = [core.cpu for core in cpus.eligible(cores, count)[:count]]
+            return leased, snapshot.read(root, leased)
 
     def ticks(self, root: Path) -> tuple[int, int]:
         """Idle ticks of its CPUs, and all; root: a folder to write in."""

@@ -11,7 +11,7 @@ import re
 import shlex
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -21,15 +21,32 @@ from kdelta.files import decoded
 from kdelta.host import loaders, reboot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import Done
+from kdelta.host.stages import Stage
 from kdelta.printable import printable
 
 NOTES = "/var/tmp/kdelta-kernels"  # noqa: S108  its owner is looked at before it is used
 """Folder on the machine: one file for each kernel that kdelta put there."""
 
-_INSTALL_S = 1800.0  # an initial RAM disk is made on the way
+_INSTALL_S = 1800  # an initial RAM disk is made on the way
+_ENDED, _BUSY = "kdelta: ended with ", 75
+# Nobody reads it any more when the line has broken: what it prints goes nowhere then, and dpkg must
+# not die of that.
+_AS_ROOT = """
+{{
+    $S flock -E 75 -w {wait} {notes} setsid -w sh -c {script} < /dev/null 2>&1
+    echo "kdelta: ended with $?"
+}} | {{ trap '' PIPE; while IFS= read -r line; do printf '%s\\n' "$line"; done; exit 0; }}
+"""
 _MOST_NOTES = 64 << 10
 _OWN = f"[ -d {NOTES} ] && [ -O {NOTES} ] && [ ! -L {NOTES} ]"
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,200}")
+# What says why, the surest first: programs tell what they begin, too, and what came of a failure.
+_EXPLAINING = (
+    r".*No space left on device",
+    r"(?:dpkg: error|E:|depmod: (?:ERROR|FATAL))",
+    r"(?:cp|tar|kernel-install|dpkg): ",
+    r"(?:update-initramfs: failed|W:|run-parts: )",
+)
 _RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _ROOT = "export PATH=$PATH:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive; "
 # Nothing of a half-done dpkg may keep the next one from working.
@@ -39,8 +56,10 @@ _ADD_OWN = (
     + """set -e; R={release}; I=/boot/vmlinuz-$R
 [ ! -e "$I" ] && [ ! -e "/lib/modules/$R" ] || {{ echo "$R is there already" >&2; exit 1; }}
 tar -xf {archive} -C {unpacked} --no-same-owner
-[ ! -d {unpacked}/modules ] || cp -r {unpacked}/modules "/lib/modules/$R"
-depmod "$R"; cp {unpacked}/vmlinuz "$I"
+# A kernel may have none, and then depmod fails.
+[ ! -d {unpacked}/modules ] || {{ cp -r {unpacked}/modules "/lib/modules/$R"; depmod "$R"; }}
+[ ! -f {unpacked}/config ] || cp {unpacked}/config "/boot/config-$R"
+cp {unpacked}/vmlinuz "$I"
 if [ -d /etc/kernel/postinst.d ]; then
     export DEB_MAINT_PARAMS=configure
     run-parts --exit-on-error --arg="$R" --arg="$I" /etc/kernel/postinst.d
@@ -70,8 +89,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Offered:
     """A kernel to be installed.
 
-    packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz` and
-    `modules`, of a build.
+    packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz`,
+    `modules` and `config`, of a build.
     """
 
     release: str
@@ -79,10 +98,13 @@ class Offered:
     archive: Path | None = None
 
 
-def of_build(release: str, image: Path, modules: Path | None, scratch: Path) -> Offered:
+def of_build(
+    release: str, image: Path, modules: Path | None, config: Path | None, scratch: Path
+) -> Offered:
     """A kernel of its user's own build, packed into a folder.
 
-    modules: what `make modules_install` filled.  Raises SpecError when that has none of the kernel.
+    modules: what `make modules_install` filled; config: what it was configured with, which hooks
+    that make an initial RAM disk may want.  Raises SpecError when there are no modules of it.
     """
     archive = scratch / "kernel.tar"
     places = (modules / "lib/modules" / release, modules / release, modules) if modules else ()
@@ -94,7 +116,9 @@ def of_build(release: str, image: Path, modules: Path | None, scratch: Path) -> 
             action="fill it with: make INSTALL_MOD_PATH=DIR modules_install",
         )
     with tarfile.open(archive, "w") as packed:
-        packed.add(image, "vmlinuz")
+        packed.add(image.resolve(), "vmlinuz")
+        if config:
+            packed.add(config.resolve(), "config")
         if found:
             packed.add(found, "modules", filter=_shipped)
     return Offered(release=release, archive=archive)
@@ -139,17 +163,25 @@ def install(errand: Errand, offered: Offered) -> bool:
             return False
         by_loader = loaders.has_entry(running, root)
         mend = loaders.would_change(running, root)
+        own = loaders.by_itself(root)
     if mend:
         raise InfraError(
             f"{name} would boot {offered.release} by itself from then on, even if it panics",
             action=f"there, first: {mend}",
         )
+    if own not in ("", running):
+        raise InfraError(
+            f"{name} runs {running} and boots {own} by itself, which may not come up",
+            action=f"reboot it, and install when it has come up with {own}",
+        )
+    errand.at(Stage.OFFERING)
     with _sent(errand, offered) as script:
         line = shlex.quote(msgspec.json.encode(note).decode())
         errand.remote.get(
             f"mkdir -m 700 {NOTES} 2> /dev/null; {_OWN} &&"
             f" echo {line} > {NOTES}/{offered.release}.json"
         )
+        errand.at(Stage.INSTALLING)
         done = _as_root(errand, script)
         why = f"cannot install {offered.release}: {_words(done)}" if done.status else ""
     if not why:
@@ -173,6 +205,7 @@ def install(errand: Errand, offered: Offered) -> bool:
 def remove(errand: Errand, note: Note) -> None:
     """Take a kernel off the machine again.  Raises InfraError when it runs, or stays."""
     name = errand.remote.name
+    errand.at(Stage.REMOVING)
     if errand.running().release == note.release:
         raise InfraError(
             f"{name} runs {note.release}, which cannot be removed now",
@@ -225,17 +258,27 @@ def _sent(errand: Errand, offered: Offered) -> Iterator[str]:
 
 
 def _as_root(errand: Errand, script: str) -> Done:
-    """A script of root's, which goes on when the line breaks: half an installation is the worst."""
-    quoted = shlex.quote(script)
-    return errand.remote.ask(f"$S setsid -w sh -c {quoted} < /dev/null", timeout=_INSTALL_S)
+    """A script of root's, which goes on when the line breaks: half an installation is the worst.
+
+    The next one waits for it.
+    """
+    asked = _AS_ROOT.format(notes=NOTES, wait=_INSTALL_S // 2, script=shlex.quote(script))
+    done = errand.remote.ask(asked, timeout=_INSTALL_S)
+    text, _, status = done.text.rpartition(_ENDED)
+    if status.strip() == str(_BUSY):
+        raise InfraError(
+            f"{errand.remote.name} still installs or removes a kernel of kdelta's",
+            action="wait for it, then: kdelta host release",
+        )
+    return replace(done, text=text, status=int(status) if status.strip().isdecimal() else 1)
 
 
 def _words(done: Done) -> str:
     """What explains a failed installation: a full disk before whatever came of it."""
     said = f"{done.text}\n{done.errors}"
-    full = re.search(r"[^\n]*No space left on device[^\n]*", said)
-    wrong = re.findall(r"^(?:dpkg|E|W|cp|tar|update-initramfs|run-parts): .*$", said, re.M)
-    return printable((full[0] if full else wrong[0] if wrong else done.last_words).strip(), 300)
+    found = (re.search(f"^{pattern}.*$", said, re.M) for pattern in _EXPLAINING)
+    words = next((each[0] for each in found if each), done.last_words)
+    return printable(words.strip(), 300)
 
 
 def _note(offered: Offered) -> Note:

@@ -32,6 +32,7 @@ _GRUB = (
 )
 # GRUB does not write there, so it would boot the same entry again and again.
 _NOT_WRITTEN = re.compile(r"(btrfs|zfs|zfs_member|f2fs|bcachefs)|/dev/(mapper/|md|dm-).*")
+_OBEYS = 'set default="${saved_entry}"'
 _INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
 _MOST = 4 << 20
 _COMMAND_S = 60.0
@@ -51,12 +52,11 @@ class Way:
     said: str
     go: tuple[str, ...]
 
-    def script(self, prefix: str) -> str:
-        """All of it for sh(1), ends with 4 where the loader did not take it; prefix: sudo's."""
+    def choice(self, prefix: str) -> str:
+        """To choose it, for sh(1), ends with 4 where the loader did not take it; prefix: sudo's."""
         read = f"{prefix}{shlex.join(self.taken)} | grep -Fxq -- {shlex.quote(self.said)}"
         wrong = "{ echo 'the boot loader did not take it' >&2; exit 4; }"
-        choose, go = shlex.join(self.choose), shlex.join(self.go)
-        return f"{prefix}{choose} && {{ {read} || {wrong}; }} && {prefix}{go}"
+        return f"{prefix}{shlex.join(self.choose)} && {{ {read} || {wrong}; }}"
 
 
 def next_boot_commands(release: str, root: Path = Path("/")) -> tuple[str, ...]:
@@ -93,6 +93,19 @@ def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
         go=("systemctl", "kexec"),
     )
     return (*_of_loader(release, image, root), kexec)
+
+
+def forget(root: Path) -> tuple[tuple[str, ...], ...]:
+    """Commands of root's that take back what `ways` chose, as long as it was not booted."""
+    if booted_by_systemd(root):
+        return (("bootctl", "set-oneshot", ""),)
+    grub = tuple(
+        (editor, "-", "unset", "next_entry")
+        for config, _, editor in _GRUB
+        if (root / config).is_file()
+    )
+    unload = "[ $(cat /sys/kernel/kexec_loaded 2> /dev/null || echo 0) = 0 ] || kexec -u"
+    return (*grub, ("sh", "-c", unload))
 
 
 def boot_once(release: str) -> None:
@@ -137,14 +150,36 @@ def would_change(running: str, root: Path) -> str:
         kept = {one for one, _ in _entries(root)} & {own, f"{own}.conf"}
         return "" if kept else f"bootctl set-default {shlex.quote(entry)}"
     config = next(config for config, reboot, _ in _GRUB if reboot == program)
-    obeys = 'set default="${saved_entry}"' in _text(root / config)
-    saved = re.search(r"^saved_entry=(.+)$", _text(root / config.replace(".cfg", "env")), re.M)
     lasting = tuple(_lasting(root / config))
-    if obeys and saved and any(_names(saved[1], blocks) for _, blocks in lasting):
+    saved = _saved(root, config)
+    if saved and any(_names(saved, blocks) for _, blocks in lasting):
         return ""
+    obeys = _OBEYS in _text(root / config)
     own = next((_path(blocks) for boots, blocks in lasting if boots == image.name), entry)
     put = f"{program.replace('-reboot', '-set-default')} {shlex.quote(own)}"
     return put if obeys else f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {put}"
+
+
+def by_itself(root: Path) -> str:
+    """The kernel that the machine boots by itself, "" where its loader does not name one."""
+    if booted_by_systemd(root):
+        own = _variable(root, "LoaderEntryDefault") or _default_of_systemd(root)
+        named = next((boots for one, boots in _entries(root) if one in (own, f"{own}.conf")), None)
+        return next((each for each in installed(root) if named and named(each)), "")
+    for config, _, _ in _GRUB:
+        saved = _saved(root, config)
+        for image, blocks in _lasting(root / config) if saved else ():
+            if _names(saved, blocks):
+                return image.partition("-")[2]
+    return ""
+
+
+def _saved(root: Path, config: str) -> str:
+    """The entry that a menu of GRUB boots by itself as it was saved, "" where it obeys none."""
+    if _OBEYS not in _text(root / config):
+        return ""
+    saved = re.search(r"^saved_entry=(.+)$", _text(root / config.replace(".cfg", "env")), re.M)
+    return saved[1] if saved else ""
 
 
 def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:

@@ -39,6 +39,9 @@ class TimingPool(ABC):
         trial, "" when none has.
         """
 
+    def give_back(self, run: str) -> None:  # noqa: B027
+        """Let go what is still held for a run whose trials have all ended.  Raises InfraError."""
+
     def refusal(self, run: str) -> str:  # noqa: ARG002
         """Why a run cannot begin there now, "" when it can."""
         return ""
@@ -57,6 +60,12 @@ class TimingPools:
         note(journal.folder, chosen.pool)
         with chosen.placed(journal, doing) as measuring:
             yield measuring
+
+    def give_back(self, journal: RunJournal) -> None:
+        """See TimingPool: for a run that was killed behind its last trial."""
+        known = pool_of(journal.folder)
+        for own in (each for each in self.pools if each.pool == known):
+            own.give_back(journal.record().run_id)
 
     def _chosen(self, journal: RunJournal) -> TimingPool:
         """The pool that the run began on; else the only one, else the first that is free."""

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, SpecError
-from kdelta.host import cpus, native, preflight, reboot
+from kdelta.host import native, preflight, reboot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import connection
+from kdelta.host.stages import Stage
+from kdelta.journal import begun
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.printable import printable
@@ -68,7 +70,10 @@ class HostedTrials(TimingPool):
                 references=references,
                 scratch=Path(folder),
                 doing=doing,
-                used={result.facts.boot_id for _, result in ended if result.facts},
+                used={
+                    *begun.boots(journal.folder),
+                    *(result.facts.boot_id for _, result in ended if result.facts),
+                },
                 failed=Counter(
                     {
                         references[arm]: _MOST_FAILED
@@ -78,6 +83,13 @@ class HostedTrials(TimingPool):
                 ),
             )
             errand.give_back(held)
+
+    def give_back(self, run: str) -> None:
+        """See TimingPool."""
+        with self._reached() as errand:
+            errand.reached()
+            if (held := errand.holder()) and held.run == run:
+                errand.give_back(held)
 
     def refusal(self, run: str) -> str:
         """See TimingPool."""
@@ -123,7 +135,7 @@ class _OnHost(Trials):
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         fresh = self.per_boot or how.fresh_boot
-        self.doing(trial.index, self.pool)
+        self.errand.told = lambda stage: self.doing(trial.index, f"{self.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
@@ -139,8 +151,10 @@ class _OnHost(Trials):
             )
             # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
             host = seen[-1] if seen else HostFacts()
+            self.errand.at(Stage.KEEPING)
             return result if result.facts else replace(result, facts=MachineFacts(host=host))
         finally:
+            self.errand.told = lambda _stage: None
             self.doing(trial.index, "")
 
     def _timed(
@@ -153,24 +167,27 @@ class _OnHost(Trials):
     ) -> TrialResult:
         """Time the program in the boot that the machine is in; seen: gets what it is."""
         errand, timing = self.errand, self.timing
-        cores = errand.cores()
-        count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cores))
-        leased = [core.cpu for core in cpus.eligible(cores, count)[:count]]
-        before = errand.facts(leased)
+        errand.at(Stage.LOOKING)
+        leased, before = errand.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
         seen.append(before)
         binary = guest.program(load.program, _target(before), theirs=scenario.outside)
+        errand.at(Stage.SENDING)
         there = errand.send(binary)
         if self.per_boot:
+            errand.at(Stage.SETTLING)
             preflight.settle(SETTLE_S, self.cancelled, self.scratch, errand.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
         self.used.add(before.boot_id or "")
+        begun.note(folder, before.boot_id or "")
+        errand.at(Stage.RUNNING)
         text, status = errand.ran(command, timing.timeout_s)
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
             raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
         ran = Ran(printed=text, status=status, permitted=errand.is_root())
+        errand.at(Stage.READING)
         machine = preflight.since(before, leased, errand.facts(leased))
         return replace(
             timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)

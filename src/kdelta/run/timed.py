@@ -17,6 +17,7 @@ from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import kvm_guest, qemu, swap
 from kdelta.host import cpus, facts, loaders, native, preflight, reboot
+from kdelta.journal import begun
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.trial import (
@@ -128,6 +129,7 @@ class HostTrials(Trials):
         with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(SETTLE_S, self.cancelled)
+                begun.note(folder, facts.read().boot_id or "")
             result = time_here(self._timing, load, scenario, leased, folder, reference)
         # A guest's fault, too, leaves a boot that is no longer fresh.
         self._used.add(result.facts.boot_id if result.facts else "")

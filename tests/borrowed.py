@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What asks the machine that a test plays: a plugin of the tests that borrow one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdelta.host import remote
+from kdelta.host.errand import Errand
+
+if TYPE_CHECKING:
+    from fake_host import FakeHost
+
+
+@pytest.fixture
+def errand(fake: FakeHost) -> Iterator[Errand]:
+    """`fake` is the test's own machine."""
+    assert fake
+    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
+        yield Errand(connected, boot_s=5, most_boots=4)
