@@ -157,12 +157,14 @@ def made(folder: Path, *more: str) -> None:
     (folder / "made").touch()
 
 
-def settled_by_grub(folder: Path) -> str:
-    """The running machine's own menu, and the kernel that it boots by itself.
+def settled_by_grub(folder: Path) -> None:
+    """The running machine's own menu, and the kernel that it boots by itself, once.
 
     Each kernel that is installed makes the menu anew; a default that it lacks is its first entry.
     """
-    return on_it(folder, _GRUB_THERE)
+    if not (folder / "settled").exists():
+        print(on_it(folder, _GRUB_THERE), flush=True)
+        (folder / "settled").touch()
 
 
 def with_systemd_boot(folder: Path) -> None:
