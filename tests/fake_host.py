@@ -68,7 +68,7 @@ open({machine!r} + "/kexec_loaded", "w").write("1\\n")
 
 _BOOT = """\
 #!{python}
-import os, sys, uuid
+import os, subprocess, sys, uuid
 machine = {machine!r}
 loaded = os.path.join(machine, "loaded")
 wanted = {default!r}
@@ -83,8 +83,16 @@ if "kexec" not in sys.argv and "--failed" not in sys.argv and os.path.exists(onc
     os.remove(once)
 if "--failed" in sys.argv:
     sys.exit(0)
-if wanted == {broken!r}:
+panics = wanted == {broken!r}
+if panics:
     wanted = {default!r}
+if os.path.exists(os.path.join(machine, "long")):
+    down, console = os.path.join(machine, "down"), os.path.join(machine, "console")
+    open(down, "w").write("ssh: no route to host\\n")
+    says = f"echo Kernel panic - not syncing >> {{console}}" if panics else ":"
+    line = f"sleep 0.5; {{says}}; sleep 0.5; rm -f {{down}}"
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(["sh", "-c", line], stdout=nothing, stderr=nothing, start_new_session=True)
 kernel = os.path.join(machine, "files/proc/sys/kernel")
 open(os.path.join(kernel, "osrelease"), "w").write(wanted + "\\n")
 open(os.path.join(kernel, "random/boot_id"), "w").write(str(uuid.uuid4()) + "\\n")
@@ -129,6 +137,15 @@ class FakeHost:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+    def takes_long(self) -> None:
+        """A boot from then on takes a second, and a panic is on the console in the middle of it."""
+        self.file("long", "")
+
+    @property
+    def console(self) -> Path:
+        """What the machine prints."""
+        return self.folder / "console"
 
     def goes_down(self) -> None:
         """A boot from then on leaves it down."""
