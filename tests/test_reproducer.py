@@ -216,5 +216,7 @@ def test_what_nobody_takes_is_not_returned() -> None:
     assert b"static void f(int a)\n{\n\tacts(a);\n}" in found
     taken = (text % "use(f(x));").encode()
     assert specialised(taken, KNOWN) == taken
+    local = (text % "f(x);").replace("acts(a)", "long n = acts(a)").replace("&at", "n").encode()
+    assert specialised(local, KNOWN) == local, "what nobody reads is a warning"
     elsewhere = (text % "f(x);").encode()
     assert specialised(elsewhere, replace(KNOWN, part=True)) == elsewhere

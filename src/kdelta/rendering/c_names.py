@@ -284,13 +284,24 @@ def dead_returns(root: Node, text: bytes, known: Given) -> Iterator[Edit]:
             or len(returns) != 1
             or returns[0] != body.named_children[-1]
             or not returns[0].named_children
-            or not is_pure(returns[0].named_children[0], text, known.aside)
+            or not is_pure(value := returns[0].named_children[0], text, known.aside)
+            or (value.type == "identifier" and not _is_read(value, body, index, text))
         ):
             continue
         inner = next(one for one in walk(pointer) if one.type == "function_declarator")
         yield kind.start_byte, inner.start_byte, b"void "
         yield *own_lines(returns[0], text), b""
         return
+
+
+def _is_read(value: Node, body: Node, index: Identifiers, text: bytes) -> bool:
+    """True for a variable that is read elsewhere, too: else a compiler would ask what it is for."""
+    return any(
+        use != value
+        and use.parent is not None
+        and use.parent.type not in ("assignment_expression", "init_declarator", "declaration")
+        for use in index.of(told(value, text), body)
+    )
 
 
 def _is_only_called(uses: list[Node]) -> bool:
