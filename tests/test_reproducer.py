@@ -165,6 +165,7 @@ KNOWN = Given(
         ("one();\n\treturn;\n\ttwo();\n\tthree();", "one();\n\treturn;"),
         ("if (1 & B)\n\t\tone();\n\ttwo();", "two();"),
         ("long n = 0;\n\n\tn += 5 - looks(1);\n\ttwo();", "two();"),
+        ("bool n = a && !strcmp(a, b);\n\n\ttwo();", "two();"),
         ("kd_all(&n, looks(1));\n\ttwo();", "two();"),
         ("kd_all(&n, acts(1));\n\ttwo();", "acts(1);\n\ttwo();"),
     ],

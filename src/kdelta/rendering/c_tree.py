@@ -20,6 +20,7 @@ _STAND_INS = ((b"noinline", b"volatile"), (b"kd_api", b"static"))
 _LOOKING = frozenset({
     "kd_minor_faults", "kd_waits", "kd_present", "kd_vmas", "kd_pagemap_count", "kd_file_number",
     "kd_keyed", "kd_usage", "kd_now", "kd_audit", "getenv", "sbrk",
+    "strlen", "strcmp", "strncmp", "strchr", "strrchr", "strstr",
 })  # fmt: skip
 
 Edit = tuple[int, int, bytes]
