@@ -9,7 +9,7 @@ import pytest
 
 from foreign_twins import said_by
 from kdelta.errors import SpecError
-from kdelta.foreign import reader
+from kdelta.foreign import loading, mapping, reader
 
 Values = tuple[float, ...]
 
@@ -91,6 +91,29 @@ def test_the_name_of_a_file_is_no_unit_for_its_letter(tmp_path: Path) -> None:
     assert {better for _, _, better in found} == {"none"}
     found = read(tmp_path, "row,6.16,6.17\nopen,5,6\nclose,7,8\n", "us.csv")
     assert {better for _, _, better in found} == {"lower"}
+
+
+def test_columns_of_both_sides_beside_commits_are_asked_about(tmp_path: Path) -> None:
+    text = "commit,base_us,patched_us\naaaaaaa1,10.1,9.7\nbbbbbbb2,10.3,10.2\n"
+    with pytest.raises(
+        reader.UndescribedError, match="are base_us and patched_us what is"
+    ) as asked:
+        read(tmp_path, text)
+    wish = loading.Wish(mappings=(mapping.parse(asked.value.proposal, "p"),))
+    found = said_by(reader.read([tmp_path / "a.csv"], wish)[1])
+    assert {(arm, *settings): values for (arm, settings, _), values in found.items()} == {
+        ("base", "aaaaaaa1"): (10.1,),
+        ("patched", "aaaaaaa1"): (9.7,),
+        ("base", "bbbbbbb2"): (10.3,),
+        ("patched", "bbbbbbb2"): (10.2,),
+    }
+
+
+@pytest.mark.parametrize("mark", ["\N{DITTO MARK}", '""""', "do.", "ditto"])
+def test_marks_that_say_as_above_are_no_arms(mark: str, tmp_path: Path) -> None:
+    rows = f"6.16,0,1.1\n{mark},1,1.2\n6.17,0,2.1\n{mark},1,2.2\n"
+    found = read(tmp_path, f"kernel,boot,us\n{rows}")
+    assert found == {("6.16", "", "lower"): (1.1, 1.2), ("6.17", "", "lower"): (2.1, 2.2)}
 
 
 def test_buckets_of_a_histogram_are_settings(tmp_path: Path) -> None:

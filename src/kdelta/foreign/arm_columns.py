@@ -57,6 +57,17 @@ def arms_in_columns(work: Work) -> None:
     _likewise(work, next(iter(next(iter(found.values())))))
 
 
+def sides(work: Work) -> list[str]:
+    """Columns of one quantity of an old arm and of a new one, by words: base_us and patched_us."""
+    found: dict[tuple[str, ...], dict[int, str]] = {}
+    for name, said in work.left.items():
+        cut = wide.arm_and_rest(name) if said.part in _MAY_BE_ARMS else None
+        if cut and not arms.is_version(cut[0]) and work.cells(name).holds is Holds.NUMBERS:
+            found.setdefault(cut[1], {})[arms.side(cut[0])] = name
+    both = (each for each in found.values() if -1 in each and 1 in each)
+    return next(([each[-1], each[1]] for each in both), [])
+
+
 def arms_by_difference(work: Work, *, apart: bool = False) -> None:
     """Columns of one quantity whose names differ in one word may be arms: ns alpha, ns beta.
 

@@ -76,11 +76,7 @@ def guess(
         cell_meaning.correct(work, name)
     _plans(work)
     samples.columns(work)
-    named = work.of(Part.ARM)
-    if all(work.cells(name).constant for name in named):
-        arm_columns.arms_in_columns(work)
-        for name in named if work.arms else ():
-            work.leave(name, "the same in every row, and columns are called after arms")
+    _arms_of_columns(work, by_file=by_file)
     _long(work)
     if not work.arms and not by_file:
         _arm(work)
@@ -102,6 +98,22 @@ def guess(
     measures.checked(work, better)
     wide.arms_in_metrics(work)
     return work.guess(base)
+
+
+def _arms_of_columns(work: Work, *, by_file: bool) -> None:
+    """Columns that are called after arms, where no other column names the arms."""
+    named = work.of(Part.ARM)
+    if all(work.cells(name).constant for name in named):
+        arm_columns.arms_in_columns(work)
+        for name in named if work.arms else ():
+            work.leave(name, "the same in every row, and columns are called after arms")
+    elif not by_file and (sides := arm_columns.sides(work)):
+        # Rows are of commits, and columns are called base and patched.
+        for name in named:
+            work.left[name] = Said(part=Part.DIMENSION)
+        arm_columns.arms_in_columns(work)
+        listed = f"are {' and '.join(sides)} what is compared, and {' and '.join(named)} settings"
+        work.doubts.append(f"{listed}, or is it the other way round?")
 
 
 def _plans(work: Work) -> None:

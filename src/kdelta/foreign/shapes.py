@@ -41,6 +41,7 @@ _OF_ARM = re.compile(
     r"(?P<metric>\S.*?)(?:[\s_#.-]+(?P<word>[A-Za-z]+)[\s_.#-]?|\s*[_#]|(?<=[A-Za-z])[.-])"
     r"(?P<n>\d{1,3})\Z"
 )
+_AS_ABOVE = ("\N{DITTO MARK}", "\N{DOUBLE PRIME}", '"', "''", "ditto", "do.", '-"-', '- " -')
 _RUNS_OF_ARMS = 3  # at least, where no word says that a number is that of a run: base_1, base_2
 _TITLE = re.compile(r"\s*(?:#+\s*(?P<said>\S.*?)|\"(?P<quoted>[^\"]+)\")\s*\Z")
 _COMMENTED = re.compile(r"([A-Za-z_]\w*)\s*[=:]\s*([^\s,;]+)")
@@ -59,6 +60,7 @@ def indexed(rows: list[Row]) -> list[Row]:
 
 def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
     """The rows with a head line, and what is doubtful about it."""
+    rows = _repeated(rows)
     if turned := _turned(rows):
         return turned, ()
     if made := _without_head(rows):
@@ -68,6 +70,19 @@ def headed(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
         listed = ", ".join(printable(name, 60) for name in names)
         return rows, (f"are the empty cells of {listed} those of the name above them?",)
     return rows, ()
+
+
+def _repeated(rows: list[Row]) -> list[Row]:
+    """A mark that says "as above" with what stands above it."""
+    made: list[Row] = []
+    for number, cells in rows:
+        above = made[-1][1] if len(made) > 1 and len(made[-1][1]) == len(cells) else cells
+        shown = [
+            over if cell.strip().lower() in _AS_ABOVE else cell
+            for cell, over in zip(cells, above, strict=True)
+        ]
+        made.append((number, shown))
+    return made
 
 
 def bare(rows: list[Row]) -> list[Row]:
