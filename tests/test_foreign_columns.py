@@ -11,6 +11,7 @@ from foreign_twins import said_by
 from kdelta.errors import SpecError
 from kdelta.foreign import loading, mapping, reader
 
+K = ("6.16", "6.17")
 Values = tuple[float, ...]
 
 
@@ -114,6 +115,31 @@ def test_marks_that_say_as_above_are_no_arms(mark: str, tmp_path: Path) -> None:
     rows = f"6.16,0,1.1\n{mark},1,1.2\n6.17,0,2.1\n{mark},1,2.2\n"
     found = read(tmp_path, f"kernel,boot,us\n{rows}")
     assert found == {("6.16", "", "lower"): (1.1, 1.2), ("6.17", "", "lower"): (2.1, 2.2)}
+
+
+def test_a_point_that_may_be_between_thousands_is_asked_about(tmp_path: Path) -> None:
+    text = "kernel;boot;ns\n6.16;0;987\n6.16;1;1.012\n6.17;0;1.002\n6.17;1;998\n"
+    with pytest.raises(reader.UndescribedError, match=r"is the point of 1\.012 in ns between"):
+        read(tmp_path, text)
+    plain = read(tmp_path, text.replace("987", "0.987").replace("998", "0.998"))
+    assert plain["6.16", "", "lower"] == (0.987, 1.012)
+
+
+def test_running_totals_are_asked_about(tmp_path: Path) -> None:
+    rows = "".join(f"{arm},{n},{10 * n + n % 2}.5\n" for arm in K for n in range(1, 7))
+    with pytest.raises(reader.UndescribedError, match="does total_ns count on from run to run"):
+        read(tmp_path, f"kernel,run,total_ns\n{rows}")
+
+
+def test_times_of_work_that_differs_are_asked_about(tmp_path: Path) -> None:
+    done = {"6.16": (9100, 8800, 9340, 9010, 8950), "6.17": (9220, 8870, 9150, 9080, 8760)}
+    rows = "".join(
+        f"{arm},{run},{count},{30 + run % 3}.5\n"
+        for arm, counts in done.items()
+        for run, count in enumerate(counts)
+    )
+    with pytest.raises(reader.UndescribedError, match="is duration_s the time of the requests"):
+        read(tmp_path, f"kernel,run,requests,duration_s\n{rows}")
 
 
 def test_buckets_of_a_histogram_are_settings(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import math
 import statistics
 from itertools import pairwise
 
+from kdelta.foreign import words
 from kdelta.foreign.columns import Holds
+from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.work import Work
 from kdelta.metric import Better
 
@@ -20,6 +22,13 @@ _MOVES = 10.0  # times as much what was done in it scatters
 _LEAST = 0.0002
 _BOOTS = 6
 _IN_A_BOOT = 3
+_RUNS = 5
+_DIFFERS = 0.01
+_WHOLE = {*vocabulary("duration elapsed total time runtime wall walltime wallclock")}
+_AMOUNTS = {
+    *vocabulary("requests reqs ops operations transactions txns queries packets events calls"),
+    *vocabulary("bytes messages files commits"),
+}
 _FEW_ROWS = 4
 _GROWS = 0.25  # scatter of logs within arms, above which a count does vary
 _LESS = 0.3  # of its scatter is left once a total is divided
@@ -31,6 +40,11 @@ def asked(work: Work) -> None:
         if _counts_on(work, figure):
             work.doubts.append(
                 f"does {figure} count on within each boot? then put the differences into the file"
+            )
+            return
+        if _adds_up(work, figure):
+            work.doubts.append(
+                f"does {figure} count on from run to run? then put the differences into the file"
             )
             return
     counts = [name for name in work.ignore if _is_count(work, name)]
@@ -45,6 +59,12 @@ def asked(work: Work) -> None:
                 work.doubts.append(
                     f"is {figure} the total of the {count} of its row? then divide it by {count}"
                     " in the file, for what one takes"
+                )
+                return
+            if read and lower and _for_many(work, figure, count):
+                work.doubts.append(
+                    f"is {figure} the time of the {count} of its row, which differ? then put what"
+                    " one took into the file"
                 )
                 return
 
@@ -93,6 +113,36 @@ def _counts_on(work: Work, figure: str) -> bool:
     ]
     # By chance three values rise in 1 of 6 boots.
     return len(listed) >= _BOOTS and min(map(len, listed)) >= _IN_A_BOOT and all(rising)
+
+
+def _adds_up(work: Work, figure: str) -> bool:
+    """True for figures that rise from run to run of every arm, to about as many as there are."""
+    keyed = [name for key in ("boot", "metric") if isinstance(name := work.keys.get(key), str)]
+    if figure in keyed or work.cells(figure).holds is not Holds.NUMBERS:
+        return False
+    by = (*work.arm, *work.dimensions, *keyed[1:])
+    groups = [
+        [_number(work.cells(figure).texts[at]) for at in group] for group in work.table.groups(by)
+    ]
+    return len(groups) > 1 and all(
+        len(values) >= _RUNS
+        and values[0] > 0
+        and all(one < other for one, other in pairwise(values))
+        and values[-1] > values[0] * len(values) / 2
+        for values in groups
+    )
+
+
+def _for_many(work: Work, figure: str, count: str) -> bool:
+    """True for a time beside what was done in it, by its name, which differs within an arm."""
+    timed = {*words.words(figure)}
+    if "per" in timed or not timed & _WHOLE or not {*words.words(count)} & _AMOUNTS:
+        return False
+    for group in work.table.groups((*work.arm, *work.dimensions)):
+        done = [_number(work.cells(count).texts[at]) for at in group]
+        if min(done) > 0 and max(done) > min(done) * (1 + _DIFFERS):
+            return True
+    return False
 
 
 def _is_count(work: Work, name: str) -> bool:

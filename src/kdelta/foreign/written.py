@@ -26,6 +26,9 @@ _SURELY = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d+)?|,\d{3}\.\d+)", re
 _UNDERSCORED = re.compile(r"[-+]?\d{1,3}(?:_\d{3})+(?:\.\d+)?", re.ASCII)
 _POINTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?", re.ASCII)
 _SURELY_POINTED = re.compile(r"[-+]?\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|\.\d{3},\d+)", re.ASCII)
+_ONE_POINT = re.compile(r"\d{1,3}\.\d{3}", re.ASCII)
+_HUNDREDS = re.compile(r"[1-9]\d{2}", re.ASCII)
+_NEAR = 10.0  # times: figures of one kind
 _SPACED = re.compile(rf"[-+]?\d{{1,3}}(?:[{_MARKS}]\d{{3}})+(?:[.,]\d+)?", re.ASCII)
 _SHORT = re.compile(r"[-+]?\d{1,3}(?:[.,]\d+)?", re.ASCII)
 _DATE = re.compile(
@@ -95,6 +98,24 @@ def pointed(name: str, cells: Sequence[str]) -> WrittenColumn | None:
         return None
     made = tuple(cell.replace(".", "").replace(",", ".") for cell in cells)
     return WrittenColumn(name=name, cells=made)
+
+
+def pointed_beside(name: str, cells: Sequence[str]) -> WrittenColumn | None:
+    """998 beside 1.012 and 1.201: the point may be between thousands, which is asked."""
+    parts = [cell for cell in cells if cell]
+    points = [cell for cell in parts if _ONE_POINT.fullmatch(cell)]
+    whole = [cell for cell in parts if _HUNDREDS.fullmatch(cell)]
+    if not points or not whole or len(points) + len(whole) < len(parts):
+        return None
+    made = [float(cell.replace(".", "")) for cell in parts]
+    if max(made) > _NEAR * min(made):
+        return None
+    return WrittenColumn(
+        name=name,
+        cells=tuple(cell.replace(".", "") for cell in cells),
+        doubt=f"is the point of {points[0]} in {printable(name, 60)} between thousands, as"
+        f" {whole[0]} stands beside it?",
+    )
 
 
 def underscored(name: str, cells: Sequence[str]) -> WrittenColumn | None:
@@ -247,5 +268,5 @@ def _scaled(cut: re.Match[str] | None, unit: str, pointed: str | None) -> str:
 
 
 WAYS: tuple[Callable[[str, Sequence[str]], WrittenColumn | None], ...] = (
-    *(grouped, underscored, pointed, spaced, dates, durations, with_units),
+    *(grouped, underscored, pointed, pointed_beside, spaced, dates, durations, with_units),
 )
