@@ -92,6 +92,23 @@ def test_what_a_set_of_loops_has_in_common_is_not_told_of_one() -> None:
     assert "get_signal" not in text
 
 
+@pytest.mark.parametrize(
+    ("workload", "scenario", "told"),
+    [
+        ("advise", "collapse", "MADV_COLLAPSE of resident base pages into huge pages went from"),
+        ("memcg", "fault_depth_4", "Memory charged to a cgroup (15 pages mapped, written to and"),
+        ("unmap", "brk_page", "brk() up by one page and down again went from"),
+        ("unknown", "one", "unknown:one went from"),
+    ],
+)
+def test_the_operation_is_told_in_words(workload: str, scenario: str, told: str) -> None:
+    record = ladder_records.ladder()
+    trials = [replace(one, workload=workload, scenario=scenario) for one in record.trials]
+    known = {} if workload == "unknown" else {workload: load(workload)}
+    text = written(claim(replace(record, trials=trials)), Letter(workloads=known))
+    assert f"Hi, {told}" in " ".join(text.split())
+
+
 def test_a_commit_is_looked_for_between_releases_only() -> None:
     found = claim(ladder_records.ladder())
     text = written(found, LETTER)

@@ -20,6 +20,7 @@ from kdelta.workload import Scenario, Workload
 _MOST = 0.5  # share of the difference from which one function is named beside it
 _NAME = 40
 # Titles that name a set of operations: what each is stands in its scenario.
+_CALL = re.compile(r"\(\)|\b[A-Z]+_[A-Z]")  # a summary that names its call
 _SETS = re.compile(r"loops|controls|a process or")
 
 
@@ -61,9 +62,10 @@ def operation(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> str:
     scenario = scenario_of(ladder, workloads)
     if workload is None or scenario is None:
         return f"{ladder.workload}:{ladder.scenario}"
-    if "()" in scenario.summary or is_set(workload):
+    if _CALL.search(scenario.summary) or is_set(workload):
         return scenario.summary
-    return f"{workload.title.partition(':')[0]} ({scenario.summary})"
+    title = re.split(r":|, by ", workload.title)[0]
+    return f"{title} ({scenario.summary})"
 
 
 def is_set(workload: Workload) -> bool:
