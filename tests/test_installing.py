@@ -273,17 +273,60 @@ def test_a_default_of_the_firmware_has_to_be_one_entry(
         assert (loaders.would_change(DEFAULT, root) == "") is stays
 
 
+def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    """As mkinitramfs says it, behind what it begins."""
+    with_grub(fake)
+    hook = (
+        "#!/bin/sh\necho 'update-initramfs: Generating /boot/initrd.img' >&2\n"
+        "echo 'W: zstd compression not supported, using gzip' >&2\n"
+        "echo 'E: gzip compression (CONFIG_RD_GZIP) not supported by kernel' >&2\nexit 1\n"
+    )
+    fake.program("files/etc/kernel/postinst.d/initramfs-tools", hook)
+    (fake.folder / "files/etc/kernel/postrm.d").mkdir()
+    image = tmp_path / "bzImage"
+    image.write_text("image")
+    own = installing.of_build(NEW, image, None, None, tmp_path)
+    with (
+        pytest.raises(InfraError, match=r"cannot install .*: E: gzip compression") as raised,
+        errand.holding("install", "now"),
+    ):
+        installing.install(errand, own)
+    assert "name the build's .config with --config" in (raised.value.action or "")
+    assert installing.noted(errand) == ()
+    assert NEW not in errand.releases()
+
+
+def test_no_sudo_is_told_before_anything_is_installed(
+    fake: FakeHost, errand: Errand, tmp_path: Path
+) -> None:
+    with_grub(fake)
+    fake.program("bin/id", "#!/bin/sh\necho 1000\n")
+    fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    with (
+        pytest.raises(InfraError, match=r"cannot install .*: sudo: a password") as raised,
+        errand.holding("install", "now"),
+    ):
+        installing.install(errand, offered(tmp_path))
+    assert "NOPASSWD: ALL" in (raised.value.action or "")
+    assert installing.noted(errand) == ()
+    assert not (fake.folder / "dpkg").exists()
+
+
 def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
     fake: FakeHost, errand: Errand, tmp_path: Path
 ) -> None:
     with_grub(fake)
     (fake.folder / "full").touch()
+    (fake.folder / f"files/lib/modules/{NEW}").mkdir(parents=True)  # dpkg leaves it
     with (
         pytest.raises(InfraError, match=f"cannot install {NEW}: .*No space left on device"),
         errand.holding("install", "now"),
     ):
         installing.install(errand, offered(tmp_path))
     assert "--purge" in (fake.folder / "dpkg").read_text()
+    assert not (fake.folder / f"files/lib/modules/{NEW}").exists()
     assert installing.noted(errand) == ()
     assert errand.holder() is None
 

@@ -166,7 +166,7 @@ class Errand:
         if done.status:
             raise PoolError(
                 f"{self.remote.name} does not forget its next boot: {done.last_words}",
-                action="see: kdelta host doctor; then: kdelta host release",
+                action=f"{_mend(done)}; then: kdelta host release",
             )
 
     # ---- its kernels --------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Errand:
         before = self.running()
         self.at(Stage.CHOOSING)
         way = self._way(release)
-        noted = f"{{ [ ! -d {HOME} ] || : > {_CHOSEN}; }}"
+        noted = f"$S true && {{ [ ! -d {HOME} ] || : > {_CHOSEN}; }}"
         self._obeyed(self.remote.ask(f"{noted} && {way.choice('$S ')}"))
         self.at(Stage.LEAVING)
         self._go(f"$S {shlex.join(way.go)}")
@@ -246,8 +246,7 @@ class Errand:
         if done.status not in (0, _TERMINATED):
             raise PoolError(
                 f"{self.remote.name} cannot be told to boot: {done.last_words}",
-                action=f"{NO_SUDO if 'sudo:' in done.last_words else 'see: kdelta host doctor'};"
-                " then: kdelta resume",
+                action=f"{_mend(done)}; then: kdelta resume",
             )
 
     def _returned(self, before: Running, where: str) -> Running:
@@ -353,6 +352,11 @@ class Errand:
         with tempfile.TemporaryDirectory(prefix="kdelta-host-") as folder:
             snapshot.take(self.remote, Path(folder))
             yield Path(folder)
+
+
+def _mend(done: Done) -> str:
+    """What helps when root's command failed."""
+    return NO_SUDO if "sudo:" in done.last_words else "see: kdelta host doctor"
 
 
 def _held(text: str) -> Held | None:

@@ -19,7 +19,7 @@ import msgspec
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
 from kdelta.host import loaders, reboot
-from kdelta.host.errand import Errand
+from kdelta.host.errand import NO_SUDO, Errand
 from kdelta.host.remote import Done
 from kdelta.host.stages import Stage
 from kdelta.printable import printable
@@ -50,7 +50,12 @@ _EXPLAINING = (
 _RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _ROOT = "export PATH=$PATH:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive; "
 # Nothing of a half-done dpkg may keep the next one from working.
-_REMOVE_PACKAGES = _ROOT + "dpkg --purge --force-depends {packages}"
+_REMOVE_PACKAGES = (
+    _ROOT
+    # Of a package that was never unpacked whole, dpkg leaves its folder.
+    + "dpkg --purge --force-depends {packages}; S=$?;"
+    " rmdir /lib/modules/{release} 2> /dev/null; exit $S"
+)
 _ADD_OWN = (
     _ROOT
     + """set -e; R={release}; I=/boot/vmlinuz-$R
@@ -90,12 +95,13 @@ class Offered:
     """A kernel to be installed.
 
     packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz`,
-    `modules` and `config`, of a build.
+    `modules` and `config`, of a build; configured: it has that.
     """
 
     release: str
     packages: tuple[tuple[str, Path], ...] = ()
     archive: Path | None = None
+    configured: bool = False
 
 
 def of_build(
@@ -121,7 +127,7 @@ def of_build(
             packed.add(config.resolve(), "config")
         if found:
             packed.add(found, "modules", filter=_shipped)
-    return Offered(release=release, archive=archive)
+    return Offered(release=release, archive=archive, configured=config is not None)
 
 
 def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -195,11 +201,21 @@ def install(errand: Errand, offered: Offered) -> bool:
     if why:
         with contextlib.suppress(InfraError):
             _remove(errand, note)
-        mended = f"mend that there: {mend}" if mend else "mend that there"
+        mended = _mended(offered, why, mend)
         raise InfraError(
             f"{name} {why}", action=f"{mended}; what was begun is taken back: try again"
         )
     return True
+
+
+def _mended(offered: Offered, why: str, mend: str) -> str:
+    """What mends an installation that failed; mend: a command that does, "" for none."""
+    if "sudo:" in why:
+        return NO_SUDO
+    if mend:
+        return f"mend that there: {mend}"
+    bare = offered.archive and not offered.configured
+    return "mend that there" + (", or name the build's .config with --config" if bare else "")
 
 
 def remove(errand: Errand, note: Note) -> None:
@@ -223,8 +239,9 @@ def remove(errand: Errand, note: Note) -> None:
 def _remove(errand: Errand, note: Note) -> Done:
     """Whatever of it is there; the note goes when the image has."""
     packages = shlex.join(note.packages)
-    script = _REMOVE_PACKAGES.format(packages=packages) if packages else ""
-    done = _as_root(errand, script or _REMOVE_OWN.format(release=shlex.quote(note.release)))
+    release = shlex.quote(note.release)
+    script = _REMOVE_PACKAGES if packages else _REMOVE_OWN
+    done = _as_root(errand, script.format(packages=packages, release=release))
     image = f"/boot/vmlinuz-{note.release}"
     errand.remote.ask(
         f"[ -e {image} ] || rm -f {NOTES}/{note.release}.json; rmdir {NOTES} 2> /dev/null; true"
