@@ -294,7 +294,7 @@ def machine(folder: Path, loader: str) -> Iterator[None]:
         known = ""
         while not known:
             time.sleep(2)
-            scan = ["ssh-keyscan", "-T", "5", "-p", str(port), "127.0.0.1"]
+            scan = ["ssh-keyscan", "-T", "60", "-p", str(port), "127.0.0.1"]
             known = subprocess.run(scan, capture_output=True, text=True, check=False).stdout
             if started.poll() is not None:  # and whoever answered is another machine
                 sys.exit("the machine did not start")
