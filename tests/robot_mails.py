@@ -98,6 +98,25 @@ FORMS = (
         percent=-21.4, is_time=False, scenario="", devices="disk 1SSD, fs xfs",
     ),
     Form(
+        name="fxmark, with its own word for a file system",
+        mail=mail(
+            "fxmark", "a 28.8% regression of fxmark.ssd_xfs_MWCM_72_bufferedio.works/sec",
+            "disk: 1SSD; media: ssd; test: MWCM; fstype: xfs; directio: bufferedio",
+            "    215678 \u00b1  4%     -28.8%     153563        "
+            "fxmark.ssd_xfs_MWCM_72_bufferedio.works/sec",
+        ),
+        percent=-28.8, is_time=False, scenario="", devices="disk 1SSD, fstype xfs",
+    ),
+    Form(
+        name="a shared test of vm-scalability in hugetlb, of which only base pages are here",
+        mail=mail(
+            "vm-scalability", "a 8.8% regression of vm-scalability.throughput",
+            "runtime: 300s; size: 512G; test: anon-w-rand-hugetlb",
+            "  11871912            -8.8%   10827184        vm-scalability.throughput",
+        ),
+        percent=-8.8, is_time=False, scenario="",
+    ),
+    Form(
         name="fio without a sign",
         mail=mail(
             "fio-basic", "a 59.4% regression of fio.read_iops",

@@ -144,6 +144,26 @@ def test_like_a_stored_run() -> None:
     assert named.good == pytest.approx(330, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("value", "handled", "wanted"),
+    [
+        (405.0, 4096, ExitStatus.SKIP),
+        (264.0, 4096, ExitStatus.SKIP),
+        (405.0, 8, ExitStatus.BAD),  # a field of a structure
+        (700.0, 4096, ExitStatus.BAD),  # more, whatever a byte is worth
+        (100.0, 4096, ExitStatus.SKIP),
+    ],
+)
+def test_what_copies_by_other_instructions_is_like_no_end(
+    value: float, handled: int, wanted: ExitStatus
+) -> None:
+    rule = rule_of_run(stored(), SCENARIO, "total", "", "")
+    found, sentence = said(records.handling(counted(value), handled * records.PAGES), rule)
+    assert found is wanted
+    assert f"(string instructions: {handled:,} bytes)" in sentence
+    assert ("bytes that string instructions copy" in sentence) is (wanted is ExitStatus.SKIP)
+
+
 def test_another_environment_stops_it() -> None:
     rule = rule_of_run(stored(), SCENARIO, "total", "", "")
     other = replace(records.ENVIRONMENT, qemu_version="7.2.22")

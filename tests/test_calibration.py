@@ -488,12 +488,3 @@ def test_what_cannot_be_said_names_what_was_counted(monkeypatch: pytest.MonkeyPa
     assert told.startswith("Cannot be said: several releases lie between")
     assert "mprotect:anon_toggle_4m, 6.16.1 -> 6.17.1: path +25.00 %" in told
     assert view.explained(calibration.refused(case(), "a disk"), 1.0) == "Cannot be said: a disk."
-
-
-def test_how_much_a_path_explains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path of 25 % more instructions is a rate of 80 %."""
-    found = answer(monkeypatch, case(functions=()), 125.0, 0.0, wide=False)
-    assert "Path length explains 20.0 of 37.3 %" in view.explained(found, -37.3)
-    assert "Path length explains 25.0 of 37.3 %" in view.explained(found, 37.3, of_time=True)
-    assert "Not a path length" in view.explained(found, -37.3, of_time=True)
-    assert "Not a path length" in view.explained(found, +5.0)

@@ -6,9 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from kdelta.check.calibration import CaseAnswer, CountsSay, PublishedCase
 from kdelta.rendering import calibration as view
+from test_calibration import answer, case
 
 
 def told(expect: str, said: CountsSay, note: str = "") -> CaseAnswer:
@@ -44,3 +46,16 @@ def test_the_readme_says_what_the_document_says() -> None:
         if "published changes that could be judged" in line
     )  # fmt: skip
     assert said in " ".join((root / "README.md").read_text().split())
+
+
+def test_how_much_a_path_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of 25 % more instructions is a rate of 80 %."""
+    found = answer(monkeypatch, case(functions=()), 125.0, 0.0, wide=False)
+    assert "Path length explains 20.0 of 37.3 %" in view.explained(found, -37.3)
+    assert "Path length explains 25.0 of 37.3 %" in view.explained(found, 37.3, of_time=True)
+    assert "Not explained by path length" in view.explained(found, -37.3, of_time=True)
+    said = " ".join(view.explained(found, +5.0).split())
+    assert "Not explained by path length: " in said
+    assert "what this commit alone did" in said  # an interval does not say
+    built = msgspec.structs.replace(found, built=True)
+    assert "Not a path length, which went the other way" in view.explained(built, +5.0)

@@ -99,11 +99,13 @@ def along(
     *names: str,
     changed: str = "change_pte_range",
     lines: bool = False,
+    tolerance: float = 1.0,
 ) -> tuple[Walk, Counts]:
     known = frozenset([changed] if changed else [])
     monkeypatch.setattr(answering, "changed_code", lambda _old, _new: (known, lines))
     counts = Counts()
-    found = checked(series(*names), SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
+    steps = series(*names)
+    found = checked(steps, SCENARIOS, kernel, counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
     return found, counts
 
 
@@ -159,6 +161,25 @@ def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
     (path,) = paths(found)
     assert path.change is change
     assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
+    assert decision(found) is ruling
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance", "change", "ruling"),
+    [
+        ("1005+2560", 1.0, Effect.OPEN, Ruling.UNDECIDED),  # 256 bytes are worth up to 64 %
+        ("1005+2560", 70.0, Effect.MORE, Ruling.ACCEPT),
+        ("1005+40960", 70.0, Effect.OPEN, Ruling.UNDECIDED),
+        ("1005+40960", 0.1, Effect.MORE, Ruling.REJECT),  # whatever they are worth
+        ("1005+40960", 0.0, Effect.MORE, Ruling.REJECT),
+    ],
+)
+def test_what_bytes_leave_open_is_asked_at_the_tolerance(
+    monkeypatch: pytest.MonkeyPatch, name: str, tolerance: float, change: Effect, ruling: Ruling
+) -> None:
+    """It was asked at 1 %, whatever was tolerated."""
+    found, _ = along(monkeypatch, name, tolerance=tolerance)
+    assert paths(found)[0].change is change
     assert decision(found) is ruling
 
 

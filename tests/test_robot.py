@@ -47,7 +47,7 @@ def test_what_is_not_known_is_said_in_a_sentence_and_never_claimed(
     if not form.directed:
         assert "whether more of blogbench.thing is better" in last
     elif form.scenario:
-        assert "no release of its commit" in last
+        assert f"the loop is here as {form.scenario}, but no release of its commit" in last
     else:
         assert "no scenario is known to repeat" in last
         assert "did you mean" not in last  # of these nothing is near

@@ -25,6 +25,7 @@ from kdelta.analysis.survey import quiet, surveyed
 from kdelta.bisect.judging import PointCounting
 from kdelta.bisect.ladder import LadderSearch
 from kdelta.bisect.outcome import Ending
+from kdelta.bisect.search import Mark
 from kdelta.rendering import comparisons, mail, page, show
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import gate as gate_view
@@ -116,6 +117,16 @@ def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
     found = search.run()
     assert found.ending is Ending.UNDECIDED
     assert WHY in found.reasons[0]
+
+
+def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path) -> None:
+    values = {"old": OLD, "mid": handling(NEW, 4096 * PAGES), "new": NEW}
+    own, bench = journal(tmp_path, list(values)), Bench(values)
+    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    step = own.steps["mid"]
+    assert step.mark is Mark.SKIP
+    assert step.why.startswith(f"beside new: +0 instructions, and {WHY}")
+    assert [point.key for point in (found.good, *found.skipped, found.bad)] == [*values]
 
 
 def test_any_two_kernels_are_told_apart_by_their_bytes() -> None:

@@ -37,6 +37,7 @@ _SILENT_S = 2.0  # that a lock is waited for without a word
 _AGAIN_S = 60.0  # after which it is told again
 _TELL_S = 1.0
 _GUESS_S = 5.0  # of work, from which on the rest is guessed
+_NEARLY = 99.0  # percent: what is longer than was thought stays there
 _MOST_TOLD = 4096
 _LONGEST = 80
 _PROC = Path("/proc")
@@ -114,7 +115,8 @@ def tell(what: str, percent: float) -> None:
         elif now - own.told < _TELL_S:
             continue
         own.told, spent = now, now - own.begun
-        left = spent * (100.0 - percent) / percent if percent > 0 and spent > _GUESS_S else None
+        known = 0 < percent < _NEARLY and spent > _GUESS_S
+        left = spent * (100.0 - percent) / percent if known else None
         told = _Told(pid=os.getpid(), what=what, since=own.since, percent=percent, left_s=left)
         note = _note(own.path)
         aside = note.with_suffix(".aside")

@@ -15,11 +15,11 @@ from itertools import pairwise
 from typing import Any, Generic, Protocol
 
 from kdelta.analysis import builds
-from kdelta.analysis.counts import CountMethod, Measure
+from kdelta.analysis.counts import CountEvidence, CountMethod, Measure
 from kdelta.analysis.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
-from kdelta.bisect.place import Place, Standing, place
+from kdelta.bisect.place import LIKE, Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -167,10 +167,14 @@ class PointCounting:
         good, bad = self._journal.state.points[0], self._journal.state.points[-1]
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        ends = _placed(counts, point, good, bad)
+        ends, inner = _placed(counts, point, good, bad), self._enclosing()
+        nearer = _placed(counts, point, *inner).nearer
+        end, other = inner if nearer is Mark.GOOD else inner[::-1]
+        if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
+            return replace(step, why=why)
         return replace(
             step,
-            mark=_placed(counts, point, *self._enclosing()).nearer,
+            mark=nearer,
             standing=ends.standing,
             position=round(ends.position, 4),
             beyond=ends.beyond,
@@ -182,6 +186,28 @@ class PointCounting:
         points = {point.key: point for point in self._journal.state.points}
         last = {step.mark: points[step.key] for step in self._journal.state.steps}
         return last[Mark.GOOD], last[Mark.BAD]
+
+
+def bytes_forbid(
+    arm: CountEvidence | None,
+    like: CountEvidence | None,
+    unlike: CountEvidence | None,
+    phase: str,
+) -> str:
+    """Why bytes by string instructions forbid to say that a point is like one end, "" where they
+    do not: from one that copies by other instructions the counts tell nothing.
+
+    like: the end that it is nearer to, by instructions; unlike: the other one.
+    """
+    if not (arm and like and unlike):
+        return ""
+    near, far = like.measure(phase), unlike.measure(phase)
+    if near is None or far is None:
+        return ""
+    ratio = near.per_operation / far.per_operation
+    percent = 100 * (max(ratio, 1 / ratio) ** LIKE - 1)
+    why = compare_arms(CountMethod(step_percent=percent), like, arm, phase=phase).signless
+    return f"beside {like.arm.label}: {why}" if why else ""
 
 
 def _placed(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Place:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from kdelta.analysis.counts import CountEvidence, CountMethod, counted
 from kdelta.analysis.evidence import arm_evidence, obstacles
 from kdelta.analysis.explanation import find_arm, find_scenario
+from kdelta.bisect.judging import bytes_forbid
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
@@ -120,7 +121,13 @@ def answer(
     value = measure.per_operation
     spread = measure.reading.spread / measure.operations
     decided, why = _decide(value, spread, rule)
+    if rule.like and decided is not ExitStatus.SKIP:
+        like, unlike = rule.like if decided is ExitStatus.GOOD else rule.like[::-1]
+        if forbidden := bytes_forbid(arm, like, unlike, phase):
+            decided, why = ExitStatus.SKIP, forbidden
     said = f"{name}: {number(value)} instructions per {measure.operation}, {phase}"
+    if measure.handled:
+        said += f" (string instructions: {measure.handled / measure.operations:,.0f} bytes)"
     return Probed(answer=decided, sentence=f"{said}: {decided.name.lower()}: {why}")
 
 

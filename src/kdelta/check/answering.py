@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from kdelta.check.comparing import path_row
 from kdelta.check.counter import Counted, Counter, Told
-from kdelta.check.page import Effect, PatchRow, PathRow
+from kdelta.check.own import changed_code
+from kdelta.check.page import TOLERANCE, Effect, PatchRow, PathRow
 from kdelta.disassembly import image
-from kdelta.disassembly.difference import difference, only_lines
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
@@ -53,11 +53,12 @@ class Walk:
     """What was found along a series.
 
     unmeasured: scenarios without a count of the base; also: all names of a changed function, of
-    which counts have one.
+    which counts have one.  tolerance: percent by which a path may get longer.
     """
 
     base: Kernel
     last: Kernel
+    tolerance: float = TOLERANCE
     patches: list[PatchRow] = field(default_factory=list)
     traced: list[Traced] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
@@ -89,6 +90,7 @@ def checked(
     build: Builder,
     counter: Counter,
     told: Told,
+    tolerance: float = TOLERANCE,
 ) -> Walk:
     """Build and count a series.
 
@@ -96,7 +98,7 @@ def checked(
     on.
     """
     base = build(series.base)
-    found = Walk(base=base, last=base)
+    found = Walk(base=base, last=base, tolerance=tolerance)
     _count_base(found, scenarios, counter, told)
     for number, step in enumerate(series.steps, start=1):
         found.patches.append(_patch(found, number, step, build, counter, told))
@@ -154,7 +156,8 @@ def _patch(
     found.last = kernel
     for each, new in zip(affected, again, strict=bool(affected)):
         each.counted.append((number, new))
-    return _told_by_paths(row, names, [path_row(e.counted[-2][1], e.last) for e in affected])
+    rows = [path_row(each.counted[-2][1], each.last, found.tolerance) for each in affected]
+    return _told_by_paths(row, names, rows)
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
@@ -173,14 +176,6 @@ def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow
         worst=worst.scenario if worst else "",
         worst_percent=worst.percent if worst else 0.0,
     )
-
-
-def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
-    """Functions that the two do not have in common; True when all that differs is line numbers."""
-    one = image.opened(old.image, old.name or "the base")
-    other = image.opened(new.image, new.name or "the patched")
-    names = difference(one, other).names
-    return names, not names and only_lines(one, other)
 
 
 def _also(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -204,11 +199,12 @@ def paths(found: Walk) -> tuple[PathRow, ...]:
     """What became of each scenario that executes changed code, and by which patch most."""
     rows = []
     for each in found.executing:
-        row = replace(path_row(each.first, each.last), arch=found.base.arch)
+        row = path_row(each.first, each.last, found.tolerance)
         steps = [
             (abs(part.percent), number)
             for (_, old), (number, new) in pairwise(each.counted)
-            if (part := path_row(old, new)).change in (Effect.MORE, Effect.LESS)
+            if (part := path_row(old, new, found.tolerance)).change in (Effect.MORE, Effect.LESS)
         ]
-        rows.append(replace(row, patch=max(steps)[1] if steps else 0))
+        patch = max(steps)[1] if steps else 0
+        rows.append(replace(row, arch=found.base.arch, patch=patch))
     return tuple(rows)

@@ -16,7 +16,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine import folios
 from kdelta.sample import ArmRecord, TrialRecord
-from kdelta.stats.verdict import STEP_PERCENT, Verdict
+from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
 from kdelta.workload import Feature
 
@@ -27,8 +27,11 @@ OTHERS = "others"
 _BYTES = "bytes that string instructions copy or clear"
 
 
-def path_row(before: Counted, after: Counted) -> PathRow:
-    """What became of a scenario between two kernels that were built alike."""
+def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
+    """What became of a scenario between two kernels that were built alike.
+
+    tolerance: percent by which it may get longer.
+    """
     load, scenario = workload.parse_reference(before.scenario)
     record = _record(before, after)
     case = gate(record, step_percent=LEAST_PERCENT).cases[0]
@@ -38,7 +41,7 @@ def path_row(before: Counted, after: Counted) -> PathRow:
     )
     if change is Effect.OPEN:
         reason = case.skipped or "; ".join(case.comparison.reasons)
-    elif change is not Effect.SPREAD and (why := _may_be_more(record)):
+    elif change is not Effect.SPREAD and (why := _may_be_more(record, tolerance)):
         change, reason = Effect.OPEN, why
     elif change is Effect.EQUAL and case.comparison.signless:
         reason = f"{case.comparison.handled:+,.0f} {_BYTES}"
@@ -96,12 +99,12 @@ def both(before: Counted, after: Counted) -> Both:
     )
 
 
-def _may_be_more(record: RunRecord) -> str:
+def _may_be_more(record: RunRecord, tolerance: float) -> str:
     """Why bytes leave open whether a path got longer, or by how much; it did not when all is less.
 
     A little more by instructions may be much more by bytes, so both thresholds are asked.
     """
-    for percent in (LEAST_PERCENT, STEP_PERCENT):
+    for percent in (LEAST_PERCENT, tolerance):
         found = gate(record, step_percent=percent).cases[0].comparison
         less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
         if found.signless and not less:

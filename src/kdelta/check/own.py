@@ -7,7 +7,17 @@ from collections import Counter
 
 from kdelta.check.counter import Counted
 from kdelta.disassembly import image
+from kdelta.disassembly.difference import difference, only_lines
 from kdelta.disassembly.identity import functions_of, watched
+from kdelta.kernels.kernel import Kernel
+
+
+def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
+    """Functions that the two do not have in common; True when all that differs is line numbers."""
+    one = image.opened(old.image, old.name or "the base")
+    other = image.opened(new.image, new.name or "the patched")
+    names = difference(one, other).names
+    return names, not names and only_lines(one, other)
 
 
 def own_functions(old: Counted, new: Counted, changed: frozenset[str]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from kdelta.files import decoded
 
 FORMAT = 1
 LEAST_PERCENT = 0.05  # of a path: what is below is told, and is no change in words
+TOLERANCE = 1.0  # percent by which a path may get longer, where nobody says
 HOME = "amd64"  # the architecture that is always checked, by Debian's name
 _MOST_BYTES = 32 << 20
 

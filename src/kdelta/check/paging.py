@@ -24,7 +24,6 @@ from kdelta.check.page import (
 from kdelta.check.promises import promises
 from kdelta.source.series import PatchSeries
 
-TOLERANCE = 1.0  # percent by which a path may get longer
 _NAMED = 3
 
 
@@ -39,7 +38,6 @@ class Setting:
     command: str
     null: str
     confined: bool
-    tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +64,7 @@ def page(
     elsewhere = tuple(map(_elsewhere, sides))
     everywhere = (*paths, *(row for each in elsewhere for row in each.paths))
     walks = [found, *(side.found for side in sides)]
-    decision, why = _decided(walks, everywhere, setting.tolerance)
+    decision, why = _decided(walks, everywhere, found.tolerance)
     said = "\n\n".join([*series.cover.split("\n", 1), *(step.text for step in series.steps)])
     made = CheckPage(
         title=series.title,
@@ -77,7 +75,7 @@ def page(
         kdelta=setting.kdelta,
         decision=decision,
         why=why,
-        tolerance=setting.tolerance,
+        tolerance=found.tolerance,
         patches=tuple(found.patches),
         paths=paths,
         identical=tuple(_name(each.scenario) for each in found.identical),

@@ -39,7 +39,7 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     brought = calibration.read(data.directory("calibration") / "cases.toml")
     case = _case(report, brought, scenario, ours=kernels is None)
     much = f"{report.percent:+g}" if report.directed else f"{abs(report.percent):g}"
-    click.echo(f'{report.commit[:12]} ("{report.title}"): {much} % of {report.metric}')
+    _wrapped(f'{report.commit[:12]} ("{report.title}"): {much} % of {report.metric}')
     for each in report.beside:
         _wrapped(f"also in the mail, and not asked here: {each}")
     if report.devices:
@@ -49,7 +49,9 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
     if case.is_built:
         (answer,) = calibrate.built((case.undone_by, case.done_by), [case], means)
     else:
-        between = _between(kernels) or calibration.interval(case, calibrate.offered())
+        between = _between(kernels)
+        if between is None and case.scenario and case.release:
+            between = calibration.interval(case, calibrate.offered())
         if case.lacks and kernels is None:
             _undecided(case.lacks)
         if between is None or not case.scenario:
@@ -90,8 +92,8 @@ def _unplaced(report: RobotReport, case: PublishedCase) -> str:
         else "no release of its commit is known here"
     )
     return (
-        f"{why}; name two series around it with --kernels, or check its commit:"
-        f" kdelta check {short}^..{short} --base PATH"
+        f"the loop is here as {case.scenario}, but {why}; name two series around it with"
+        f" --kernels, or check its commit: kdelta check {short}^..{short} --base PATH"
     )
 
 

@@ -153,7 +153,7 @@ def built(
     pair: tuple[str, str], cases: Sequence[PublishedCase], means: execution.Means
 ) -> list[CaseAnswer]:
     """Count them on one source with either of two variants, of which one may be none."""
-    from kdelta.check import answering, calibration, own
+    from kdelta.check import calibration, own
 
     source = f"tree:deb:{BUILT_FROM}+config=deb"
     names = ["+".join(filter(None, (source, variant))) for variant in pair]
@@ -164,7 +164,7 @@ def built(
     )
     try:
         kernels, sides = _counts(names, cases, means)
-        changed, _ = answering.changed_code(*kernels)
+        changed, _ = own.changed_code(*kernels)
     except SpecError as error:
         return [calibration.refused(case, error.cause[:200]) for case in cases]
     return [

@@ -189,7 +189,6 @@ class _Request:
             command=shlex.join(["kdelta", *sys.argv[1:]]),
             null=home.null,
             confined=self._caged,
-            tolerance=self._tolerance,
         )
         page = paging.page(self._series, home.found, setting, before, against, others)
         (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
@@ -212,7 +211,9 @@ class _Request:
         built: list[Build] = []
         builder = self._builder(arch, built, progress)
         counting = self._counter(arch, scenarios, folder, means, progress)
-        found = answering.checked(self._series, scenarios, builder, counting, _told)
+        found = answering.checked(
+            self._series, scenarios, builder, counting, _told, self._tolerance
+        )
         null = self._null(arch, built, progress)
         return paging.CrossWalk(
             arch=arch,

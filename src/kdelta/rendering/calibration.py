@@ -108,8 +108,15 @@ def explained(each: CaseAnswer, published: float, *, of_time: bool = False) -> s
     rate = moved if of_time else 100 * (100 / (100 + moved) - 1)
     where = _where(each)
     own = f", its own functions {each.own:+.2f} % ({', '.join(each.found)})" if each.own else ""
-    if each.said is CountsSay.SAME or rate * published <= 0:
+    if each.said is CountsSay.SAME:
         said = "Not a path length"
+    elif rate * published <= 0:
+        said = "Not a path length, which went the other way"
+        if not each.built:
+            said = (
+                "Not explained by path length: between the two it went the other way, and what"
+                " this commit alone did to it is not seen"
+            )
     else:
         part = min(abs(rate), abs(published))
         said = f"Path length explains {part:.1f} of {abs(published):g} %"
