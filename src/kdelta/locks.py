@@ -108,8 +108,8 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
 
 def tell(what: str, percent: float) -> None:
     """Say to those who wait for a lock of this thread what is done under it, and how far it is."""
-    now = time.monotonic()
     for own in _own_locks():
+        now = time.monotonic()
         if own.what != what:
             own.what, own.begun = what, now
         elif now - own.told < _TELL_S:
