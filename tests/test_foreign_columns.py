@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from foreign_twins import said_by
 from kdelta.errors import SpecError
-from kdelta.foreign import loading, mapping, reader
+from kdelta.foreign import loading, mapping, reader, unread
 
 K = ("6.16", "6.17")
 Values = tuple[float, ...]
@@ -140,6 +141,13 @@ def test_times_of_work_that_differs_are_asked_about(tmp_path: Path) -> None:
     )
     with pytest.raises(reader.UndescribedError, match="is duration_s the time of the requests"):
         read(tmp_path, f"kernel,run,requests,duration_s\n{rows}")
+
+
+def test_text_that_looks_like_lists_is_looked_at_in_no_time() -> None:
+    begun = time.process_time()
+    for text in ("[[" + '"a" ' * 15000, "\n" * 65536):
+        unread.unread(text, "a.json")
+    assert time.process_time() - begun < 5
 
 
 def test_buckets_of_a_histogram_are_settings(tmp_path: Path) -> None:

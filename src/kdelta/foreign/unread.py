@@ -112,7 +112,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give its percentiles as a table, a line for each run: kernel,run,p50_us,p99_us",
     ),
     (
-        r"(?m)^\s*Iozone: Performance Test of File I/O|^ *kB +reclen +write +rewrite\b",
+        r"(?m)^[ \t]*Iozone: Performance Test of File I/O|^ *kB +reclen +write +rewrite\b",
         "iozone's table leaves the places of tests empty that were not run",
         "put its figures into a table: kernel,run,test,file_kb,record_kb,kbytes_per_s",
     ),
@@ -127,7 +127,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give what the program took without strace, a line for each run: kernel,run,seconds",
     ),
     (
-        r"\A\s*\[\s*\[(?!(?:\s*\"[^\"\n]*\"\s*,?)+\s*\])",
+        r"\A\s*\[\s*\[(?!(?:\s*\"[^\"\n]*\"\s*,)*\s*\"[^\"\n]*\"\s*\])",
         "its lists have no names, so nothing says what a number in them is",
         'put the names into a list before the others: [["kernel", "boot", "ns"], ["6.16", 1, 150]]',
     ),
