@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 import ladder_records
 import timed_records
 from kdelta.analysis.claims import Claim, Tag, claim
+from kdelta.analysis.explanation import Presence
 from kdelta.analysis.proofreading import Checked, Known, _Values, checks
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
@@ -98,6 +100,11 @@ def test_what_a_set_of_loops_has_in_common_is_not_told_of_one() -> None:
         ("advise", "collapse", "MADV_COLLAPSE of resident base pages into huge pages went from"),
         ("memcg", "fault_depth_4", "Memory charged to a cgroup (15 pages mapped, written to and"),
         ("unmap", "brk_page", "brk() up by one page and down again went from"),
+        (
+            "madvise_pageout",
+            "pageout_anon_16m_nohugepage",
+            "madvise(MADV_PAGEOUT) of anonymous memory, and the next write to it (16 MiB, MADV_NOH",
+        ),
         ("unknown", "one", "unknown:one went from"),
     ],
 )
@@ -107,6 +114,22 @@ def test_the_operation_is_told_in_words(workload: str, scenario: str, told: str)
     known = {} if workload == "unknown" else {workload: load(workload)}
     text = written(claim(replace(record, trials=trials)), Letter(workloads=known))
     assert f"Hi, {told}" in " ".join(text.split())
+
+
+def test_a_function_with_another_name_is_not_what_most_is_in() -> None:
+    found = claim(ladder_records.ladder())
+    explained = found.explanation
+    assert explained
+    largest = explained.functions[0]
+    assert f"Most of it is in {largest.function}" in " ".join(written(found, LETTER).split())
+    delta = explained.operations * 29 // 4
+    was = dataclasses.replace(largest, was="before", delta=delta, status=Presence.BOTH)
+    renamed = dataclasses.replace(found, explanation=dataclasses.replace(explained, renamed=(was,)))
+    text = written(renamed, LETTER)
+    flat = " ".join(text.split())
+    assert f"{largest.function} was before (7.25 more)" in flat
+    assert f"Most of it is in {largest.function}" not in flat
+    assert wrong(text, renamed) == {}
 
 
 def test_a_commit_is_looked_for_between_releases_only() -> None:

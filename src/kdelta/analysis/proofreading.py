@@ -199,6 +199,7 @@ def _by_function(claim: Claim) -> Iterator[float]:
             if at < _LISTED:
                 yield rest / explained.operations
         yield sum(counts) / explained.operations
+    yield from (row.delta / explained.operations for row in explained.renamed)
     yield from (len(rows) - shown for shown in range(_LISTED + 1) if shown <= len(rows))
 
 

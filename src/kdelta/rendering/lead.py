@@ -9,7 +9,7 @@ from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline
 from kdelta.analysis.evidence import ITERATION
-from kdelta.analysis.explanation import Presence
+from kdelta.analysis.explanation import Presence, once
 from kdelta.analysis.findings import Ladder, Rung
 from kdelta.metric import number
 from kdelta.rendering.columns import short
@@ -19,8 +19,9 @@ from kdelta.workload import Scenario, Workload
 
 _MOST = 0.5  # share of the difference from which one function is named beside it
 _NAME = 40
+# A summary that names its call, or begins with the name of a request: others tell of memory.
+_CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
 # Titles that name a set of operations: what each is stands in its scenario.
-_CALL = re.compile(r"\(\)|\b[A-Z]+_[A-Z]")  # a summary that names its call
 _SETS = re.compile(r"loops|controls|a process or")
 
 
@@ -43,7 +44,8 @@ def largest(found: Claim) -> str:
     explained = found.explanation
     if explained is None or explained.refused or not explained.delta:
         return ""
-    row = max(explained.functions, key=lambda one: one.delta / (explained.delta or 1))
+    rows = once(explained.functions, explained.renamed)
+    row = max(rows, key=lambda one: one.delta / (explained.delta or 1))
     if row.delta / explained.delta < _MOST:
         return ""
     told = {
