@@ -59,11 +59,11 @@ def test_the_table_of_the_docs_is_of_all_cells_and_keeps_the_promises() -> None:
     rows = {(cells[0].strip(), cells[1].strip()): cells for cells in lines if len(cells) == 9}
     told = re.search(r"(\d+) and \d+ sessions, seed", table)
     assert told
-    error = math.sqrt(power.ALPHA * (1 - power.ALPHA) / int(told[1]))
+    error = math.sqrt(ALPHA * (1 - ALPHA) / int(told[1]))
     for design, noise in power.cells():
         cells = rows[str(design), noise]
         level, coverage = float(cells[2].split("/")[0]), float(cells[3])
-        assert level <= 100 * (power.ALPHA + power.ERRORS * error), cells
+        assert level <= 100 * (ALPHA + power.ERRORS * error), cells
         assert coverage >= 98.5, cells
         assert not cells[8].strip(), cells
 
