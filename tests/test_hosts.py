@@ -170,8 +170,9 @@ def test_a_full_disk_there_is_the_machines_fault(
     )
     program = tmp_path / "program"
     program.write_text("text")
-    with pytest.raises(InfraError, match="No space left on device"):
+    with pytest.raises(InfraError, match="No space left on device") as caught:
         errand.send(program)
+    assert caught.value.action == "make room there, see: df -h"
 
 
 def test_a_folder_of_somebody_else_is_not_used(fake: FakeHost, errand: Errand) -> None:

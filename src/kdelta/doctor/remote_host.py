@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from kdelta.doctor.capabilities import Capability, Tried, Usability
 from kdelta.host import loaders, preflight
-from kdelta.host.errand import HOME, NO_SUDO, Errand
+from kdelta.host.errand import HOME, Errand
+from kdelta.host.remote import NO_SUDO
 from kdelta.printable import printable
 from kdelta.sample import HostFacts
 

@@ -31,9 +31,6 @@ log = logging.getLogger(__name__)
 HOME = "/var/tmp/kdelta-host"  # noqa: S108  its owner is looked at before it is used
 """Folder on the machine: who holds it, what it was, and the programs; it survives a reboot."""
 
-NO_SUDO = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
-"""What lets kdelta be root on a machine."""
-
 _HELD = f"{HOME}/held.json"
 _MOST_OUTPUT = 32 << 20
 _POLL_S = 2.0
@@ -166,7 +163,7 @@ class Errand:
         if done.status:
             raise PoolError(
                 f"{self.remote.name} does not forget its next boot: {done.last_words}",
-                action=f"{_mend(done)}; then: kdelta host release",
+                action=f"{done.mend}; then: kdelta host release",
             )
 
     # ---- its kernels --------------------------------------------------------------------
@@ -246,7 +243,7 @@ class Errand:
         if done.status not in (0, _TERMINATED):
             raise PoolError(
                 f"{self.remote.name} cannot be told to boot: {done.last_words}",
-                action=f"{_mend(done)}; then: kdelta resume",
+                action=f"{done.mend}; then: kdelta resume",
             )
 
     def _returned(self, before: Running, where: str) -> Running:
@@ -352,11 +349,6 @@ class Errand:
         with tempfile.TemporaryDirectory(prefix="kdelta-host-") as folder:
             snapshot.take(self.remote, Path(folder))
             yield Path(folder)
-
-
-def _mend(done: Done) -> str:
-    """What helps when root's command failed."""
-    return NO_SUDO if "sudo:" in done.last_words else "see: kdelta host doctor"
 
 
 def _held(text: str) -> Held | None:

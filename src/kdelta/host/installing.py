@@ -19,8 +19,8 @@ import msgspec
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
 from kdelta.host import loaders, reboot
-from kdelta.host.errand import NO_SUDO, Errand
-from kdelta.host.remote import Done
+from kdelta.host.errand import Errand
+from kdelta.host.remote import NO_SUDO, Done
 from kdelta.host.stages import Stage
 from kdelta.printable import printable
 

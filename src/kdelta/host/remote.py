@@ -38,6 +38,9 @@ _FAILED = 255  # ssh's own exit status; scripts of ours never end with it
 _SHORT_S = 60.0
 _UNKNOWN_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 _REFUSED_KEY = ("Permission denied", "Too many authentication failures")
+NO_SUDO = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
+"""What lets kdelta be root on a machine."""
+
 _SUDO = 'if [ "$(id -u)" = 0 ]; then S=; else S="sudo -n"; fi; '
 
 
@@ -87,6 +90,15 @@ class Done:
         """The last line that it printed, errors first."""
         lines = [line for line in f"{self.text}\n{self.errors}".splitlines() if line.strip()]
         return printable(lines[-1].strip(), 200) if lines else "no output"
+
+    @property
+    def mend(self) -> str:
+        """What helps when it failed."""
+        if "sudo:" in self.last_words:
+            return NO_SUDO
+        if "No space left on device" in f"{self.text}\n{self.errors}":
+            return "make room there, see: df -h"
+        return "see: kdelta host doctor"
 
 
 class Remote:
@@ -142,7 +154,7 @@ class Remote:
         if done.status:
             raise InfraError(
                 f"{self.name}: {done.last_words} (exit status {done.status})",
-                action="see: kdelta host doctor",
+                action=done.mend,
             )
         return done.text
 
