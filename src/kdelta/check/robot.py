@@ -49,13 +49,8 @@ _PARENT = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")  # CreateProcesses is create_processes elsewhere
 _NAMES = ("test", "testcase", "mode", "ipc", "option_a")  # of parameters that say which loop it is
-_DEVICES = (
-    "disk",
-    "fs",
-    "fstype",
-    "nr_ssd",
-    "nr_pmem",
-)  # of parameters that name what no scenario has
+# Parameters that name what no scenario has.
+_DEVICES = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")
 _PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w{2,63})\b")
 
 
