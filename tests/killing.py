@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from kdelta.host.stages import Stage
 from kdelta.journal import begun
@@ -23,7 +23,22 @@ PANICKED = "has just panicked"  # what the machine's console says; kdelta waits 
 OF_INSTALL: set[str] = {Stage.OFFERING, Stage.INSTALLING}
 OF_RELEASE: set[str] = {Stage.REMOVING}
 OF_STUDY = {*Stage, PANICKED} - OF_INSTALL - OF_RELEASE
-START = "from kdelta.cli.main import main; main()"
+# kdelta as it is, but that it stands at the begin of each stage until it is told to go on: what
+# lasts a millisecond is met by no watcher else.
+START = """
+import sys
+from kdelta.host.errand import Errand
+tell = Errand.at
+def at(errand, stage):
+    tell(errand, stage)
+    sys.stdin.readline()
+Errand.at = at
+from kdelta.cli.main import main
+main()
+"""
+# Stages that may be over in no time, and that a study may have once: killed as they begin.
+_BRIEF = {Stage.KEEPING, Stage.RETURNING, Stage.LETTING_GO}
+_INTO_S = 0.05
 
 
 class NotGoneOnError(Exception):
@@ -35,7 +50,8 @@ class Killer:
     """Starts kdelta, and kills it in stages in which it was not killed before.
 
     console: of the machine.  into: seconds into a stage at which it is killed, where it is still in
-    it then; else at its begin.  most: how often it may end with a sentence and be given again.
+    it then; the next time it is killed as the stage begins, as in the brief ones.  most: how often
+    it may end with a sentence and be given again.
     """
 
     folder: Path
@@ -47,7 +63,7 @@ class Killer:
     pause_s: float = 0.0
     left: set[str] = field(default_factory=lambda: {*Stage, PANICKED})
     started: int = 0
-    _missed: Counter[str] = field(default_factory=Counter)
+    _missed: set[str] = field(default_factory=set)
 
     def run(self, words: list[str], where: set[str]) -> int | str:
         """The exit status of a command, or the one of these stages in which it was killed."""
@@ -55,6 +71,7 @@ class Killer:
         child = subprocess.Popen(
             [sys.executable, "-c", self.start, "-v", *words],
             cwd=self.folder,
+            stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
@@ -63,7 +80,7 @@ class Killer:
         reading = threading.Thread(target=self._read, args=(child.stderr, lines))
         reading.start()
         try:
-            killed = self._watched(lines, self.left & where)
+            killed = self._watched(lines, child.stdin, self.left & where)
         finally:
             if child.poll() is None:
                 child.kill()
@@ -85,24 +102,30 @@ class Killer:
                     lines.put(stage)
             lines.put(None)
 
-    def _watched(self, lines: queue.Queue[str | None], wanted: set[str]) -> str | None:
-        """The stage in which kdelta is now, that was waited for; None: it has ended."""
-        stage = lines.get()
-        while stage is not None:
-            until = time.monotonic() + self.into.get(stage, 0.0) / 4 ** self._missed[stage]
-            panics = self.panics()
-            following: str | None = ""
-            while following == "":
-                with contextlib.suppress(queue.Empty):
-                    following = lines.get(timeout=0.05)
-                    break
+    def _watched(
+        self, lines: queue.Queue[str | None], onward: IO[str] | None, wanted: set[str]
+    ) -> str | None:
+        """The stage in which kdelta is now, that was waited for; None: it has ended.
+
+        onward: where it is told to go on from the begin of a stage.
+        """
+        assert onward
+        panics = self.panics()
+        while (stage := lines.get()) is not None:
+            if PANICKED in wanted and self.panics() > panics:
+                return PANICKED
+            if stage in wanted and (stage in _BRIEF or stage in self._missed):
+                return stage
+            until = time.monotonic() + self.into.get(stage, _INTO_S)
+            with contextlib.suppress(BrokenPipeError):
+                print(file=onward, flush=True)
+            while lines.empty():
                 if stage in wanted and time.monotonic() >= until:
                     return stage
                 if PANICKED in wanted and stage == Stage.BOOTING and self.panics() > panics:
                     return PANICKED
-            if stage in wanted:
-                self._missed[stage] += 1
-            stage = following
+                time.sleep(_INTO_S / 5)
+            self._missed |= {stage} & wanted
         return None
 
     def panics(self) -> int:
