@@ -132,6 +132,38 @@ def test_a_function_with_another_name_is_not_what_most_is_in() -> None:
     assert wrong(text, renamed) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "calls", "told"),
+    [
+        ("ptes_commit_flush_prot", 1, ""),
+        ("commit_one_of_ptes", 0, ""),
+        ("commit_one_of_ptes", 1, "which 6.16.12 does not execute"),
+        ("other", 0, "which 6.16.12 does not execute"),
+    ],
+)
+def test_what_may_have_another_name_is_not_said_to_be_executed_by_one_alone(
+    name: str, calls: int, told: str
+) -> None:
+    found = claim(ladder_records.ladder())
+    explained = found.explanation
+    assert explained
+    largest = explained.functions[0]
+    assert largest.status is Presence.NEW
+    before = dataclasses.replace(
+        largest,
+        function=name,
+        delta=-largest.delta // 9,
+        calls_old=100 - 50 * calls,
+        calls_new=None,
+        status=Presence.VANISHED,
+    )
+    largest = dataclasses.replace(largest, calls_new=100)
+    only = dataclasses.replace(explained, functions=(largest, before))
+    text = " ".join(written(dataclasses.replace(found, explanation=only), LETTER).split())
+    assert ("Most of it is in" in text) is bool(told)
+    assert told in text
+
+
 def test_a_commit_is_looked_for_between_releases_only() -> None:
     found = claim(ladder_records.ladder())
     text = written(found, LETTER)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline
 from kdelta.analysis.evidence import ITERATION
-from kdelta.analysis.explanation import Presence, once
+from kdelta.analysis.explanation import FunctionDelta, Presence, once
 from kdelta.analysis.findings import Ladder, Rung
+from kdelta.analysis.resemblance import akin, name_words, near
 from kdelta.metric import number
 from kdelta.rendering.columns import short
 from kdelta.rendering.times import scale
@@ -19,6 +20,7 @@ from kdelta.workload import Scenario, Workload
 
 _MOST = 0.5  # share of the difference from which one function is named beside it
 _NAME = 40
+_WORDS = 2  # that two names have in common
 # A summary that names its call, or begins with the name of a request: others tell of memory.
 _CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
 # Titles that name a set of operations: what each is stands in its scenario.
@@ -48,6 +50,8 @@ def largest(found: Claim) -> str:
     row = max(rows, key=lambda one: one.delta / (explained.delta or 1))
     if row.delta / explained.delta < _MOST:
         return ""
+    if _elsewhere(row, rows):
+        return ""
     told = {
         Presence.NEW: f", which {explained.old} does not execute",
         Presence.VANISHED: f", which {explained.new} does not execute",
@@ -55,6 +59,25 @@ def largest(found: Claim) -> str:
     return (
         f"Most of it is in {short(row.function, _NAME)}{told.get(row.status, '')}:"
         f" {more(row.delta / explained.operations)} per {per(explained.operation)}."
+    )
+
+
+def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
+    """True where a function that the other kernel alone executes may be what became of this one.
+
+    Its name is of mostly the same words, or of some of them and it is called as often.
+    """
+    other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
+    calls = row.calls_old or row.calls_new or 0
+    words = name_words(row.function)
+    return any(
+        akin(each.function, row.function)
+        or (
+            len(words & name_words(each.function)) >= _WORDS
+            and near(calls, each.calls_old or each.calls_new or 0)
+        )
+        for each in rows
+        if each.status is other
     )
 
 
