@@ -166,6 +166,59 @@ def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: P
     assert "return pte + 3" in content(found.steps[1].tree)
 
 
+def saved(folder: Path, *subjects: str) -> list[Path]:
+    """A file for each subject; the n-th change follows from the one before."""
+    texts = ["FIRST", *map(str, range(2, 12))]
+    files = []
+    for at, subject in enumerate(subjects):
+        number = int(subject.partition("/")[0][-1]) if "/" in subject else at + 1
+        path = folder / f"{at}.eml"
+        path.write_text(mail(subject, f"---\n{DIFF % (texts[number - 1], texts[number])}"))
+        files.append(path)
+    return files
+
+
+@pytest.mark.parametrize("numbers", ["321", "231", "312"])
+def test_mails_saved_one_by_one_are_applied_by_their_numbers(
+    tree: SourceTree, tmp_path: Path, numbers: str
+) -> None:
+    files = saved(tmp_path, *(f"[PATCH v2 {number}/3] mm: {number}" for number in numbers))
+    found = series.of_files(files, tree)
+    assert [step.title for step in found.steps] == ["mm: 1", "mm: 2", "mm: 3"]
+    assert all(step.tree for step in found.steps)
+    assert "order of their numbers" in found.order
+
+
+def test_files_in_their_order_are_applied_in_it_and_nothing_is_told(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    for subjects in (
+        ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2"),
+        ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2", "[PATCH 1/3] mm: 1"),
+        ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2", "[PATCH v2 1/2] mm: 1", "[PATCH 2/2] mm: 2"),
+        ("[PATCH 2/4] mm: 2", "[PATCH] mm: fix", "[PATCH 4/4] mm: 4"),
+    ):
+        found = series.of_files(saved(tmp_path, *subjects), tree)
+        assert [step.title for step in found.steps] == [s.partition("] ")[2] for s in subjects]
+        assert found.order == ""
+
+
+@pytest.mark.parametrize(
+    "subjects",
+    [
+        ("[PATCH 2/2] mm: 2", "[PATCH] mm: fix", "[PATCH 1/2] mm: 1"),
+        ("[PATCH 1/2] mm: 1", "[PATCH 2/3] mm: 2", "[PATCH 2/2] mm: 2"),
+        ("[PATCH 1/3] mm: 1", "[PATCH 3/3] mm: 3", "[PATCH 2/3] mm: 2", "[PATCH 3/3] mm: 3"),
+    ],
+)
+def test_an_order_that_could_be_meant_in_two_ways_is_asked_about(
+    tree: SourceTree, tmp_path: Path, subjects: tuple[str, ...]
+) -> None:
+    with pytest.raises(SpecError, match="not given in the order that their subjects number") as why:
+        series.of_files(saved(tmp_path, *subjects), tree)
+    assert why.value.action
+
+
 def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
     folder = kernel_tree.committed(tmp_path / "linux")
     start = kernel_tree.git(folder, "rev-parse", "HEAD").strip()

@@ -82,7 +82,7 @@ def page(
         unseen=unseen,
         null=setting.null,
         state=_state(found),
-        limits=_limits(found, setting, sides),
+        limits=(*filter(None, [series.order]), *_limits(found, setting, sides)),
         promises=promises(said, everywhere, [_name(each.scenario) for each in found.identical]),
         since=(),
         against=against,

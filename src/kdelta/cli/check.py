@@ -115,6 +115,8 @@ def check(
     before = read(against) if against else None
     arches = _arches(arch)
     found = _series(series, base, config)
+    if found.order:
+        _told(found.order)
     if not each and len(found.steps) > _FEW:
         found = _shortened(found)
     caged = not (found.own or trust)

@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from kdelta import cache
@@ -23,7 +24,12 @@ MOST = 200
 _MOST_TEXT = 256 << 10
 _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.IGNORECASE)
 _LONGEST = 200
+_NAMED = 6
 _DOS = re.compile(rb"(?:[^\n]*\r\n)+")  # every line ends as they do on DOS
+_BY_NUMBER = (
+    "The patches are applied in the order of their numbers (1/2 before 2/2), not in that of their"
+    " files."
+)
 _LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
 
 
@@ -42,20 +48,28 @@ class SeriesStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchSeries:
-    """cover: the cover letter's text; own: it is commits of the user's own repository."""
+    """cover: the cover letter's text; own: it is commits of the user's own repository.
+
+    order: a sentence where its patches are not in the order in which they were given.
+    """
 
     title: str
     cover: str
     base: SourceTree
     steps: tuple[SeriesStep, ...]
     own: bool
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Letter:
+    """A patch.  number, total: as its subject says; 0 where that says nothing."""
+
     title: str
     text: str
     patch: bytes
+    number: int = 0
+    total: int = 0
 
 
 def base_commit(files: Sequence[Path]) -> str:
@@ -74,7 +88,8 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
     """
     home = git.repository()
     with cache.writing(home), tempfile.TemporaryDirectory(dir=home, prefix="scratch-") as name:
-        cover, letters = _letters(files, Path(name))
+        cover, given = _letters(files, Path(name))
+        letters = in_order(given) if len(files) > 1 else given
         steps: list[SeriesStep] = []
         now: SourceTree | None = base
         for at, letter in enumerate(letters, start=1):
@@ -84,7 +99,12 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
             now = step.tree
     title = cover.partition("\n")[0] if cover else letters[0].title
     return PatchSeries(
-        title=title[:_LONGEST], cover=cover, base=base, steps=tuple(steps), own=False
+        title=title[:_LONGEST],
+        cover=cover,
+        base=base,
+        steps=tuple(steps),
+        own=False,
+        order="" if letters == given else _BY_NUMBER,
     )
 
 
@@ -145,12 +165,44 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[_Letter]]:
                 title=_line(mail.title or file.stem),
                 text=_words(mail),
                 patch=mail.patch.read_bytes(),
+                number=mail.number if mail.total > 1 else 0,
+                total=mail.total if mail.total > 1 else 0,
             )
             for mail in own
             if mail.patch
         ]
     _check_count(len(found), ", ".join(file.name for file in files[:3]))
     return cover, found
+
+
+def in_order(given: Sequence[_Letter]) -> list[_Letter]:
+    """Patches of several files by the numbers of their subjects, where these are of one series.
+
+    Raises SpecError where numbers contradict the given order and could be meant in two ways.
+    """
+    numbered = [each for each in given if each.total]
+    numbers = [(each.total, each.number) for each in numbered]
+    if len({total for total, _ in numbers}) == 1 and len(set(numbers)) == len(numbers):
+        if numbers == sorted(numbers):
+            return list(given)
+        if len(numbered) == len(given):
+            return sorted(given, key=lambda each: each.number)
+    elif all(_follows(*pair) for pair in pairwise(numbers)):
+        return list(given)
+    said = ", ".join(f"{each.number}/{each.total}" for each in numbered[:_NAMED])
+    more = ", ..." if len(numbered) > _NAMED else ""
+    raise SpecError(
+        f"the patches are not given in the order that their subjects number: {said}{more}",
+        action="name the files of one series, or all in the order in which they apply",
+    )
+
+
+def _follows(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """True where a patch, as (total, number), is a later one of the series before or begins one."""
+    (total, number), (its_total, its_number) = one, other
+    if total == its_total and number < total:
+        return its_number > number
+    return its_number == 1
 
 
 def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> SeriesStep:
