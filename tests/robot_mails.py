@@ -77,6 +77,22 @@ FORMS = (
         percent=-49.0, is_time=False, scenario="control:getppid",
     ),
     Form(
+        name="unixbench that executes itself, without a fork",
+        mail=mail(
+            "unixbench", "a 7.1% improvement of unixbench.throughput",
+            "runtime: 300s; nr_task: 1; test: execl",
+        ),
+        percent=7.1, is_time=False, scenario="loops_process:exec_in_place",
+    ),
+    Form(
+        name="unixbench that forks and executes",
+        mail=mail(
+            "unixbench", "a 7.1% improvement of unixbench.throughput",
+            "runtime: 300s; nr_task: 1; test: sysexec",
+        ),
+        percent=7.1, is_time=False, scenario="process:fork_exec",
+    ),
+    Form(
         name="stress-ng with two headlines",
         mail=mail(
             "stress-ng",

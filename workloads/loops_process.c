@@ -8,8 +8,10 @@
 
 enum { SPAWN };							/* phases */
 enum {							/* calls */
-	VFORK, WAITID, ZOMBIES, KILL, SESSION, CLONE_SHARED, FORK, THREADS_4,
+	VFORK, WAITID, ZOMBIES, KILL, SESSION, CLONE_SHARED, FORK, THREADS_4, IN_PLACE,
 };
+
+enum { EXECUTED = 16 };				/* times in place, in a window */
 
 enum {							/* what is needed */
 	CALL = 255,
@@ -37,7 +39,12 @@ static const struct kd_scenario scenarios[] = {
 	{ "fork_threads", "fork() of a process of two threads",
 	  0, FORK | THREADS | KD_OVER_BATCHES, 1 },
 	{ "threads_4", "four threads made, ended and joined", 0, THREADS_4 | KD_OVER_BATCHES, 1 },
+	{ "exec_in_place", "execve() of this program by itself, without a child for each",
+	  0, IN_PLACE | KD_OVER_BATCHES, EXECUTED },
 };
+
+static char program[] = "/proc/self/exe";
+static char in_place[] = "in-place";
 
 static pid_t started(int what)
 {
@@ -123,6 +130,36 @@ static void four_threads(void)
 		kd_must(!pthread_join(threads[i], NULL));
 }
 
+/* This program again, in place of what runs: the argument says how often it is still to be so. */
+static void become(unsigned int times)
+{
+	char left[] = { '0' + times / 10, '0' + times % 10, '\0' };
+	char *const arguments[] = { program, in_place, left, NULL }, *const environment[] = { NULL };
+
+	execve(program, arguments, environment);
+	_exit(127);
+}
+
+static void exec_in_place(void)
+{
+	pid_t pid = vfork();
+
+	if (!pid)
+		become(EXECUTED - 1);
+	kd_must(pid > 0);
+	kd_reap(pid);
+}
+
+/* One of those programs: the next one, or the end of the last. */
+static int executed(const char *left)
+{
+	unsigned int times = (left[0] - '0') * 10 + left[1] - '0';
+
+	if (times)
+		become(times - 1);
+	return 0;
+}
+
 static void add_mappings(void)
 {
 	char *start = kd_map(128 * KD_PAGE, KD_RW, MAP_PRIVATE);
@@ -161,12 +198,14 @@ int main(int argc, char **argv)
 	static void (*const calls[])(void) = {
 		[VFORK] = vfork_exit, [WAITID] = wait_by_id, [ZOMBIES] = four_zombies,
 		[KILL] = kill_child, [SESSION] = begin_session, [CLONE_SHARED] = share_files,
-		[FORK] = fork_and_wait, [THREADS_4] = four_threads,
+		[FORK] = fork_and_wait, [THREADS_4] = four_threads, [IN_PLACE] = exec_in_place,
 	};
 	const struct kd_scenario *s;
 	void (*once)(void);
 	long threads;
 
+	if (argc == 3 && !strcmp(argv[1], in_place))
+		return executed(argv[2]);
 	kd_fixed_layout(argv);
 	s = kd_start(argc, argv, "loops_process", scenarios, ARRAY_SIZE(scenarios));
 	once = calls[s->flags & CALL];
@@ -177,7 +216,7 @@ int main(int argc, char **argv)
 	settle(once);
 	kd_audit_task(KD_BEFORE, threads);
 	while (kd_next())
-		KD_WINDOW(SPAWN, kd_repeat(once, s->calls));
+		KD_WINDOW(SPAWN, kd_repeat(once, once == exec_in_place ? 1 : s->calls));
 	settle(once);
 	kd_audit_task(KD_AFTER, threads);
 	return kd_finish();
