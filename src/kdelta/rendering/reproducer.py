@@ -25,6 +25,7 @@ from kdelta.rendering.c_items import Item
 from kdelta.rendering.c_tree import Given
 from kdelta.rendering.c_values import computed
 from kdelta.rendering.exported import SPDX, exported_source, source
+from kdelta.rendering.lead import is_set
 from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 
 MOST_LINES = 199
@@ -78,7 +79,7 @@ _HEADERS = (
     ("stdint.h", r"u?int\d+_t|uintptr_t|UINT\w+"),
     ("stdio.h", r"\w*printf|FILE|fopen|\w*scanf|putchar|puts|fflush"),
     ("stdlib.h", r"malloc|free|qsort|strto\w+|exit|atexit|getenv|mkdtemp|realpath|\w*setenv"),
-    ("string.h", r"str\w+|mem\w+"),
+    ("string.h", r"str(?!uct\b)\w+|mem\w+"),
     ("sys/mman.h", r"mmap|munmap|mprotect|madvise|mincore|mremap|MAP_\w+|PROT_\w+|memfd_create"),
     ("sys/mount.h", r"u?mount2?"),
     ("sys/personality.h", r"personality"),
@@ -128,8 +129,7 @@ _PREFACE = """\
 {name}.c - {summary}
 
 {source}
-Path:   {path}
-Build:  gcc -O2 -static {name}.c -o {name}
+{path}Build:  gcc -O2 -static {name}.c -o {name}
 Run:    taskset -c 0 ./{name}
 Made by: kdelta export {reference}
 """
@@ -398,12 +398,24 @@ def _stands_alone(text: str) -> bool:
     return "\n" in text and not text.startswith("#define")
 
 
+def _said(workload: Workload, scenario: Scenario) -> str:
+    """What a program is of; of a set what the scenario is of, and of no mail why it is there."""
+    if is_set(workload) and scenario.robots:
+        return f"Written after {', '.join(scenario.robots)}"
+    said = workload.mail.removeprefix("none: ")
+    return said if said == workload.mail else said[:1].upper() + said[1:]
+
+
+def _filled(label: str, text: str) -> str:
+    return textwrap.fill(label + text, 74, subsequent_indent=" " * len(label))
+
+
 def _preface(workload: Workload, scenario: Scenario) -> str:
     text = _PREFACE.format(
         name=scenario.name,
         summary=scenario.summary,
-        source=textwrap.fill(workload.mail, 72),
-        path=textwrap.fill(workload.path, 66).replace("\n", "\n        "),
+        source=textwrap.fill(_said(workload, scenario), 72),
+        path="" if is_set(workload) else f"{_filled('Path:   ', workload.path)}\n",
         reference=scenario.reference,
     )
     return "\n".join(["/*", *(f" * {line}".rstrip() for line in text.splitlines()), " */"])
