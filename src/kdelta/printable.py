@@ -16,6 +16,8 @@ def printable(text: str, longest: int = LONGEST) -> str:
     """
     if len(text) > longest:
         text = text[: max(longest - 3, 0)] + "..."
+    if text.isprintable():  # as nearly always, and a site tells millions of characters
+        return text
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
 
 

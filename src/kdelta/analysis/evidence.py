@@ -123,6 +123,17 @@ class ArmEvidence(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioEvidence(Generic[M]):
+    """The evidence of every arm of a scenario at a point of the matrix; part: of the run, that."""
+
+    point: str
+    part: RunRecord
+    workload: str
+    scenario: str
+    arms: tuple[ArmEvidence[M], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Method(ABC, Generic[M]):
     """How one instrument measures and decides; chosen once for a run.
 
@@ -246,6 +257,30 @@ def parts(record: RunRecord) -> Iterator[tuple[str, RunRecord, str, str]]:
     for point, part in points(record):
         for workload, scenario in scenarios(part):
             yield point, part, workload, scenario
+
+
+def gathered(record: RunRecord, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
+    """All evidence of a run, in order.  No threshold is in it."""
+    return tuple(
+        ScenarioEvidence(
+            point=point,
+            part=part,
+            workload=workload,
+            scenario=scenario,
+            arms=gather(part, workload, scenario, method),
+        )
+        for point, part, workload, scenario in parts(record)
+    )
+
+
+def ratios(
+    method: Method[M], old: ArmEvidence[M] | None, new: ArmEvidence[M], phases: Sequence[str]
+) -> list[float | None]:
+    """new/old of each phase; None: not comparable, or no old."""
+    if old is None or not phases:
+        return [None] * len(phases)
+    forbidden = tuple(dict.fromkeys(obstacles(method, old, new)))
+    return [method.compare((old, new), phase, forbidden).ratio for phase in phases]
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:

@@ -20,11 +20,12 @@ from kdelta.analysis.evidence import (
     ArmEvidence,
     M,
     Method,
+    ScenarioEvidence,
     State,
     compare_arms,
     copies,
-    gather,
-    parts,
+    gathered,
+    ratios,
 )
 from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.limits import limits
@@ -187,8 +188,13 @@ class Report(Generic[M]):
     subjects: dict[str, str]
 
 
-def report(record: RunRecord, *, step_percent: float | None = None) -> Report[Any]:
-    """Analyse a stored run.  step_percent None: the study's own threshold."""
+def report(
+    record: RunRecord,
+    *,
+    step_percent: float | None = None,
+    known: Sequence[ScenarioEvidence[Any]] | None = None,
+) -> Report[Any]:
+    """Analyse a stored run.  step_percent None: the study's own threshold.  known: its evidence."""
     method = method_of(record, step_percent=step_percent)
     return Report(
         instrument=record.instrument,
@@ -202,7 +208,7 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report[An
         kdelta_version=record.kdelta_version,
         step_percent=method.step_percent,
         alpha=method.alpha,
-        ladders=ladders(record, method),
+        ladders=ladders(record, method, known),
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
         metrics=metrics.tables(record),
@@ -212,19 +218,18 @@ def report(record: RunRecord, *, step_percent: float | None = None) -> Report[An
     )
 
 
-def ladders(record: RunRecord, method: Method[M]) -> tuple[Ladder[M], ...]:
+def ladders(
+    record: RunRecord, method: Method[M], known: Sequence[ScenarioEvidence[M]] | None = None
+) -> tuple[Ladder[M], ...]:
     """A ladder for each scenario at each point of the matrix.
 
     The verdicts on one pair of arms, over all of them, are one family (Holm's correction).
     """
-    every = [
-        (point, part, (workload, scenario), gather(part, workload, scenario, method))
-        for point, part, workload, scenario in parts(record)
-    ]
-    rungs = _corrected([_rungs(part, arms, method) for _, part, _, arms in every])
+    every = gathered(record, method) if known is None else known
+    rungs = _corrected([_rungs(one.part, one.arms, method) for one in every])
     return tuple(
-        _ladder(part, point, names, arms, _with_shares(part, arms, own, method), method)
-        for (point, part, names, arms), own in zip(every, rungs, strict=True)
+        _ladder(one, _with_shares(one.part, one.arms, own, method), method)
+        for one, own in zip(every, rungs, strict=True)
     )
 
 
@@ -245,23 +250,16 @@ def _corrected(every: Sequence[tuple[Rung[M], ...]]) -> list[tuple[Rung[M], ...]
     ]
 
 
-def _ladder(
-    record: RunRecord,
-    point: str,
-    names: tuple[str, str],
-    arms: Sequence[ArmEvidence[M]],
-    rungs: tuple[Rung[M], ...],
-    method: Method[M],
-) -> Ladder[M]:
-    workload, scenario = names
-    good, bad = variants.ends(record)
-    base = variants.baseline(record, method)
+def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method[M]) -> Ladder[M]:
+    arms = own.arms
+    good, bad = variants.ends(own.part)
+    base = variants.baseline(own.part, method)
     with_data = next((arm for arm in arms if arm.total), None)
     verdicts = [rung.comparison for rung in rungs if rung.comparison]
     return Ladder(
-        workload=workload,
-        scenario=scenario,
-        point=point,
+        workload=own.workload,
+        scenario=own.scenario,
+        point=own.point,
         baseline=base,
         goal=good,
         regressed=bad,
@@ -280,7 +278,7 @@ def _ladder(
         failures=tuple(_failures(arms)),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
-        published=kernbench.lines(workload, {arm.arm.label: arm.trials for arm in arms}),
+        published=kernbench.lines(own.workload, {arm.arm.label: arm.trials for arm in arms}),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
     )
@@ -373,14 +371,11 @@ def _ratios(
     method: Method[M],
 ) -> tuple[Ratios, ...]:
     """Of each phase and of the sum; of times a ratio is nothing without its interval."""
-
-    def ratio(old: ArmEvidence[M] | None, phase: str) -> float | None:
-        return compare_arms(method, old, arm, phase=phase).ratio if old else None
-
     names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
+    own = (ratios(method, old, arm, names) for old in (first, previous))
     return tuple(
-        Ratios(phase=phase, first=ratio(first, phase), previous=ratio(previous, phase))
-        for phase in names
+        Ratios(phase=phase, first=one, previous=other)
+        for phase, one, other in zip(names, *own, strict=True)
     )
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kdelta.analysis.counts import CountEvidence, Measure, counted
-from kdelta.analysis.evidence import parts
+from kdelta.analysis.counts import CountEvidence, CountMethod, Measure
+from kdelta.analysis.evidence import ScenarioEvidence, gathered
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Ladder, Report, report
 from kdelta.analysis.lines import line, ordered, reference
@@ -100,15 +100,15 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     every = sorted(records, key=lambda one: one.created, reverse=True)
     used, machine, left_out = _of_one_machine(every)
     all_of = _Gathered()
-    for record, found in used:
-        all_of.add(record, found, only_steps=record.run_id in aside)
-    names = {kernel for own in all_of.points.values() for kernel in own}
-    kernels = ordered((record for record, _ in used), names)
+    for own in used:
+        all_of.add(own, only_steps=own.record.run_id in aside)
+    names = {kernel for points in all_of.points.values() for kernel in points}
+    kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
     steps, points = all_of.steps.values(), all_of.points
     return Lab(
         machine=machine,
-        newest=used[0][0].created if used else "",
+        newest=used[0].record.created if used else "",
         kernels=kernels,
         scenarios=tuple(
             ScenarioHistory(
@@ -121,9 +121,21 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
         steps=tuple(sorted(steps, key=_size, reverse=True)),
         pairs=tuple(compared(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
-        runs=tuple((one.run_id, one.created, one.title or one.name) for one, _ in used),
+        runs=tuple(
+            (one.run_id, one.created, one.title or one.name) for one in (u.record for u in used)
+        ),
         left_out=left_out,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """A run of the lab: what its trials amount to, and what it shows."""
+
+    record: RunRecord
+    evidence: tuple[ScenarioEvidence[Measure], ...]
+    found: Report[Measure]
+    machine: str
 
 
 @dataclass(slots=True)
@@ -136,7 +148,8 @@ class _Gathered:
     references: dict[str, str] = field(default_factory=dict)
     arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = field(default_factory=dict)
 
-    def add(self, record: RunRecord, found: Report[Measure], *, only_steps: bool) -> None:
+    def add(self, own: _Used, *, only_steps: bool) -> None:
+        record = own.record
         for arm in record.arms:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         if only_steps or not _in_one_line(record):
@@ -144,17 +157,18 @@ class _Gathered:
                 self.steps.setdefault(_key(change), _lab_step(record, change, self.references))
         if only_steps:
             return
-        for ladder in found.ladders:
+        for ladder in own.found.ladders:
             name = _name(ladder.workload, ladder.scenario, ladder.point)
             self.operations.setdefault(name, ladder.operation or "operation")
-            own = self.points.setdefault(name, {})
+            points = self.points.setdefault(name, {})
             for kernel, seen in _points(record, ladder):
-                known = own.get(kernel)
+                known = points.get(kernel)
                 if known is None or (known.value is None and seen.value is not None):
-                    own[kernel] = seen
-        for point, part, workload, scenario in parts(record):
-            evidence = {one.arm.label: one for one in counted(part, workload, scenario)}
-            self.arms.setdefault(_name(workload, scenario, point), []).append((record, evidence))
+                    points[kernel] = seen
+        for one in own.evidence:
+            arms = {arm.arm.label: arm for arm in one.arms}
+            name = _name(one.workload, one.scenario, one.point)
+            self.arms.setdefault(name, []).append((record, arms))
 
     def copied(self, name: str, old: str, new: str) -> bool:
         """True when the newer kernel was not measured, since its code is the older one's."""
@@ -185,34 +199,35 @@ def _placed(point: HistoryPoint, found: Neighbour) -> HistoryPoint:
 
 def _of_one_machine(
     every: Sequence[RunRecord],
-) -> tuple[list[tuple[RunRecord, Report[Measure]]], str, tuple[str, ...]]:
+) -> tuple[list[_Used], str, tuple[str, ...]]:
     """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
-    machines: dict[str, tuple[RunRecord, Report[Measure], str]] = {}
+    machines: list[_Used] = []
     weight: Counter[str] = Counter()
     for record in every:
         if record.instrument is not Instrument.EXACT:
             left_out.append(f"{record.run_id}: it is of times, and these pages are of counts")
             continue
-        found = report(record)
+        evidence = gathered(record, CountMethod())
+        found = report(record, known=evidence)
         told = {machine.told for ladder in found.ladders for machine in ladder.machines}
         if len(told) != 1:
             why = "it has no value yet" if not told else "its trials were on several machines"
             left_out.append(f"{record.run_id}: {why}")
             continue
         (machine,) = told
-        machines[record.run_id] = record, found, machine
+        own = _Used(record=record, evidence=evidence, found=found, machine=machine)
+        machines.append(own)
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
     chosen = weight.most_common(1)[0][0]
     left_out += [
-        f"{name}: counted on another machine ({machine})"
-        for name, (_, _, machine) in machines.items()
-        if machine != chosen
+        f"{one.record.run_id}: counted on another machine ({one.machine})"
+        for one in machines
+        if one.machine != chosen
     ]
-    used = [(one, found) for one, found, machine in machines.values() if machine == chosen]
-    return used, chosen, tuple(left_out)
+    return [one for one in machines if one.machine == chosen], chosen, tuple(left_out)
 
 
 def _name(workload: str, scenario: str, point: str) -> str:

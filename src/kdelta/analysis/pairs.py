@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 from kdelta.analysis.counts import CountEvidence, CountMethod
-from kdelta.analysis.evidence import compare_arms
+from kdelta.analysis.evidence import compare_arms, obstacles
 from kdelta.analysis.neighbours import Counted, both
 from kdelta.journal.run import RunRecord
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.procfs import compiler_family
+from kdelta.sample import TOTAL
+from kdelta.stats.verdict import Comparison, CountReading, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
-    """A scenario on two kernels.  same_code: neither was measured anew, their code is one."""
+    """A scenario on two kernels.  same_code: neither was measured anew, their code is one.
+
+    comparison: of their builds, it says the compilers only.
+    """
 
     name: str
     operation: str
@@ -60,14 +65,24 @@ def compared(
             yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
 
 
+class _Kind(NamedTuple):
+    """What a verdict on the sum over the phases looks at.  setting: a number for all the rest."""
+
+    setting: int
+    reading: CountReading | None
+    compiler: str
+    source: str
+
+
 class _Scenario:
     """One scenario, and what was decided of its kernels so far."""
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name, self._every = name, every
-        self._kinds: dict[Any, int] = {}
-        self._kind_of: dict[int, int] = {}
-        self._decided: dict[tuple[int, int, float], Comparison] = {}
+        self._settings: dict[tuple[object, ...], int] = {}
+        self._kind_of: dict[int, _Kind] = {}
+        self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
+        self._decided: dict[tuple[_Kind, _Kind, float], Comparison] = {}
 
     def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
         found = both(self._every, old, new)
@@ -87,44 +102,57 @@ class _Scenario:
         )
 
     def _comparison(self, record: RunRecord, was: CountEvidence, now: CountEvidence) -> Comparison:
-        percent = record.study.thresholds.step_percent
+        method = CountMethod(step_percent=record.study.thresholds.step_percent)
         if not (was.sound and now.sound):  # why not names the kernel
-            return compare_arms(CountMethod(step_percent=percent), was, now)
-        key = self._kind(was), self._kind(now), percent
+            return compare_arms(method, was, now)
+        old, new = self._kind(was), self._kind(now)
+        key = old, new, method.step_percent
         found = self._decided.get(key)
         if found is None:
-            found = _general(compare_arms(CountMethod(step_percent=percent), was, now))
+            found = _general(method.compare((was, now), TOTAL, self._between(was, now)), old, new)
             self._decided[key] = found
         return found
 
-    def _kind(self, arm: CountEvidence) -> int:
-        """A number that sound arms share of which a comparison cannot tell one from the other."""
+    def _between(self, was: CountEvidence, now: CountEvidence) -> Sequence[str]:
+        """Why the two must not be compared; all with settings like theirs neither."""
+        key = self._kind(was).setting, self._kind(now).setting
+        found = self._obstacles.get(key)
+        if found is None:
+            found = self._obstacles[key] = obstacles(CountMethod(), was, now)
+        return found
+
+    def _kind(self, arm: CountEvidence) -> _Kind:
+        """What sound arms share of which a comparison cannot tell one from the other."""
         known = self._kind_of.get(id(arm))
         if known is None:
-            known = self._kinds.setdefault(_content(arm), len(self._kinds))
-            self._kind_of[id(arm)] = known
+            kernel = arm.kernel
+            setting = self._settings.setdefault(_setting(arm), len(self._settings))
+            compiler = compiler_family(kernel.compiler)
+            reading = arm.total.reading if arm.total else None
+            known = self._kind_of[id(arm)] = _Kind(setting, reading, compiler, kernel.source)
         return known
 
 
-def _general(found: Comparison) -> Comparison:
-    """A comparison whose reasons name no kernel, since it is told of others, too."""
-    if not found.crossing or found.verdict is not Verdict.UNDECIDED:
+def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
+    """With two compilers as `builds.weighed` has it; told of other kernels, too, it names none."""
+    crossed = f"{old.compiler} -> {new.compiler}" if old.compiler != new.compiler else ""
+    if not (crossed and old.compiler and new.compiler):
         return found
-    why = f"two compilers, {found.crossing}: part of it may be theirs"
-    return replace(found, reasons=(why,))
+    one_source = bool(old.source) and old.source == new.source
+    if one_source or not (found.verdict.is_step or found.signless):
+        return replace(found, crossing=crossed)
+    why = f"two compilers, {crossed}: part of it may be theirs"
+    return replace(found, crossing=crossed, verdict=Verdict.UNDECIDED, reasons=(why,))
 
 
-def _content(arm: CountEvidence) -> tuple[object, ...]:
-    """All of an arm that verdicts look at: counts, page state, machine, and how it was built."""
-    kernel = arm.kernel
-    results = [trial.result for trial in arm.used if trial.result]
+def _setting(arm: CountEvidence) -> tuple[object, ...]:
+    """All of a sound arm that obstacles look at: page state, machine and phases."""
+    result = arm.used[0].result
     return (
         arm.state,
-        tuple(result.exact.phases for result in results),
-        tuple(measure.handled for measure in arm.phases),
-        tuple(result.state for result in results),
-        tuple(repr(CountMethod().conditions(result)) for result in results),
-        (kernel.compiler, kernel.options, kernel.source, kernel.config_sha256),
+        tuple(measure.phase for measure in arm.phases),
+        result.state if result else (),
+        repr(CountMethod().conditions(result)) if result else "",
     )
 
 

@@ -64,6 +64,7 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
     from kdelta.rendering.step import culprit
+    from kdelta.workload import loadable
 
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
@@ -83,7 +84,8 @@ def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         detail = _detail(step, *every[step.run_id])
         return replace(detail, culprit=culprit(step, lab.steps, journals))
 
-    files = pages.written(lab, states, address=address, details=details)
+    known = loadable(step.explanation.workload for step in lab.steps)
+    files = pages.written(lab, states, address=address, details=details, workloads=known)
     files[_MARK] = b'{"format": 1}\n'
     _replace(out, files)
     size = sum(map(len, files.values()))

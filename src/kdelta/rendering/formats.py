@@ -173,9 +173,9 @@ def written(form: str, view: object, found: object) -> str:
     return {**FORMATS, **CASES}[form][1](view, found)
 
 
-def told(kind: str, found: object) -> dict[str, Any]:
-    """What JSON holds: every field of `found` and of what it holds."""
-    return {"format": FORMAT, "kind": kind, **_told(msgspec.to_builtins(found))}
+def told(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
+    """What JSON holds: every field of `found` and of what it holds.  form: the format's number."""
+    return {"format": form, "kind": kind, **_told(msgspec.to_builtins(found))}
 
 
 def indented(value: object) -> str:

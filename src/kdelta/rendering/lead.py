@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kdelta.analysis.claims import Claim, Headline
 from kdelta.analysis.evidence import ITERATION
-from kdelta.analysis.explanation import FunctionDelta, Presence, once
-from kdelta.analysis.findings import Ladder, Rung
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
+from kdelta.analysis.findings import Rung
 from kdelta.analysis.resemblance import akin, name_words, near
 from kdelta.metric import number
 from kdelta.rendering.columns import short
 from kdelta.rendering.times import scale
 from kdelta.rendering.wording import TRUST, change, effort, more
+from kdelta.sample import TOTAL
 from kdelta.workload import Scenario, Workload
 
 _MOST = 0.5  # share of the difference from which one function is named beside it
@@ -27,18 +28,49 @@ _CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
 _SETS = re.compile(r"loops|controls|a process or")
 
 
+class Named(Protocol):
+    """What belongs to a scenario."""
+
+    @property
+    def workload(self) -> str:
+        """Its name."""
+
+    @property
+    def scenario(self) -> str:
+        """Its name."""
+
+
 def sentence(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> str:
     """What was done, from how much to how much, and how that is known."""
     step, ladder = head.step, head.ladder
     divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
     was, now = (_value(each / divisor, found) for each in (step.old_value, step.new_value))
-    point = f" ({ladder.point})" if ladder.point else ""
     work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
     return (
-        f"{_capital(operation(ladder, workloads))}{point} went from {was} {unit} per"
+        f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
         f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
         f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})."
     )
+
+
+def of_counts(found: Explanation, point: str, workloads: Mapping[str, Workload]) -> str:
+    """The same of a step between two kernels of a lab, where all is counted."""
+    was, now = (
+        "no" if value is None else number(value / found.operations)
+        for value in (found.old_value, found.new_value)
+    )
+    phase = "" if found.phase == TOTAL else f", phase {found.phase}"
+    return (
+        f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
+        f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
+        f" {change(found.comparison.ratio, 'instructions')}, which is"
+        f" {effort(found.comparison, timed=False)}."
+    )
+
+
+def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does, as a sentence begins with it.  point: of a study's matrix."""
+    return _capital(operation(named, workloads)) + (f" ({point})" if point else "")
 
 
 def largest(found: Claim) -> str:
@@ -81,7 +113,7 @@ def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
     )
 
 
-def operation(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> str:
+def operation(ladder: Named, workloads: Mapping[str, Workload]) -> str:
     """What a scenario does in words; its name where its workload is not known here."""
     workload = workloads.get(ladder.workload)
     scenario = scenario_of(ladder, workloads)
@@ -98,7 +130,7 @@ def is_set(workload: Workload) -> bool:
     return _SETS.match(workload.title) is not None
 
 
-def scenario_of(ladder: Ladder[Any], workloads: Mapping[str, Workload]) -> Scenario | None:
+def scenario_of(ladder: Named, workloads: Mapping[str, Workload]) -> Scenario | None:
     """The scenario as its workload has it here."""
     workload = workloads.get(ladder.workload)
     every = workload.scenarios if workload else ()

@@ -37,10 +37,8 @@
   const block = document.getElementById("pairs");
   if (!block) return;
   const data = JSON.parse(block.textContent);
-  if (!data.pairs.length) return;
   const from = document.getElementById("old"), to = document.getElementById("new");
   const classes = {R: "REGRESSION", I: "IMPROVEMENT", U: "UNDECIDED", X: "INVALID"};
-  const known = new Map(data.pairs.map(pair => [`${pair[0]} ${pair[1]}`, pair]));
 
   const change = ratio => {  // as the grid says it
     if (ratio >= 1.995) return `${ratio.toFixed(2)} times`;
@@ -49,19 +47,37 @@
     return `${told} % ${ratio > 1 ? "more" : "less"}`;
   };
 
-  const compared = ([old, next, letters, why, apart]) => {
-    const others = new Map(apart.map(([at, ...both]) => [at, both]));
-    const reasons = why.values();
-    return [...letters].flatMap((letter, at) => {
-      if (letter === "-") return [];
-      const [was, now] = others.get(at) ?? [data.values[at][old], data.values[at][next]];
-      const ratio = was[1] ? now[1] / was[1] : 0;
-      return [{
-        letter, at, was, now, ratio, size: ratio ? Math.max(ratio, 1 / ratio) : 0,
-        note: letter === "U" || letter === "X" ? data.reasons[reasons.next().value] : "",
-      }];
-    }).sort((a, b) => b.size - a.size);
+  const answer = (scenario, old, next) => {
+    const counted = scenario.runs[scenario.rows[old]];
+    let left = data.kernels.length - next;
+    for (let at = counted.length; at > 0; at -= 2) {
+      left -= counted[at - 2];
+      if (left <= 0) return scenario.answers[counted[at - 1]];
+    }
   };
+
+  const reason = ([kind, ...numbers]) => kind === undefined ? "" :
+    data.reasons[kind].map((text, at) => text + (numbers[at] ?? "")).join("");
+
+  const compared = (old, next) => old >= next ? [] : data.scenarios.flatMap(scenario => {
+    const [letter, ...why] = answer(scenario, old, next);
+    if (letter === "-") return [];
+    const other = (scenario.apart ?? []).find(one => one[0] === old && one[1] === next);
+    const [was, now] = other ? other.slice(2)
+      : [old, next].map(kernel => scenario.values[scenario.of[kernel]]);
+    const ratio = was[1] ? now[1] / was[1] : 0;
+    const size = ratio ? Math.max(ratio, 1 / ratio) : 0;
+    return [{letter, scenario, was, now, ratio, size, note: reason(why)}];
+  }).sort((a, b) => b.size - a.size);
+
+  const newest = () => {
+    for (let old = data.kernels.length - 2; old >= 0; old--)
+      for (let next = data.kernels.length - 1; next > old; next--)
+        if (compared(old, next).length) return [old, next];
+    return null;
+  };
+  const begin = newest();
+  if (!begin) return;
 
   const cell = (text, kind) => {
     const made = document.createElement("td");
@@ -70,12 +86,11 @@
     return made;
   };
 
-  const line = ({letter, at, was, now, ratio, note}) => {
-    const [name, page] = data.scenarios[at];
+  const line = ({letter, scenario, was, now, ratio, note}) => {
     const head = document.createElement("th"), link = document.createElement("a");
     head.scope = "row";
-    link.href = page;
-    link.textContent = name;
+    link.href = scenario.page;
+    link.textContent = scenario.name;
     head.append(link);
     const made = document.createElement("tr");
     const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
@@ -85,12 +100,11 @@
   };
 
   const show = () => {
-    const pair = known.get(`${from.value} ${to.value}`);
     const names = [from, to].map(one => data.kernels[one.value]);
-    const found = pair ? compared(pair) : [];
+    const found = compared(Number(from.value), Number(to.value));
     const [more, less, unsure] = ["R", "I", "UX"].map(
       letters => found.filter(one => letters.includes(one.letter)).length);
-    document.getElementById("said").textContent = pair
+    document.getElementById("said").textContent = found.length
       ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
         ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
         (unsure ? `; in ${unsure} nobody can say, for the reason beside it.` : ".")
@@ -109,7 +123,7 @@
     try {
       const names = location.hash.slice(1).split("..").map(decodeURIComponent);
       const places = names.map(name => data.kernels.indexOf(name));
-      if (places.length === 2 && known.has(places.join(" "))) {
+      if (places.length === 2 && !places.includes(-1) && compared(...places).length) {
         choose(...places);
         return true;
       }
@@ -131,8 +145,5 @@
   addEventListener("hashchange", () => {
     if (asked()) document.getElementById("choose").scrollIntoView();
   });
-  if (!asked()) {
-    const last = data.pairs[data.pairs.length - 1];
-    choose(last[0], last[1]);
-  }
+  if (!asked()) choose(...begin);
 })();

@@ -16,20 +16,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-import msgspec
-
+from kdelta.analysis.explanation import FunctionDelta, Rest
 from kdelta.analysis.history import FunctionHistory, Lab, LabStep, ScenarioHistory
 from kdelta.analysis.triage import OPEN, Triage
 from kdelta.metric import number, plural
 from kdelta.printable import printable
-from kdelta.rendering import site_pairs
+from kdelta.rendering import lead, site_functions, site_history, site_pairs
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.formats import packed, tabled, told
-from kdelta.rendering.step import StepDetail, kinds
+from kdelta.rendering.step import StepDetail
 from kdelta.rendering.step import context as told_beside
+from kdelta.rendering.step import document as step_document
+from kdelta.rendering.step import others as other_functions
+from kdelta.rendering.step import shown as shown_functions
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.wording import change, effort, more
 from kdelta.stats.verdict import Verdict
+from kdelta.workload import Workload
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -38,8 +41,7 @@ _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
-_DIGITS = 7  # of a figure in a function's JSON: its table tells four
-_SMALL = 0.05  # percent of a difference, below which a function is one of the others
+_FORMAT = 2  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -68,12 +70,13 @@ def written(
     *,
     address: str,
     details: Callable[[LabStep], StepDetail] = lambda _: StepDetail(),
+    workloads: Mapping[str, Workload] = {},
 ) -> dict[str, bytes]:
     """Every file by its name below the site.  address: where it will be, "" for no feed.
 
-    details: what the run of a step kept beside its counts.
+    details: what the run of a step kept beside its counts.  workloads: those known here, by name.
     """
-    site = _Site(lab, triage, details)
+    site = _Site(lab, triage, details, workloads)
     template, fixed = _template()
     found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
     for page in site.pages():
@@ -93,7 +96,9 @@ def written(
             policy=_policy(scripted=page.kind in _SCRIPTED),
         )
         found[page.path] = text.encode()
-        found[json] = packed(tabled(told(f"site-{page.kind}", {"page": page.data}))).encode()
+        found[json] = packed(
+            tabled(told(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
+        ).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
     return found
@@ -127,8 +132,15 @@ def slug(*names: str) -> str:
 class _Site:
     """The pages of a lab, and where each of them is."""
 
-    def __init__(self, lab: Lab, triage: Triage, details: Callable[[LabStep], StepDetail]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        triage: Triage,
+        details: Callable[[LabStep], StepDetail],
+        workloads: Mapping[str, Workload],
+    ) -> None:
         self._lab, self._triage, self._details = lab, triage, details
+        self._workloads = workloads
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
             for one in lab.steps
@@ -219,24 +231,26 @@ class _Site:
         longest = max((one.value or 0 for one in history.points), default=0) or 1
         rows = []
         steps = []
-        for point in history.points:
+        for own in site_history.stretches(history):
+            point = own[0]
             step = self._steps.get((history.name, point.previous, point.kernel, "total"))
             if step:
                 size = change(step.explanation.comparison.ratio, "instructions")
                 steps.append(f"{size} from {point.previous} to {point.kernel}")
-            why = "; ".join(point.comparison.reasons) if point.comparison else ""
             rows.append(
                 {
                     "point": point,
-                    "value": "" if point.value is None else number(point.value),
-                    "bar": round(_BAR * (point.value or 0) / longest, 1),
+                    "names": site_history.names(own),
+                    "value": _figure(point.value),
+                    "bar": round(_BAR * (point.value or 0) / longest),
                     "href": f"../{_step(step)}" if step else "",
-                    "why": point.same_code or point.note or why or point.run_id,
+                    "why": site_history.why(own),
                 }
             )
         over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
         told_steps = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
-        page = self._page(_scenario(history.name), "history", history.name, history)
+        data = site_history.document(history)
+        page = self._page(_scenario(history.name), "history", history.name, data)
         return _with(page, told_steps, history=history, rows=rows)
 
     def _all_pairs(self) -> _Page:
@@ -283,34 +297,24 @@ class _Site:
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
-        shown = [row for row in own.functions if abs(row.share or 0) >= _SMALL]
+        shown, others = shown_functions(own), other_functions(own)
         rows = [
             {
                 "name": row.function,
                 "href": f"../{_function(row.function)}" if row.function in self._functions else "",
-                "old": "" if row.old is None else number(row.old / own.operations),
-                "new": "" if row.new is None else number(row.new / own.operations),
-                "delta": row.delta,
-                "change": more(row.delta / own.operations),
+                **_sides(row, own.operations),
             }
             for row in shown
         ]
+        if others:
+            name = plural(others.count, "other function")
+            rows.append({"name": name, "href": "", **_sides(others, own.operations)})
         state, words = self._triage.of(*_key(step))
-        text = (
-            f"From {own.old} to {own.new} one {own.operation} of {step.name} takes"
-            f" {change(own.comparison.ratio, 'instructions')}:"
-            f" {effort(own.comparison, timed=False)}."
-        )
+        text = lead.of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
         beside = told_beside(own, detail)
-        data = {
-            **msgspec.to_builtins(step),
-            "sentences": beside["sentences"],
-            "kinds": kinds(detail),
-            "causes": beside["causes"],
-            "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
-        }
+        data = step_document(step, detail, beside["causes"])
         if detail.culprit:
             beside["culprit"] = detail.culprit
             beside["bisected"] = f"../{_step(detail.culprit.step)}"
@@ -338,28 +342,16 @@ class _Site:
         return _with(page, f"{plural(len(links), 'function')}.", links=links)
 
     def _function_page(self, function: FunctionHistory) -> _Page:
-        """Its figures, of kernels among which none changed the first only."""
-        kernels = self._lab.kernels
-        table = [[_figure(cell) for cell in cells] for _, cells in function.rows]
-        told = [
-            at
-            for at in range(len(kernels))
-            if at == 0 or any(cells[at] != cells[at - 1] for cells in table)
-        ]
-        rows = [
-            (name, [None if cell is None else float(f"{cell:.{_DIGITS}g}") for cell in cells])
-            for name, cells in function.rows
-        ]
-        data = {"name": function.name, "rows": rows}
+        table = site_functions.table(function, self._lab.kernels)
+        data = site_functions.document(table)
         page = self._page(_function(function.name), "function", function.name, data)
         return _with(
             page,
-            f"{plural(len(function.rows), 'scenario')} execute it.",
-            columns=[kernels[at] for at in told],
-            fewer=len(told) < len(kernels),
+            f"{plural(table.scenarios, 'scenario')} execute{'s' * (table.scenarios == 1)} it.",
+            table=table,
             rows=[
-                (name, f"../{_scenario(name)}", [cells[at] for at in told])
-                for (name, _), cells in zip(function.rows, table, strict=True)
+                ([(name, f"../{_scenario(name)}") for name in names], cells)
+                for names, cells in table.rows
             ],
         )
 
@@ -415,6 +407,16 @@ def _verdict(step: LabStep) -> Verdict:
 
 def _is_worse(step: LabStep) -> bool:
     return _verdict(step) is Verdict.REGRESSION
+
+
+def _sides(row: FunctionDelta | Rest, operations: int) -> dict[str, Any]:
+    old, new = (None if each is None else each / operations for each in (row.old, row.new))
+    return {
+        "old": _figure(old),
+        "new": _figure(new),
+        "delta": row.delta,
+        "change": more(row.delta / operations),
+    }
 
 
 def _figure(value: float | None) -> str:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Any two kernels of a lab as one table, out of which a page's script shows the two that are asked.
 
-A pair is a letter for each scenario; values are told once for a kernel, since most pairs share
-them.
+Most kernels are alike in most scenarios, and so are their rows against all newer ones: such a row
+is told once.  An answer is told once in a scenario, the words of a reason once for all.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -35,6 +37,7 @@ _WORDS = {
     "X": "cannot be compared",
 }
 _DIGITS = 9  # of a value: ratios of what is told have three decimals
+_NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 
 
 def table(
@@ -42,23 +45,101 @@ def table(
 ) -> dict[str, Any]:
     """All pairs.  page: of a scenario, by its name.
 
-    words: what a letter means.  scenarios: name, page, operation.  values: by scenario, for each
-    kernel what is told and the number, null without one.  pairs: numbers of the two kernels, a
-    letter for each scenario ("-": not counted on both), numbers of the reasons of each "U" and "X"
-    in that order, and where another run's values were compared: scenario, and values as above.
+    words: what a letter means ("-": not compared, or not counted on both).  reasons: of "U" and
+    "X", the pieces of text around their numbers.  scenarios: name, page, operation, and in
+
+    * values: what is told and the number; of: which of them each kernel has, null for none
+    * answers: a letter, and for "U" and "X" the number of the reason with its own numbers
+    * runs: answers to a kernel and each newer one, as how many of which, ending at the newest
+    * rows: which of `runs` is each older kernel's, to be read from its end
+    * apart: of two kernels another run's values were compared: old, new, and these.
     """
-    operations = {row.name: row.operation for pair in pairs for row in pair.rows}
-    names = sorted(operations)
-    values = _usual(pairs)
-    reasons: dict[str, int] = {}
+    places = {kernel: at for at, kernel in enumerate(kernels)}
+    own: dict[str, dict[tuple[int, int], PairRow]] = defaultdict(dict)
+    for pair in pairs:
+        for row in pair.rows:
+            own[row.name][places[pair.old], places[pair.new]] = row
+    reasons: dict[tuple[str, ...], int] = {}
+    told = [_scenario(name, page(name), own[name], len(kernels), reasons) for name in sorted(own)]
     return {
         "words": _WORDS,
         "kernels": [printable(kernel) for kernel in kernels],
-        "scenarios": [[printable(name), page(name), printable(operations[name])] for name in names],
-        "values": [[_told(values[name].get(kernel)) for kernel in kernels] for name in names],
-        "pairs": [_packed(pair, kernels, names, values, reasons) for pair in pairs],
         "reasons": list(reasons),
+        "scenarios": told,
     }
+
+
+def _scenario(
+    name: str,
+    page: str,
+    rows: dict[tuple[int, int], PairRow],
+    kernels: int,
+    reasons: dict[tuple[str, ...], int],
+) -> dict[str, Any]:
+    usual = _usual(rows)
+    values: dict[float, int] = {}
+    answers: dict[tuple[object, ...], int] = {}
+    cells = [
+        [
+            answers.setdefault(_answer(rows.get((old, new)), reasons), len(answers))
+            for new in range(old + 1, kernels)
+        ]
+        for old in range(kernels - 1)
+    ]
+    shared, chosen = _shared(cells)
+    return {
+        "name": printable(name),
+        "page": page,
+        "operation": printable(next(iter(rows.values())).operation),
+        "of": [
+            values.setdefault(usual[at], len(values)) if at in usual else None
+            for at in range(kernels)
+        ],
+        "values": [_told(value) for value in values],
+        "answers": list(answers),
+        "runs": [_counted(one) for one in shared],
+        "rows": chosen,
+        "apart": [
+            [old, new, _told(row.old), _told(row.new)]
+            for (old, new), row in rows.items()
+            if (usual[old], usual[new]) != (row.old, row.new)
+        ],
+    }
+
+
+def _usual(rows: dict[tuple[int, int], PairRow]) -> dict[int, float]:
+    """The value of each kernel that most of its pairs have."""
+    seen: dict[int, Counter[float]] = defaultdict(Counter)
+    for (old, new), row in rows.items():
+        seen[old][row.old] += 1
+        seen[new][row.new] += 1
+    return {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
+
+
+def _shared(cells: Sequence[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """The rows that are not the end of one before; and which of them each row is the end of."""
+    found: list[list[int]] = []
+    chosen = []
+    for row in cells:
+        at = next((n for n, one in enumerate(found) if one[-len(row) :] == row), len(found))
+        if at == len(found):
+            found.append(row)
+        chosen.append(at)
+    return found, chosen
+
+
+def _counted(row: Sequence[int]) -> list[int]:
+    """How many of which, after each other."""
+    return [number for one, own in groupby(row) for number in (len(list(own)), one)]
+
+
+def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
+    """A letter; of one that is no answer also the reason's number, and the numbers in it."""
+    letter = _letter(row) if row else _ABSENT
+    if row is None or letter not in "UX":
+        return (letter,)
+    pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
+    return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
 
 
 def anchor(old: str, new: str) -> str:
@@ -71,48 +152,12 @@ def changed(pair: Pair) -> int:
     return sum(row.comparison.verdict.is_step for row in pair.rows)
 
 
-def _usual(pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """By scenario the value of each kernel that most of its pairs have."""
-    seen: dict[tuple[str, str], Counter[float]] = defaultdict(Counter)
-    for pair in pairs:
-        for row in pair.rows:
-            seen[row.name, pair.old][row.old] += 1
-            seen[row.name, pair.new][row.new] += 1
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for (name, kernel), values in seen.items():
-        found[name][kernel] = values.most_common(1)[0][0]
-    return found
-
-
-def _packed(
-    pair: Pair,
-    kernels: Sequence[str],
-    names: Sequence[str],
-    values: dict[str, dict[str, float]],
-    reasons: dict[str, int],
-) -> list[object]:
-    rows = {row.name: row for row in pair.rows}
-    own = [rows.get(name) for name in names]
-    why = [
-        reasons.setdefault(printable("; ".join(row.comparison.reasons)), len(reasons))
-        for row in own
-        if row and _letter(row) in "UX"
-    ]
-    apart = [
-        [at, _told(row.old), _told(row.new)]
-        for at, row in enumerate(own)
-        if row and (values[row.name][pair.old], values[row.name][pair.new]) != (row.old, row.new)
-    ]
-    letters = "".join(_letter(row) if row else _ABSENT for row in own)
-    return [kernels.index(pair.old), kernels.index(pair.new), letters, why, apart]
-
-
 def _letter(row: PairRow) -> str:
     return _SAME_CODE if row.same_code else _LETTERS[row.comparison.verdict]
 
 
-def _told(value: float | None) -> list[object] | None:
-    return None if value is None else [number(value), float(f"{value:.{_DIGITS}g}")]
+def _told(value: float) -> list[object]:
+    return [number(value), float(f"{value:.{_DIGITS}g}")]
 
 
 def cells(kernels: Sequence[str], pairs: Sequence[Pair]) -> Iterator[tuple[str, list[str]]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a step's page has beside its functions: words, kinds of work, call paths, flame graphs."""
+"""What a step's page has: words, functions, kinds of work, paths, flame graphs; and as JSON."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.calls import CallExplanation
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest
 from kdelta.analysis.history import LabStep
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.bisect.journal import Journal
 from kdelta.rendering import calls, flame, paragraph, work
 from kdelta.rendering.calls import Scale
+from kdelta.rendering.formats import picked
 
+# Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
+_TOLD = (
+    *("phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler"),
+    *("operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies"),
+)
+_JUDGED = ("verdict", "reasons", "crossing", "differences", "signless", "ratio", "spread")
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
+_SMALL = 0.05  # percent of a difference, below which a function is one of the others
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
 
 
@@ -105,6 +113,46 @@ def context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
         ],
         "pictures": pictures,
         "row": flame.ROW,
+    }
+
+
+def shown(found: Explanation) -> list[FunctionDelta]:
+    """The functions that a page lists."""
+    return [row for row in found.functions if abs(row.share or 0) >= _SMALL]
+
+
+def others(found: Explanation) -> Rest | None:
+    """Those that it does not, as one; None where there are none."""
+    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
+    if not small:
+        return None
+    old, new = (sum(getattr(row, side) or 0 for row in small) for side in ("old", "new"))
+    share = sum(row.share or 0 for row in small)
+    return Rest(count=len(small), old=old, new=new, delta=new - old, share=share)
+
+
+def document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
+    """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
+    own = step.explanation
+    rows = shown(own)
+    names = {row.function for row in rows}
+    rest = others(own)
+    return {
+        **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
+        "alone": step.alone or None,
+        **picked(own, _TOLD, audited=own.audited or None),
+        "comparison": picked(own.comparison, _JUDGED),
+        "strings": own.strings and picked(own.strings, ("old", "new")),
+        "functions": [
+            picked(row, ("function", "old", "new", "calls_old", "calls_new")) for row in rows
+        ],
+        "others": rest and picked(rest, ("count", "old", "new")),
+        "renamed": [[row.was, row.function] for row in own.renamed],
+        "folded": [one for one in own.folded if one[0] in names],
+        "sentences": sentences(own, detail),
+        "kinds": kinds(detail),
+        "causes": causes,
+        "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
     }
 
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Any two kernels on the site: the table of pairs says of each two what was compared."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from operator import add
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import ladder_records
+from kdelta.analysis import history
+from kdelta.rendering import site_pairs
+from kdelta.rendering.wording import effort
+from test_site import SCENARIO, Page, files, named
+
+
+@pytest.fixture(scope="module")
+def ladder() -> dict[str, bytes]:
+    return files(ladder_records.ladder(1))
+
+
+def answered(table: dict[str, Any], old: int, new: int) -> dict[str, list[Any]]:
+    """Of two kernels by scenario: the answer, the values.  As the page's script reads the table."""
+    found = {}
+    for scenario in table["scenarios"]:
+        counted = scenario["runs"][scenario["rows"][old]]
+        row = [
+            one for many, one in zip(counted[::2], counted[1::2], strict=True) for _ in range(many)
+        ]
+        answer = scenario["answers"][row[new - len(table["kernels"])]]
+        apart = [one[2:] for one in scenario["apart"] if one[:2] == [old, new]]
+        usual = [scenario["of"][at] for at in (old, new)]
+        if [*answer] != ["-"]:
+            values = apart[0] if apart else [scenario["values"][at] for at in usual]
+            found[scenario["name"]] = [answer, values]
+    return found
+
+
+def reason(table: dict[str, Any], answer: list[Any]) -> str:
+    if len(answer) == 1:
+        return ""
+    return "".join(map(add, table["reasons"][answer[1]], [*answer[2:], ""]))
+
+
+def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
+    page = Page(ladder["compare.html"])
+    table = json.loads(page.block)
+    kernels = table["kernels"]
+    links = [link for link in page.links if link.startswith("#") and link != "#main"]
+    assert len(links) == 9 * 8 // 2
+    assert "#6.16.12..7.2.1" in links
+    own = answered(table, kernels.index("6.16.12"), kernels.index("7.2.1"))
+    assert own[SCENARIO][0] == ["R"]
+    assert table["words"]["R"] == "more work"
+    (scenario,) = table["scenarios"]
+    assert scenario["name"] == SCENARIO
+    assert scenario["page"] in ladder
+
+
+def test_the_table_of_pairs_is_what_was_compared() -> None:
+    first = ladder_records.ladder(9)
+    again = replace(named("6.17.13"), run_id="newer", created="2030-01-01T00:00:00+00:00")
+    lab = history.lab([first, again], most_pairs=130)
+    table = site_pairs.table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
+    assert table["scenarios"][0]["apart"]  # values of another run than the newest
+    seen = 0
+    for old, new in combinations(range(len(lab.kernels)), 2):
+        own = answered(table, old, new)
+        pair = next(
+            (p for p in lab.pairs if (p.old, p.new) == (lab.kernels[old], lab.kernels[new])), None
+        )
+        assert bool(own) == bool(pair)
+        for row in pair.rows if pair else ():
+            seen += 1
+            answer, values = own[row.name]
+            assert [value for _, value in values] == pytest.approx([row.old, row.new])
+            meant = "identical by code" if row.same_code else effort(row.comparison, timed=False)
+            assert table["words"][answer[0]] == meant
+            unsure = row.comparison.verdict in ("UNDECIDED", "INVALID")
+            assert reason(table, answer) == ("; ".join(row.comparison.reasons) if unsure else "")
+    assert seen == 9 * 8 // 2
+
+
+def test_of_many_kernels_neighbours_are_compared() -> None:
+    lab = history.lab([ladder_records.ladder(1)], most_pairs=20)
+    table = site_pairs.table(lab.kernels, lab.pairs, str)
+    own = [pair for pair in combinations(range(9), 2) if answered(table, *pair)]
+    assert own == [(old, new) for old, new in combinations(range(9), 2) if new in (old + 1, 8)]
+
+
+def test_pairs_without_an_answer_say_why() -> None:
+    record = ladder_records.ladder(9)
+    other = replace(record.arms[1].kernel, compiler="gcc-99 (GCC) 99.1.0")
+    ours = replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0")
+    kernels = {0: ours, 1: other}
+    arms = (replace(a, kernel=kernels.get(a.index, a.kernel)) for a in record.arms)
+    table = json.loads(Page(files(replace(record, arms=tuple(arms)))["compare.html"]).block)
+    answer, _ = answered(table, 0, 1)[SCENARIO]
+    assert answer[0] == "U"
+    assert reason(table, answer).startswith("two compilers, gcc 14 -> gcc 99")
