@@ -16,7 +16,7 @@ from kdelta.foreign.record import Pairs
 from kdelta.foreign.sets import SET
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better
-from kdelta.stats.detectors import Trap
+from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, Trap
 from kdelta.stats.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -274,8 +274,11 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
         yield "the boot of each value (a column boot), at least 5 boots an arm"
     elif Trap.FEW in traps:
         yield "at least 5 boots an arm"
-    if Trap.ORDER in traps and values:
+    said = [caution.sentence for finding in findings for caution in finding.cautions]
+    if values and any(UNKNOWN_ORDER in text for text in said):
         yield "the order in which they were run (a column order)"
+    if values and any(IN_TURN in text for text in said):
+        yield "runs of the arms in turn, or the old arm once more behind the new"
     if Trap.STATE in traps:
         yield "the page state (columns such as anon_huge_kb)"
 

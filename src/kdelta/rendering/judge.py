@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.judgement import Compat, Finding, Gap, JudgedPair, Judgement, Others
@@ -31,6 +31,7 @@ from kdelta.stats.detectors import Caution
 from kdelta.stats.summary import Summary
 
 _FEW = 3  # metrics and settings whose details follow the answer unasked
+_SMALL = 0.1
 _ARM = 28
 _FIELD = 44
 _OTHERS = "What other tools make of the same values. None of it entered the verdict above."
@@ -192,8 +193,9 @@ def _has_values(finding: Finding, arm: str) -> bool:
 
 def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
     def figures(value: Callable[[Summary], float | None]) -> tuple[Span, ...]:
-        return tuple(Span(_figure(value(arm))) for arm in arms)
+        return tuple(Span(_figure(value(arm), small=small)) for arm in arms)
 
+    small = _small(arm.median for arm in arms)
     counts = tuple(
         Span(arm.of_planned, Tone.PLAIN if arm.n == arm.planned else Tone.WARN) for arm in arms
     )
@@ -218,22 +220,31 @@ def _published(said: Sequence[Published]) -> Iterator[Line]:
     counts = tuple(
         Span(ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}") for one in said
     )
+    small = _small(one.mean or one.median for one in said)
     yield from table_lines(
         [
             Column("published", (short(one.arm, 36) for one in said), Tone.BOLD),
             Column("n", counts, right=True),
-            Column("median", (_figure(one.median) for one in said), right=True),
-            Column("mean", (_figure(one.mean) for one in said), right=True),
+            Column("median", (_figure(one.median, small=small) for one in said), right=True),
+            Column("mean", (_figure(one.mean, small=small) for one in said), right=True),
             Column("CV %", (_percent(one.cv) for one in said), right=True),
         ]
     )
 
 
-def _figure(value: float | None) -> str:
+def _small(values: Iterable[float | None]) -> bool:
+    """True for a table of figures of which three decimals would leave little or nothing."""
+    sizes = [abs(value) for value in values if value]
+    return bool(sizes) and max(sizes) < _SMALL
+
+
+def _figure(value: float | None, *, small: bool = False) -> str:
     if value is None:
         return ABSENT
     if math.isnan(value):
         return "NaN"
+    if small:
+        return f"{value:.4g}"
     size = abs(value)
     return f"{value:.0f}" if size >= 99_999.5 else f"{value:.{3 if size < 100 else 2}f}"
 

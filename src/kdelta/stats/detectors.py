@@ -40,6 +40,9 @@ _FEW_LIMITS = (
 OUTLIER_LIMITS = dict(enumerate(_FEW_LIMITS, start=4)) | {19: 9.7, 20: 10.5, 30: 9.8, 50: 9.3}
 CLOSEST = 0.7
 _OF_MANY = 0.4735  # that scale of many standard normal values
+_FEW_OF_MANY = 0.2  # more than so many are a mode of their own, and no wild runs
+UNKNOWN_ORDER = "the order of execution is not known"
+IN_TURN = "measured one after the other, not interleaved"
 CARRIED = 0.8  # of the distance from the median to the mean, by one value
 WILD = 10.0  # times the median
 _STILL_P, _UNLIKE_P = 0.1, 0.05  # of an arm that drifts alone: the other's, and of their difference
@@ -210,10 +213,10 @@ def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
     names = ", ".join(arm.arm for arm in arms)
     mixed = interleaved(arms)
     if mixed is None:
-        text = f"{names}: the order of execution is not known, so drift cannot be told"
+        text = f"{names}: {UNKNOWN_ORDER}, so drift cannot be told"
         found.append(Caution(trap=Trap.ORDER, sentence=text))
     elif not mixed:
-        text = f"{names}: measured one after the other, not interleaved"
+        text = f"{names}: {IN_TURN}"
         found.append(Caution(trap=Trap.ORDER, sentence=text))
     return (*found, *_drifts(arms))
 
@@ -448,6 +451,9 @@ def outliers(series: Series) -> list[Caution]:
     shown = ", ".join(f"{label} ({value:g})" for label, value in far[:5])
     shown += f" and {len(far) - 5} more" if len(far) > 5 else ""
     text = f"{series.arm}: far from the others, and kept: {shown}"
+    if len(far) > _FEW_OF_MANY * n:
+        many = f"{len(far)} of {n} lie far from the others, as a second mode does"
+        text = f"{series.arm}: {many}: {shown}"
     found = [Caution(trap=Trap.OUTLIER, sentence=text)]
     found += _carried(series.arm, summary) if len(far) == 1 else []
     if summary.median and (summary.maximum or 0) > WILD * summary.median:

@@ -226,6 +226,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     if negative:
         return f"{', '.join(negative)}: negative times: the clock or the arithmetic is wrong"
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
+    if zeros and arms[0].metric.better is Better.HIGHER:
+        return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
     return f"{', '.join(zeros)}: times of zero: the samples are too short" if zeros else ""
 
 
@@ -281,7 +283,8 @@ def _suspect(arms: Sequence[Series]) -> str:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
         return f"{text}; import each run once"
     if len({*old, *new}) <= 2 and unread(arms) < math.log1p(detectors.COARSE):
-        text = f"{listed} have {len({*old, *new})} different values in all: how coarse the clock is"
+        held = "one value" if len({*old, *new}) == 1 else "two different values"
+        text = f"{listed} have {held} in all: how coarse the clock is"
         return f"{text} nobody can tell; make the samples longer"
     return ""
 
