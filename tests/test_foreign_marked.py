@@ -68,7 +68,7 @@ def test_a_column_says_which_direction_is_better(tmp_path: Path) -> None:
 def test_units_of_two_kinds_are_refused(tmp_path: Path) -> None:
     text = table("kernel,boot,bw,bw_unit", "{arm},{boot},{value},M{at}B/s")
     text = text.replace("M0B", "MB").replace("M1B", "MiB")
-    with pytest.raises(SpecError, match="not in the unit and direction of bw"):
+    with pytest.raises(SpecError, match="not in the unit and direction of bw above: M"):
         read(tmp_path, text)
 
 

@@ -23,7 +23,8 @@ def arms_in_columns(work: Work) -> None:
     """Columns that are called after arms: 6.16, v6.12.77_mean, base_ns, parent_a."""
     found: dict[str, dict[tuple[str, ...], str]] = {}
     for name, said in work.left.items():
-        if said.part in _MAY_BE_ARMS and (cut := wide.arm_and_rest(name)):
+        may_be = said.part in _MAY_BE_ARMS or (said.part is Part.DERIVED and _is_side(name))
+        if may_be and (cut := wide.arm_and_rest(name)):
             found.setdefault(cut[0], {})[cut[1]] = name
     runs = _numbered(found)
     shared = Counter(rest for columns in found.values() for rest in columns)
@@ -57,6 +58,11 @@ def arms_in_columns(work: Work) -> None:
     _likewise(work, next(iter(next(iter(found.values())))))
 
 
+def _is_side(name: str) -> bool:
+    """True for "baseline" alone, which is no figure made of others."""
+    return len(words.words(name)) == 1 and arms.side(name) != 0
+
+
 def sides(work: Work) -> list[str]:
     """Columns of one quantity of an old arm and of a new one, by words: base_us and patched_us."""
     found: dict[tuple[str, ...], dict[int, str]] = {}
@@ -79,7 +85,8 @@ def arms_by_difference(work: Work, *, apart: bool = False) -> None:
             continue
         pieces = [piece for piece in _PIECES.split(name) if piece]
         for arm, rest in ((pieces[0], pieces[1:]), (pieces[-1], pieces[:-1])):
-            if rest and words.said(" ".join(rest)).part is Part.TIME:
+            mean = words.said(arm).part is Part.STATISTIC
+            if rest and not mean and words.said(" ".join(rest)).part is Part.TIME:
                 found.setdefault(tuple(rest), {})[arm] = name
     best = max(found, key=lambda rest: len(found[rest]), default=())
     columns = found.get(best, {})

@@ -14,7 +14,7 @@ from itertools import pairwise
 from kdelta.foreign.record import SourceFile
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][-+]?\d{1,4})?%?\Z", re.ASCII)
-_COMMA = re.compile(r"[-+]?\d+,\d+\Z", re.ASCII)
+_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d{1,4})?\Z", re.ASCII)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}\Z", re.ASCII)
 _LIST = re.compile(
     r"\[?\s*[-+]?\d[\d.eE+-]*(?:(?:[;|\s]+|,\s*)[-+]?\d[\d.eE+-]*)+\s*\]?\Z", re.ASCII

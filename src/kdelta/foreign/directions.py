@@ -24,7 +24,7 @@ def of(name: str, unit: str) -> Better | None:
     of_unit = words.said(unit).better if unit else None
     if from_name is None or of_unit is None:
         return from_name.better if from_name else of_unit
-    return of_unit if of_unit is from_name.better or _is_empty(name) else None
+    return of_unit if of_unit is from_name.better or is_empty(name) else None
 
 
 def by_units(work: Work) -> None:
@@ -35,9 +35,9 @@ def by_units(work: Work) -> None:
     said = {words.said(cell).better for cell in cells}
     better = said.pop() if len(said) == 1 else None
     for name, keys in list(work.metrics.items()):
-        if keys.unit and not _is_empty(keys.unit):
+        if keys.unit and not is_empty(keys.unit):
             _two_units(work, name, keys.unit, cells)
-        elif better and keys.better not in (None, Better.NONE, better) and not _is_empty(name):
+        elif better and keys.better not in (None, Better.NONE, better) and not is_empty(name):
             work.doubts.append(
                 f"{name} says that {keys.better} is better, and its unit {cells[0]} that {better}"
                 " is: which is it?"
@@ -47,7 +47,8 @@ def by_units(work: Work) -> None:
             work.united = True
 
 
-def _is_empty(name: str) -> bool:
+def is_empty(name: str) -> bool:
+    """True for a name such as score, which says nothing beside a unit."""
     return bool({*words.words(name)} & _EMPTY)
 
 

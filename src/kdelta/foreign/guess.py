@@ -15,6 +15,7 @@ from kdelta.foreign import (
     arms,
     cell_meaning,
     dimensions,
+    directions,
     marked,
     measures,
     samples,
@@ -88,7 +89,7 @@ def guess(
     if arms_wanted and not work.arm and not work.arms:
         arm_columns.arms_by_difference(work)
         arm_columns.arms_alike(work)
-    _versions_cut(work)
+    _names_doubted(work)
     _statuses(work)
     _replicates(work)
     _plain(work)
@@ -127,9 +128,16 @@ def _plans(work: Work) -> None:
             work.take(name, "planned", "how many runs were asked for, of each arm")
 
 
-def _versions_cut(work: Work) -> None:
-    """A number as a version may have lost its last digit."""
+def _names_doubted(work: Work) -> None:
+    """A number as a version may have lost its last digit; Base and base may be one arm."""
     names = [text for column in work.arm for text in work.cells(column).distinct]
+    spelled: dict[str, list[str]] = {}
+    for text in names or work.arms:
+        spelled.setdefault(re.sub(r"[\s_-]+", "-", text.casefold().strip()), []).append(text)
+    for alike in spelled.values():
+        if len(alike) > 1:
+            listed = " and ".join(map(repr, alike[:3]))
+            work.doubts.append(f"are {listed} one arm? Then write it in one way in the file")
     if cut := arms.lost_zero(names or work.arms):
         work.doubts.append(
             f"is the arm {cut} really {cut}0, cut by a spreadsheet or by JSON? If so, correct it"
@@ -168,11 +176,21 @@ def _unit_owner(work: Work) -> None:
     """Where each row has a unit or direction of its own, what that belongs to is the metric."""
     both = work.of(Part.UNIT, Part.BETTER)
     units = [name for name in both if not work.cells(name).constant]
-    for name in work.of(Part.UNKNOWN, Part.NOTE, Part.DIMENSION):
-        text = work.cells(name).holds is Holds.TEXT
-        if units and text and work.table.determined((name,), units[0]):
-            work.left[name] = Said(part=Part.METRIC)
-            return
+    owners = [
+        name
+        for name in work.of(Part.UNKNOWN, Part.NOTE, Part.DIMENSION)
+        if units
+        and work.cells(name).holds is Holds.TEXT
+        and work.table.determined((name,), units[0])
+    ]
+    if not owners:
+        return
+    # Of a benchmark and its mode, which both tell the unit, the benchmark is what was measured.
+    owner = max(owners, key=lambda name: len(work.cells(name).distinct))
+    work.left[owner] = Said(part=Part.METRIC)
+    scores = [name for name in work.of(Part.TIME) if directions.is_empty(name)]
+    if len(scores) == 1 and not work.of(Part.VALUE, Part.VALUES):
+        work.left[scores[0]] = Said(part=Part.VALUE)
 
 
 def _own_metric(said: Said) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What tests of the kernel and small tools print, as records: a figure each, unit and direction.
 
-perf bench futex and epoll, gup_test, kernel selftests, ebizzy, kcbench, zsh's time, hyperfine,
-openssl speed, 7z b.  Only lines of exactly their form are read.
+perf bench futex and epoll, hackbench, gup_test, kernel selftests, ebizzy, kcbench, zsh's time,
+hyperfine, openssl speed, 7z b.  Only lines of exactly their form are read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from kdelta.metric import Better
 Lines = Sequence[tuple[int, str]]
 
 _BENCH = re.compile(r"# Running '?(?P<name>[\w/-]+)'? benchmark:")
+_HACKBENCH = re.compile(
+    r"Running in (?P<mode>process|threaded) mode with (?P<groups>\d+) groups using \d+ file"
+    r" descriptors each \(== \d+ tasks\)"
+)
+_HACKBENCH_TIME = re.compile(rf"Time: (?P<value>{PRINTED})")
 _AVERAGED = re.compile(rf"Averaged (?P<value>{PRINTED}) operations/sec \(\+- {PRINTED}%\)")
 _FUTEX = re.compile(
     rf"(?:Wokeup|Requeued) \d+ of \d+ threads in (?P<value>{PRINTED}) ms \(\+-{PRINTED}%\)"
@@ -58,6 +63,7 @@ def records_of(lines: Lines) -> Iterator[Numbered]:
     """The records of the first of these programs that printed the text."""
     for read in (
         _perf_bench,
+        _hackbench,
         _gup,
         _tap,
         _ebizzy,
@@ -83,6 +89,16 @@ def _perf_bench(lines: Lines) -> Iterator[Numbered]:
             yield number, _figure(said, "operations", "ops/s", Better.HIGHER, found["value"])
         elif found := _FUTEX.match(line):
             yield number, _figure(said, "wakeup time", "ms", Better.LOWER, found["value"])
+
+
+def _hackbench(lines: Lines) -> Iterator[Numbered]:
+    """Seconds of a run, which it prints without a unit below what it was asked for."""
+    said: Record = {}
+    for number, line in lines:
+        if head := _HACKBENCH.fullmatch(line):
+            said = head.groupdict()
+        elif said and (found := _HACKBENCH_TIME.fullmatch(line)):
+            yield number, _figure(said, "time", "s", Better.LOWER, found["value"])
 
 
 def _gup(lines: Lines) -> Iterator[Numbered]:

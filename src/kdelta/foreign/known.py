@@ -24,11 +24,21 @@ def _will_it_scale() -> Mapping:
     )
 
 
+def _rt_app() -> Mapping:
+    """How late each task of a thread woke, in us; the rest was set, or is made of moments."""
+    rest = "idx perf run period start end rel_st slack c_duration c_period"
+    return Mapping(
+        ignore=tuple(rest.split()),
+        metrics={"wu_lat": MetricKeys(value="wu_lat", unit="us", better=Better.LOWER)},
+    )
+
+
 _HEADS: Dict[tuple[str, ...], tuple[str, Mapping]] = {
     ("tasks", "processes", "processes_idle", "threads", "threads_idle", "linear"): (
         "will-it-scale",
         _will_it_scale(),
     ),
+    (*_rt_app().ignore, "wu_lat"): ("rt-app", _rt_app()),
 }
 
 

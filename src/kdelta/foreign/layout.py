@@ -38,7 +38,13 @@ _STATISTICS = vocabulary(
     " variance min max minimum maximum p50 p90 p95 p99 n count total sum sem stderr range iqr mad"
     " err se ci ci95 ci99 cv_percent"
     " 25_pct 50_pct 75_pct 1st_qu. 3rd_qu. mittelwert mittel durchschnitt summe moyenne somme"
-    " ecart_type standardabweichung stdabw media promedio suma"
+    " ecart_type standardabweichung stdabw media promedio suma std_dev std_err standard_deviation"
+    " standard_error grand_total arithmetic_mean geometric_mean"
+)
+_OF_ALL = vocabulary(  # what nobody calls a kernel
+    "mean avg average median stddev stdev std_dev std standard_deviation geomean total sum count"
+    " grand_total arithmetic_mean geometric_mean mittelwert durchschnitt summe moyenne somme"
+    " ecart_type standardabweichung media promedio suma"
 )
 _SINGLE = vocabulary("raw sample run single value measurement data point measured")
 _COMPARED = vocabulary(
@@ -317,7 +323,8 @@ def _statistics(found: Plain) -> Plain:
         if len(set(named)) > 1 and len(named) == len(cells) == len(found.lines):
             return _turned(found, at)
         others = [cell for cell in cells if not _statistic(cell)]
-        counted = all(
+        compared = words.said(found.columns[at]).part is Part.ARM
+        counted = (compared and all(_statistic(cell) in _OF_ALL for cell in named)) or all(
             cell.isdecimal() or arms.is_version(cell) or cell.lower() in _SINGLE for cell in others
         )
         if named and others and counted and len(named) < len(cells):

@@ -43,9 +43,8 @@ def read(sources: Sequence[tuple[int, SourceFile]], known: Mapping[str, Metric])
                 continue
             metrics[name] = metric
             readings += _values(number, source.name, arm, metric, values, runs)
-        arms.append(
-            ArmFacts(arm=arm, group=(), facts=(), replicate=ReplicateUnit.BOOT, planned=len(runs))
-        )
+        booted = ReplicateUnit.BOOT if _SOURCES in matrix else ReplicateUnit.PROCESS_ROUND
+        arms.append(ArmFacts(arm=arm, group=(), facts=(), replicate=booted, planned=len(runs)))
     notes = tuple(
         f"{name}: {count} statistics are kept and not judged, no direction is known for them"
         for name, count in skipped.items()
@@ -73,8 +72,9 @@ def metric_of(name: str) -> Metric | None:
 
 
 def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
-    """(identity, complete) of each run."""
-    sources = matrix.get(_SOURCES)
+    """(identity, complete) of each run; without their names as many as a list has values."""
+    longest = max((len(each) for each in matrix.values() if isinstance(each, list)), default=0)
+    sources = matrix.get(_SOURCES, [str(at) for at in range(longest)] if longest > 1 else None)
     if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_RUNS:
         raise SpecError(
             f"{_SOURCES} is no list of runs",

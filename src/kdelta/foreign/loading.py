@@ -117,7 +117,8 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
         kind = next((one for one, like in _TEXTS.items() if like(text)), None)
     if kind is None and suffix not in (".csv", ".tsv"):
         log = suffix not in _MARKED and (records.is_log(text) or bool(programs.records_of(text)))
-        if log or (suffix not in _TABULAR and not mapped):
+        grid = shapes.is_grid(text) or shapes.is_column(text)
+        if log or (suffix not in _TABULAR and not mapped and not grid):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
     if kind is None and suffix == ".csv" and programs.records_of_csv(text):
         return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)
@@ -167,6 +168,8 @@ def _table(
         markup.check_heads(text, source.name)
     text = prose.table_in(text) if suffix in _PROSE else text
     delimiter = mapped.delimiter if mapped else None
+    if not mapped and (alone := shapes.of_one_column(text)):
+        text, delimiter = alone, ","
     delimiter = delimiter or tables.delimiter_of(text, suffix)
     text = text if delimiter == tables.BLANKS else shapes.of_comments(text, delimiter)
     if suffix in (".txt", ".dat", *_MARKED) and not mapped and delimiter == tables.BLANKS:

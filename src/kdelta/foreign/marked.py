@@ -198,7 +198,8 @@ def _one_unit(found: Plain) -> Plain:
         return found
     changed: dict[int, Sequence[str]] = {places[0]: [small] * len(units)}
     for at, one in enumerate(said):
-        if one.part is Part.VALUE or (one.statistic in _SCALED and not one.unit):
+        figure = one.part in (Part.VALUE, Part.TIME) or one.statistic in _SCALED
+        if figure and not written.is_unit(one.unit):
             plain = written.pointed_decimals(_cells(found, at))
             if plain is None:
                 return found
@@ -207,6 +208,8 @@ def _one_unit(found: Plain) -> Plain:
             if None in made:
                 return found
             changed[at] = [cell or "" for cell in made]
+    if len(changed) == 1:
+        return found
     listed = ", ".join(dict.fromkeys(units))
     note = f"rows are in {printable(listed, 40)}: all were put into {small}"
     return replace(found, lines=_with(found, changed), notes=(*found.notes, note))

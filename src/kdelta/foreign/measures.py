@@ -262,10 +262,19 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
     if not names:
         return
     work.measured = True
-    work.doubts.append(f"what are {', '.join(names[:4])}: which unit, and is lower better?")
+    made = [name for name in names if words.said(name).part is Part.DERIVED]
+    if len(made) == len(names):
+        work.doubts.append(
+            f"{', '.join(made[:4])} is made of what was measured: where are the values of each arm?"
+        )
+    else:
+        names = [name for name in names if name not in made]
+        work.doubts.append(f"what are {', '.join(names[:4])}: which unit, and is lower better?")
     for name in names:
         work.ignore.remove(name)
         work.metrics[name] = MetricKeys(value=name, better=Better.NONE)
+        work.told = [one for one in work.told if one.column != name]
+        work.take(name, f"metrics.{name}: value", "a number that nothing names")
     for column in list(work.ignore):  # what tells rows apart tells these apart, too
         left = words.said(column).part is Part.DIMENSION and not work.cells(column).constant
         if left and column not in work.metrics:

@@ -172,8 +172,7 @@ def _mmtests(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
         for at, (arm, value) in enumerate(zip(arms, values, strict=True)):
             record = {
                 "kernel": arm,
-                "case": _case(rest),
-                "metric": name,
+                "metric": _case(rest),
                 "unit": "as printed",
                 "better": _MEANS[name].value,
                 "mean": value,

@@ -42,6 +42,7 @@ _OF_ARM = re.compile(
     r"(?P<n>\d{1,3})\Z"
 )
 _AS_ABOVE = ("\N{DITTO MARK}", "\N{DOUBLE PRIME}", '"', "''", "ditto", "do.", '-"-', '- " -')
+_GRID = 3  # lines and columns of figures, at least
 _RUNS_OF_ARMS = 3  # at least, where no word says that a number is that of a run: base_1, base_2
 _TITLE = re.compile(r"\s*(?:#+\s*(?P<said>\S.*?)|\"(?P<quoted>[^\"]+)\")\s*\Z")
 _COMMENTED = re.compile(r"([A-Za-z_]\w*)\s*[=:]\s*([^\s,;]+)")
@@ -268,6 +269,39 @@ def _from_start(numbers: Sequence[int]) -> bool:
     return (
         len(numbers) > 1 and start in (0, 1) and numbers == list(range(start, start + len(numbers)))
     )
+
+
+def is_grid(text: str) -> bool:
+    """True for lines of as many figures as the first, which may follow a #, has names."""
+    rows = [line.lstrip("# \t").split() for line in text.splitlines() if line.strip()]
+    widths = {len(cells) for cells in rows}
+    if len(rows) < _GRID or len(widths) > 1 or widths.pop() < _GRID:
+        return False
+    return not any(map(_FIGURE.match, rows[0])) and all(
+        _FIGURE.match(cell) for cells in rows[1:] for cell in cells
+    )
+
+
+def is_column(text: str) -> bool:
+    """True for a figure in each line, and nothing else."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return len(lines) >= _GRID and all(map(_FIGURE.match, lines))
+
+
+def of_one_column(text: str) -> str:
+    """A figure in each line, below a remark that says the unit (# seconds per op), with it as head.
+
+    "": it is not such.  A remark that says no unit is none.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    said = [line.lstrip("#% ") for line in lines if line[:1] in ("#", "%")]
+    figures = [line for line in lines if line and line[0] not in "#%"]
+    named = [one for one in said if words.said(one).unit]
+    if len(figures) < _GRID or len(named) != 1 or not all(map(_FIGURE.match, figures)):
+        return ""
+    head = '"' + named[0].replace('"', "") + '"'
+    kept = (head if line.lstrip("#% ") == named[0] else line for line in lines)
+    return "\n".join("" if line[:1] in ("#", "%") else line for line in kept) + "\n"
 
 
 def of_gnuplot(text: str) -> str:

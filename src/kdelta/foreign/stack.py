@@ -27,6 +27,11 @@ _TURN = re.compile(
     r"(?P<number>\d{1,6})\Z",
     re.IGNORECASE | re.DOTALL,
 )
+_TURN_FIRST = re.compile(  # run0_stats
+    r"(?P<word>reboot|boot|run|rep|round|iteration|iter|trial|sample|pass)[-_ #]?"
+    r"(?P<number>\d{1,6})[-_ .](?P<name>[A-Za-z][A-Za-z_-]*)\Z",
+    re.IGNORECASE,
+)
 _COUNTED = re.compile(r"(?P<name>.*[A-Za-z]|[^.]*[A-Za-z]\w*\.)(?P<number>\d{1,4})\Z", re.DOTALL)
 # The columns of what the paths say where they differ.
 FOLDER, NAME, ROUND, KERNEL = "folder", "name", "round", "kernel"
@@ -252,6 +257,8 @@ def without_suffix(base: str) -> str:
 
 def _cut(stem: str) -> tuple[str, str, str]:
     """(name, number, word) of kernel-6.16-boot1; the last number of a version is no run."""
+    if first := _TURN_FIRST.fullmatch(stem):
+        return first["name"], first["number"], first["word"]
     found = _TURN.fullmatch(stem)
     if found is None or not (found["word"] or found["cut"] or not found["name"]):
         return stem, "", ""

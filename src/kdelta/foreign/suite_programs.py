@@ -27,6 +27,7 @@ _PTS_TITLE = re.compile(r"(?P<test>\S.*) \((?P<unit>[^()]+)\)\Z")
 _PTS_SETTING = re.compile(r"(?P<name>[A-Z]\S[^:]*(?:: .*)?):")
 _PTS_AVERAGE = re.compile(rf"Average: {PRINTED} (?P<unit>\S.*)")
 _PTS_WAYS = {"HIB": Better.HIGHER, "LIB": Better.LOWER}
+_PTS_CELL = re.compile(r",\"?(?:HIB|LIB)(?:/LIB)?\"?,")
 _RUST = re.compile(
     r"test (?P<name>\S.*?)\s+\.\.\. bench:\s+(?P<value>\d[\d,]*(?:\.\d+)?) ns/iter \(\+/- "
 )
@@ -66,13 +67,17 @@ def phoronix(lines: Lines) -> Iterator[Numbered]:
 
 
 def phoronix_csv(text: str) -> Iterator[Numbered]:
-    """The results of its CSV: below HIB/LIB a row for each test, a column for each system."""
-    if "HIB/LIB" not in text:
+    """The results of its CSV: a row for each test with HIB or LIB, a column for each system.
+
+    The systems stand above them, behind two cells that say nothing, or HIB/LIB.
+    """
+    if not _PTS_CELL.search(text):
         return
     systems: list[str] = []
     reader = csv.reader(io.StringIO(text))
     for cells in reader:
-        if len(cells) > 2 and cells[1].strip() == "HIB/LIB":
+        blank = not any(cell.strip() for cell in cells[:2])
+        if len(cells) > 2 and (cells[1].strip() == "HIB/LIB" or blank):
             systems = [cell.strip() for cell in cells[2:]]
         elif systems and len(cells) == len(systems) + 2 and cells[1].strip() in _PTS_WAYS:
             title = _PTS_TITLE.match(cells[0].strip())

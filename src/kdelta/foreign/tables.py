@@ -33,6 +33,8 @@ _LARGEST = 1e30
 _NUMBER = re.compile(PLAIN, re.ASCII)
 _BOUND = re.compile(r"(?:[<>]=?|\u2264|\u2265)\s*\d.*")  # >10s
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
+_IN_QUOTES = re.compile(r"(?<!\S)\"(?P<inner>(?:\S(?:[^\"]*[^\"\s])?)?)\"(?!\S)")
+_CELL = re.compile(rf"{_IN_QUOTES.pattern}|\S+")
 _SEPARATOR = re.compile(r"sep=(?P<mark>[,;|\t])\r?\n")  # as spreadsheets write before the head
 _BOLD = re.compile(r"(?P<mark>\*\*|`)(?P<text>[^*`]+)(?P=mark)")
 _SIGN = re.compile(
@@ -300,8 +302,10 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         lines = [line for line in text.splitlines() if line.strip()]
         wide = all(re.search(r"\S\s{2,}\S", line) for line in lines)
         cut = re.compile(r"\s{2,}" if wide and not _narrow(lines) else r"\s+")
+        cells = [line for line in lines if '"' in line]
+        quoted = bool(cells) and not any('"' in _IN_QUOTES.sub("", line) for line in cells)
         for number, line in enumerate(text.splitlines(), start=1):
-            yield number, cut.split(line.strip())
+            yield number, _unquoted(line) if quoted else cut.split(line.strip())
         return
     limit = csv.field_size_limit(MAX_BYTES)
     try:
@@ -319,6 +323,12 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         ) from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _unquoted(line: str) -> list[str]:
+    """The cells of a line with blanks between them, some in quotes, as R's write.table has them."""
+    found = _CELL.finditer(line)
+    return [cut["inner"] if cut["inner"] is not None else cut[0] for cut in found]
 
 
 def _narrow(lines: Sequence[str]) -> bool:

@@ -281,7 +281,9 @@ def _figures(
         kept.left[name] = None
         return
     if kept.metrics.setdefault(name, metric) != metric:
-        raise _first(row, figures).wrong(f"in the unit and direction of {name} above")
+        held = kept.metrics[name].unit
+        also = f": {held} there, {metric.unit} here" if held != metric.unit else ""
+        raise _first(row, figures).wrong(f"in the unit and direction of {name} above{also}")
     cells = [row[column] for column in _listed(figures)]
     if figures.value is not None:
         cells = [row[figures.value]]

@@ -25,6 +25,7 @@ _IN_A_BOOT = 3
 _RUNS = 5
 _DIFFERS = 0.01
 _WHOLE = {*vocabulary("duration elapsed total time runtime wall walltime wallclock")}
+_BEFORE = {*vocabulary("initial init connection connect setup startup start")}
 _AMOUNTS = {
     *vocabulary("requests reqs ops operations transactions txns queries packets events calls"),
     *vocabulary("bytes messages files commits"),
@@ -136,7 +137,8 @@ def _adds_up(work: Work, figure: str) -> bool:
 def _for_many(work: Work, figure: str, count: str) -> bool:
     """True for a time beside what was done in it, by its name, which differs within an arm."""
     timed = {*words.words(figure)}
-    if "per" in timed or not timed & _WHOLE or not {*words.words(count)} & _AMOUNTS:
+    before = timed & _BEFORE
+    if "per" in timed or before or not timed & _WHOLE or not {*words.words(count)} & _AMOUNTS:
         return False
     for group in work.table.groups((*work.arm, *work.dimensions)):
         done = [_number(work.cells(count).texts[at]) for at in group]

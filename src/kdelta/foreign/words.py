@@ -88,7 +88,8 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
     ),
     Part.BOOT: vocabulary(
         "boot boot_id bootid boot_index boot_no boot_nr boot_number reboot boot_idx"
-        " power_cycle boot_label boot_seq vm_boot guest_boot"
+        " power_cycle boot_label boot_seq vm_boot guest_boot bootvorgang neustart arranque avvio"
+        " d\u00e9marrage demarrage red\u00e9marrage redemarrage reinicio"
     ),
     Part.RUN: vocabulary(
         "run run_id runid id uuid job_id job run_name run_uuid log logfile file filename"
@@ -203,6 +204,7 @@ _STATE = re.compile(
     r"|pagemap|kpf_|compound_|soft_dirty|(?:^|_)present\Z|(?:target|other|failed|queried)_pages"
     r"|node_required|noapic|(?:huge|thp|swap|rss|pss|dirty|mapped|shmem|file_pmd)\w*_kb\Z"
 )
+_MOST_USED = re.compile(r"(?:max|peak|maximum|highest)_?(?:rss|pss|swap|resident)(?:_|\Z)|vmhwm")
 _FINE_GATE = re.compile(
     r"(?:.+_)?(?:ok|match|matched|matches|as_expected|verified|correct|sane"
     r"|success|succeeded|passed|valid|completed|finished)\Z"
@@ -245,7 +247,8 @@ def names_percentiles(name: str) -> int:
 def is_state(name: str) -> bool:
     """True for a field of an audit: page state, results of the calls, integrity."""
     joined = "_".join(words(name))
-    return bool(_STATE.search(joined)) and not joined.endswith(("_mean", "_sum"))
+    used = _MOST_USED.match(joined)  # of memory, in a run: another in each
+    return bool(_STATE.search(joined)) and not joined.endswith(("_mean", "_sum")) and not used
 
 
 def is_gate(name: str) -> bool:
