@@ -464,7 +464,8 @@ kd_api cpu_set_t kd_spread(void)
 
 /*
  * Start over with stack, heap and program at the same addresses in every run, for windows that
- * copy or take down the whole address space.  Call it first in main().  Where that is forbidden,
+ * copy or take down the whole address space, and for those that map where the kernel likes: one
+ * that lies in no page table of another mapping makes a table each time.  Call it first in main().  Where that is forbidden,
  * the addresses stay random.
  */
 kd_api void kd_fixed_layout(char **argv)

@@ -436,11 +436,13 @@ int main(int argc, char **argv)
 		[GET_MEMPOLICY] = ask_policy, [MOVE_PAGES] = ask_nodes, [VMAS_64] = protect_many,
 		[PAGEMAP] = ask_pagemap, [SMAPS] = ask_smaps,
 	};
-	const struct kd_scenario *s = kd_start(argc, argv, "loops_mm", scenarios,
-					       ARRAY_SIZE(scenarios));
-	unsigned int faults = s->flags & BATCH_FAULTS ? 15 : s->flags & EIGHT_FAULTS ? 8 :
-			      s->flags & ONE_FAULT ? 1 : 0;
+	const struct kd_scenario *s;
+	unsigned int faults;
 
+	kd_fixed_layout(argv);
+	s = kd_start(argc, argv, "loops_mm", scenarios, ARRAY_SIZE(scenarios));
+	faults = s->flags & BATCH_FAULTS ? 15 : s->flags & EIGHT_FAULTS ? 8 :
+		 s->flags & ONE_FAULT ? 1 : 0;
 	set_up_file();
 	set_up(s);
 	return kd_loop(once[s->flags & CALL], s->calls, s->flags & THREADS ? 2 : 1,

@@ -124,10 +124,12 @@ int main(int argc, char **argv)
 	static void (*const once[])(void) = {
 		[FAULT] = charge_memory, [TMPFS] = charge_file, [PIPE] = charge_kernel,
 	};
-	const struct kd_scenario *s = kd_start(argc, argv, "memcg", scenarios,
-					       ARRAY_SIZE(scenarios));
-	unsigned int depth = s->flags & DEPTH_8 ? 8 : s->flags & DEPTH_4 ? 4 : 1;
+	const struct kd_scenario *s;
+	unsigned int depth;
 
+	kd_fixed_layout(argv);
+	s = kd_start(argc, argv, "memcg", scenarios, ARRAY_SIZE(scenarios));
+	depth = s->flags & DEPTH_8 ? 8 : s->flags & DEPTH_4 ? 4 : 1;
 	enter(depth);
 	file = kd_memfd();
 	memset(buffer, 1, sizeof(buffer));
