@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import email
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.generator import BytesGenerator
 from email.message import Message
@@ -55,22 +56,39 @@ def applied(
 
     Raises SpecError, naming file and line, when one does not apply.
     """
-    for file in files:
-        check_size(file)
+    with applying(tree, borrowed=borrowed) as apply:
+        return apply(files, name)
+
+
+@contextmanager
+def applying(
+    tree: str, *, borrowed: Path | None = None
+) -> Iterator[Callable[[Sequence[Path], str], str]]:
+    """What applies patch files to a tree and to what it made of it before, as applied() does.
+
+    Reading a tree of a kernel takes as long as ten patches of it.
+    """
     with git.scratch_index() as index:
         git.run("read-tree", tree, index=index, borrowed=borrowed)
-        done = git.run(
-            "apply", "--cached", "--whitespace=nowarn", *(str(file.absolute()) for file in files),
-            index=index, borrowed=borrowed, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            what = name or ", ".join(file.name for file in files[:3])
-            raise SpecError(
-                f"the patch does not apply: {_reason(done.stderr)}",
-                place=what,
-                action="make it against this very source",
-            )
-        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+
+        def apply(files: Sequence[Path], name: str) -> str:
+            for file in files:
+                check_size(file)
+            done = git.run(
+                "apply", "--cached", "--whitespace=nowarn",
+                *(str(file.absolute()) for file in files),
+                index=index, borrowed=borrowed, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                what = name or ", ".join(file.name for file in files[:3])
+                raise SpecError(
+                    f"the patch does not apply: {_reason(done.stderr)}",
+                    place=what,
+                    action="make it against this very source",
+                )
+            return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+
+        yield apply
 
 
 def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -92,11 +92,12 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
         letters = in_order(given) if len(files) > 1 else given
         steps: list[SeriesStep] = []
         now: SourceTree | None = base
-        for at, letter in enumerate(letters, start=1):
-            own = _step(letter, now, Path(name) / f"{at}.applied", f"patch {at}")
-            step = replace(own, tree=own.tree and _called(own.tree, base, at))
-            steps.append(step)
-            now = step.tree
+        with patches.applying(base.tree, borrowed=base.objects) as apply:
+            for at, letter in enumerate(letters, start=1):
+                own = _step(letter, now, Path(name) / f"{at}.applied", f"patch {at}", apply)
+                step = replace(own, tree=own.tree and _called(own.tree, base, at))
+                steps.append(step)
+                now = step.tree
     title = cover.partition("\n")[0] if cover else letters[0].title
     return PatchSeries(
         title=title[:_LONGEST],
@@ -205,7 +206,13 @@ def _follows(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return its_number == 1
 
 
-def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> SeriesStep:
+def _step(
+    letter: _Letter,
+    now: SourceTree | None,
+    file: Path,
+    name: str,
+    apply: Callable[[Sequence[Path], str], str],
+) -> SeriesStep:
     step = SeriesStep(
         title=letter.title, text=letter.text, tree=None, wrong="the one before it does not"
     )
@@ -215,7 +222,7 @@ def _step(letter: _Letter, now: SourceTree | None, file: Path, name: str) -> Ser
         return replace(step, wrong="of a binary file it says that it differs, and not how")
     file.write_bytes(letter.patch)
     try:
-        changed = patches.applied(now.tree, [file], borrowed=now.objects, name=name)
+        changed = apply([file], name)
     except SpecError as error:
         return replace(step, wrong=error.cause)
     return replace(step, tree=replace(now, tree=changed), wrong="")
