@@ -152,9 +152,16 @@ class CountMethod(Method[Measure]):
     ) -> Comparison:
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
+        old, new = (one.reading if one else None for one in (was, now))
+        return self.judged(old, new, forbidden)
+
+    def judged(
+        self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
+    ) -> Comparison:
+        """The verdict on two readings."""
         return compare(
-            was.reading if was else None,
-            now.reading if now else None,
+            old,
+            new,
             metric=INSNS_PER_OP,
             step_percent=self.step_percent,
             obstacles=forbidden,

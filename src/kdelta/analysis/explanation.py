@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -364,12 +365,15 @@ def _fold(
     for count in counts:
         name = base_name(count.function)
         insns, calls = functions.get(name, (0, 0))
+        if name == count.function:
+            functions[name] = (insns + count.insns, calls + count.calls)
+            continue
         own_calls = 0 if _PIECE.search(count.function[len(name) :]) else count.calls
         functions[name] = (insns + count.insns, calls + own_calls)
-        if name != count.function:
-            folded.setdefault(name, set()).add(count.function)
+        folded.setdefault(name, set()).add(count.function)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def base_name(function: str) -> str:
     """A function's name in the source: without the suffixes of clones that the compiler made."""
     return _SUFFIX.sub("", function)

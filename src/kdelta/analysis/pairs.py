@@ -17,7 +17,6 @@ from kdelta.analysis.evidence import compare_arms, obstacles
 from kdelta.analysis.neighbours import Counted, both
 from kdelta.journal.run import RunRecord
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL
 from kdelta.stats.verdict import Comparison, CountReading, Verdict
 
 
@@ -74,63 +73,99 @@ class _Kind(NamedTuple):
     source: str
 
 
+class _Arm(NamedTuple):
+    """What a pair takes of a kernel in a run.  kind: its number, -1 of an arm that is not sound."""
+
+    record: RunRecord
+    evidence: CountEvidence
+    value: float
+    operation: str
+    kind: int
+
+
 class _Scenario:
     """One scenario, and what was decided of its kernels so far."""
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name, self._every = name, every
         self._settings: dict[tuple[object, ...], int] = {}
-        self._kind_of: dict[int, _Kind] = {}
+        self._numbers: dict[_Kind, int] = {}
+        self._kinds: list[_Kind] = []
         self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
-        self._decided: dict[tuple[_Kind, _Kind, float], Comparison] = {}
+        self._decided: dict[tuple[int, int, float], Comparison] = {}
+        self._arms: dict[int, _Arm] = {}
+        self._of: dict[str, list[_Arm]] = {}
+        for record, own in every:
+            for kernel, arm in own.items():
+                if arm.total:
+                    found = self._arms[id(arm)] = _Arm(
+                        record,
+                        arm,
+                        arm.total.per_operation,
+                        arm.total.operation,
+                        self._kind(arm) if arm.sound else -1,
+                    )
+                    self._of.setdefault(kernel, []).append(found)
 
     def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
-        found = both(self._every, old, new)
-        if found is None:
+        before, after = self._of.get(old), self._of.get(new)
+        if not before or not after:
             return None
-        _, record, was, now = found
-        if was.total is None or now.total is None:
-            return None
+        if len(before) == len(after) == 1:
+            was, now = before[0], after[0]
+        else:
+            found = both(self._every, old, new)
+            if found is None:
+                return None
+            was, now = (self._arms[id(arm)] for arm in found[2:])
         return PairRow(
             name=self._name,
-            operation=now.total.operation,
-            old=was.total.per_operation,
-            new=now.total.per_operation,
-            comparison=self._comparison(record, was, now),
+            operation=now.operation,
+            old=was.value,
+            new=now.value,
+            comparison=self._comparison(was, now),
             same_code=copied(self._name, old, new),
-            run_id=record.run_id,
+            run_id=now.record.run_id,
         )
 
-    def _comparison(self, record: RunRecord, was: CountEvidence, now: CountEvidence) -> Comparison:
-        method = CountMethod(step_percent=record.study.thresholds.step_percent)
-        if not (was.sound and now.sound):  # why not names the kernel
-            return compare_arms(method, was, now)
-        old, new = self._kind(was), self._kind(now)
-        key = old, new, method.step_percent
+    def _comparison(self, was: _Arm, now: _Arm) -> Comparison:
+        percent = now.record.study.thresholds.step_percent
+        old, new = was.evidence, now.evidence
+        if was.kind < 0 or now.kind < 0:  # why not names the kernel
+            return compare_arms(CountMethod(step_percent=percent), old, new)
+        key = was.kind, now.kind, percent
         found = self._decided.get(key)
         if found is None:
-            found = _general(method.compare((was, now), TOTAL, self._between(was, now)), old, new)
+            method = CountMethod(step_percent=percent)
+            kinds = self._kinds[was.kind], self._kinds[now.kind]
+            forbidden = self._between(old, new, (kinds[0].setting, kinds[1].setting))
+            judged = method.judged(kinds[0].reading, kinds[1].reading, forbidden)
+            found = _general(judged, *kinds)
             self._decided[key] = found
         return found
 
-    def _between(self, was: CountEvidence, now: CountEvidence) -> Sequence[str]:
+    def _between(
+        self, was: CountEvidence, now: CountEvidence, settings: tuple[int, int]
+    ) -> Sequence[str]:
         """Why the two must not be compared; all with settings like theirs neither."""
-        key = self._kind(was).setting, self._kind(now).setting
-        found = self._obstacles.get(key)
+        found = self._obstacles.get(settings)
         if found is None:
-            found = self._obstacles[key] = obstacles(CountMethod(), was, now)
+            found = self._obstacles[settings] = obstacles(CountMethod(), was, now)
         return found
 
-    def _kind(self, arm: CountEvidence) -> _Kind:
-        """What sound arms share of which a comparison cannot tell one from the other."""
-        known = self._kind_of.get(id(arm))
-        if known is None:
-            kernel = arm.kernel
-            setting = self._settings.setdefault(_setting(arm), len(self._settings))
-            compiler = compiler_family(kernel.compiler)
-            reading = arm.total.reading if arm.total else None
-            known = self._kind_of[id(arm)] = _Kind(setting, reading, compiler, kernel.source)
-        return known
+    def _kind(self, arm: CountEvidence) -> int:
+        """The number of what sound arms share where no comparison can tell one from the other."""
+        kernel = arm.kernel
+        own = _Kind(
+            self._settings.setdefault(_setting(arm), len(self._settings)),
+            arm.total.reading if arm.total else None,
+            compiler_family(kernel.compiler),
+            kernel.source,
+        )
+        if own not in self._numbers:
+            self._numbers[own] = len(self._kinds)
+            self._kinds.append(own)
+        return self._numbers[own]
 
 
 def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -59,6 +60,23 @@ def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
 
 def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     """Write the site of all runs, and say what it is.  Raises SpecError."""
+    with _no_collector():
+        return _write(out, runs, triage, address)
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Values of a lab are millions and none is in a cycle: looking for some takes a quarter."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     from kdelta.analysis import history, lines
     from kdelta.analysis import triage as said
     from kdelta.bisect.journal import every as bisections
