@@ -164,6 +164,21 @@ def pgbench(shape: Shape) -> None:
         )
 
 
+def paths_of_pandas(shape: Shape) -> None:
+    """What lay within each other in JSON has names with points between their parts."""
+    rows = [
+        (arm, run, "randread", shape.value(arm, "iops", 9e4), shape.value(arm, "clat", 7e5), 9.5)
+        for arm, run in _runs(shape)
+    ]
+    shape.table("kernel,boot,jobname,read.iops,read.clat_ns.mean,usr_cpu", rows)
+
+
+def means_behind_kernels(shape: Shape) -> None:
+    shape.files["m.txt"] = "".join(
+        f"{arm}: mean={shape.value(arm)}us sd=1.1us n=10\n" for arm in shape.arms
+    )
+
+
 READ: tuple[Maker, ...] = (
     _scaled((("us", 1.0), ("ms", 1e3)), "latency"),
     _scaled((("ns", 1.0), ("us", 1e3), ("ms", 1e6)), "value"),
@@ -171,6 +186,8 @@ READ: tuple[Maker, ...] = (
     _scaled((("MB/s", 1.0), ("GB/s", 1000.0)), "throughput"),
     commas_before_exponents,
     pgbench,
+    paths_of_pandas,
+    means_behind_kernels,
     sums_below,
     baseline_beside_patched,
     hackbench,

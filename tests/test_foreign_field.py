@@ -100,6 +100,23 @@ def test_figures_and_nothing_else_are_asked_about(tmp_path: Path) -> None:
         reader.read([tmp_path / "before", tmp_path / "after"])
 
 
+def test_buckets_are_no_runs(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{arm},{end},{1000 - 7 * at - end}\n"
+        for at, arm in enumerate(ARMS)
+        for end in range(60, 200, 10)
+    )
+    with pytest.raises(reader.UndescribedError, match="A histogram is no list of runs"):
+        reader.read([written(tmp_path, f"kernel,latency_us,count\n{rows}")])
+
+
+def test_what_scatters_in_percent_is_asked_about(tmp_path: Path) -> None:
+    rows = "".join(f"{arm};10;1{at}1.2us +- 1.1%\n" for at, arm in enumerate(ARMS))
+    with pytest.raises(reader.UndescribedError, match="a coefficient of variation") as caught:
+        reader.read([written(tmp_path, f"kernel;n;latency\n{rows}")])
+    assert "cv_percent" in caught.value.proposal
+
+
 def test_a_boot_in_other_languages(tmp_path: Path) -> None:
     for word in ("Démarrage", "Neustart", "Arranque"):
         rows = "".join(f"{arm},{boot},9{boot}.5\n" for boot in range(6) for arm in ARMS)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 import msgspec
 
@@ -19,6 +21,7 @@ from kdelta.metric import Better
 _COUNTS = ("ok_runs", "runs", "n", "run_count")  # best first
 _INDEX = ("boot", "round", "position", "run")
 _FEW_ROWS = 3
+_ARMS = 2
 Columns = Mapping[str, str]  # statistic -> column; "" is the quantity itself
 
 
@@ -196,13 +199,38 @@ def _summary(work: Work, counts: list[str], bases: Mapping[str, Columns]) -> boo
     }
     counted = any(set(work.cells(name).distinct) - {"1", "1.0"} for name in counts)
     spread = bool(stats & {"sd", "cv", "cv_percent"}) or {"mean", "median"} <= stats
-    if several and (counted or spread) and not any(key in work.keys for key in _INDEX):
+    if several and counted and not spread and (bins := _bins(work, by)):
+        work.doubts.append(
+            f"does {bins} hold the ends of buckets, and {counts[0]} how many fell into each? A"
+            " histogram is no list of runs: put the runs into the file, or a percentile of each"
+        )
+    elif several and (counted or spread) and not any(key in work.keys for key in _INDEX):
         lines = " and ".join(str(at + 2) for at in several[0][:2])
         work.doubts.append(
             f"rows {lines} both sum up runs of one arm and setting: what tells them apart?"
         )
     listed = "values" in stats
     return not several and (counted or spread or listed or "mean" in stats or "median" in stats)
+
+
+def _bins(work: Work, by: tuple[str, ...]) -> str:
+    """The column whose figures rise from row to row, the same in each arm and setting; or ""."""
+    groups = work.table.groups(by)
+    for name, said in work.figures.items():
+        listed = {tuple(work.cells(name).texts[at] for at in group) for group in groups}
+        if said.part is Part.COUNT or len(listed) > 1 or len(groups) < _ARMS:
+            continue
+        ends = [_figure(text) for text in listed.pop()]
+        if len(ends) >= _FEW_ROWS and all(one < other for one, other in pairwise(ends)):
+            return name
+    return ""
+
+
+def _figure(text: str) -> float:
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return math.nan
 
 
 def _figures(columns: Columns, *, summary: bool) -> dict[str, str]:

@@ -235,6 +235,9 @@ def of_log(text: str) -> list[Numbered]:
         return listed
     pairs = [(number, _timed(line, dict(_pairs(line)))) for number, line in lines]
     several = [(number, found) for number, found in pairs if len(found) > 1]
+    before = {number: _before(line) for number, line in lines}
+    if several and all(before[number] for number, _ in several) and len({*before.values()}) > 1:
+        several = [(number, {"kernel": before[number], **found}) for number, found in several]
     if several and 2 * len(several) >= sum(bool(line.strip()) for _, line in lines):
         return several
     return list(_blocks(lines))
@@ -305,6 +308,17 @@ def _timed(line: str, found: Record) -> Record:
     """The pairs of a line, with the moment that it begins with."""
     moment = _MOMENT.match(line.lstrip(" [")) if found else None
     return {"timestamp": moment[0], **found} if moment and "timestamp" not in found else found
+
+
+def _before(line: str) -> str:
+    """The kernel, or the word of an old or new arm, in front of pairs: 6.17.8: mean=1.2 sd=0.1."""
+    first = _PAIR.search(line)
+    words_ = line[: first.start()].replace(":", " ").replace(",", " ").split() if first else []
+    return (
+        words_[0]
+        if len(words_) == 1 and (arms.is_version(words_[0]) or arms.side(words_[0]))
+        else ""
+    )
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:

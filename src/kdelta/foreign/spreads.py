@@ -18,7 +18,7 @@ from kdelta.printable import printable
 _BESIDE = re.compile(
     rf"(?P<value>{GROUPED})\s*(?P<unit>[a-zA-Z\u00b5\u03bc/]*)\s*"
     rf"(?:(?:\u00b1|\+/-|\+-)\s*(?P<spread>{GROUPED})\s*(?P<percent>%?)\s*"
-    rf"(?:(?P=unit)|(?P<behind>[a-zA-Z\u00b5\u03bc/]+))"
+    rf"(?:(?P=unit)|(?P<behind>[a-zA-Z\u00b5\u03bc/]+)|(?<=%))"
     rf"|\(\s*(?:\u00b1|\+/-|\+-)?\s*(?P<inner>{GROUPED})\s*(?P<share>%?)\s*(?P=unit)\s*\))",
     re.ASCII,
 )

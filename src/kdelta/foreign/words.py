@@ -219,6 +219,7 @@ _MOMENTS = vocabulary("start begin began started end ended stop stopped finish f
 _OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *quantities.TIME_UNITS}
 _GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
+_PATH = re.compile(r"(?<=[a-z_])\.(?=[\w])")
 _SPLIT = re.compile(r"[^\w%.]+|_")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 
@@ -309,6 +310,9 @@ def said(name: str) -> Said:
 def _measured(name: str, found: tuple[str, ...]) -> Said:
     """A quantity; of a path that is none (run boot, result unit) what its last word says."""
     measured = _quantity(found)
+    if measured.part is Part.UNKNOWN and _PATH.search(name) and name == name.lower():
+        # read.clat_ns.mean, as pandas calls what lay within each other; classes have capitals.
+        return _quantity(words(_PATH.sub(" ", name)))
     if measured.part is not Part.UNKNOWN or " " not in name.strip():
         return measured
     last = said(name.rsplit(maxsplit=1)[-1])
