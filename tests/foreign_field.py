@@ -179,6 +179,26 @@ def means_behind_kernels(shape: Shape) -> None:
     )
 
 
+def lists_with_commas(shape: Shape) -> None:
+    """A comma before decimals, and something else between the values of a list."""
+    mark = shape.rng.choice(("; ", " ", ";"))
+    rows = []
+    for arm in shape.arms:
+        texts = [f"{float(shape.value(arm, '', 44.0)):.5g}" for _ in range(shape.runs)]
+        rows.append(f"{arm}\t{mark.join(texts).replace('.', ',')}")
+    shape.files["a.tsv"] = "\n".join(["Kernel\tWerte (ms)", *rows]) + "\n"
+
+
+def usemem(shape: Shape) -> None:
+    """Tasks of a boot, below each other, whose bytes and times are no names."""
+    for arm, run in _runs(shape):
+        rates = [f"{float(shape.value(arm, '', 2.1e6)):.0f}" for _ in range(3)]
+        shape.files[f"{arm}/boot{run}.log"] = "".join(
+            f"8589934592 bytes / {shape.rng.randint(3900000, 4100000)} usecs = {rate} KB/s\n"
+            for rate in rates
+        )
+
+
 READ: tuple[Maker, ...] = (
     _scaled((("us", 1.0), ("ms", 1e3)), "latency"),
     _scaled((("ns", 1.0), ("us", 1e3), ("ms", 1e6)), "value"),
@@ -188,6 +208,8 @@ READ: tuple[Maker, ...] = (
     pgbench,
     paths_of_pandas,
     means_behind_kernels,
+    lists_with_commas,
+    usemem,
     sums_below,
     baseline_beside_patched,
     hackbench,

@@ -12,6 +12,7 @@ import foreign_shapes as shapes
 from foreign_records import imported, noise
 from kdelta.analysis import judgement
 from kdelta.analysis.judgement import JudgementChoice
+from kdelta.errors import SpecError
 from kdelta.foreign import reader
 from kdelta.metric import Better
 from kdelta.rendering import judge as page
@@ -115,6 +116,26 @@ def test_what_scatters_in_percent_is_asked_about(tmp_path: Path) -> None:
     with pytest.raises(reader.UndescribedError, match="a coefficient of variation") as caught:
         reader.read([written(tmp_path, f"kernel;n;latency\n{rows}")])
     assert "cv_percent" in caught.value.proposal
+
+
+def test_a_number_of_a_cpu_is_no_count(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{arm},{arm}-{boot},{cpu},9{boot}.{cpu}\n"
+        for arm in ARMS
+        for boot in range(6)
+        for cpu in range(3)
+    )
+    text = shown(written(tmp_path, f"kernel,boot,cpu,us\n{rows}"))
+    assert "CPUs are what was requested" not in text
+
+
+def test_a_log_of_the_kernel_is_no_table(tmp_path: Path) -> None:
+    rows = "".join(
+        f"[{100 + at}.5] Booting Linux {arm}\n[{101 + at}.2] selftest: took {4500 + at} us\n"
+        for at, arm in enumerate(ARMS * 3)
+    )
+    with pytest.raises(SpecError, match="nothing in it can be judged"):
+        reader.read([written(tmp_path, rows, "dmesg.txt")])
 
 
 def test_a_boot_in_other_languages(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from kdelta.foreign.record import SourceFile
 
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][-+]?\d{1,4})?%?\Z", re.ASCII)
 _COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d{1,4})?\Z", re.ASCII)
+_PLAIN = re.compile(r"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d{1,4})?\Z", re.ASCII)
+_APART = re.compile(r"[;|\s]+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}\Z", re.ASCII)
 _LIST = re.compile(
     r"\[?\s*[-+]?\d[\d.eE+-]*(?:(?:[;|\s]+|,\s*)[-+]?\d[\d.eE+-]*)+\s*\]?\Z", re.ASCII
@@ -159,6 +161,20 @@ def columns_of(source: SourceFile, missing: Collection[str]) -> Columns:
     for name in source.columns:
         cells.setdefault(name, Cells(name, ()))
     commas = [text for column in cells.values() for text in column.distinct if _COMMA.match(text)]
+    # 44,12; 43,9: a list that something else separates, of numbers with a comma before decimals.
+    lists = (
+        [part for part in _APART.split(text.strip("[](){} ")) if part]
+        for column in cells.values()
+        for text in column.distinct
+        if "," in text
+    )
+    commas += [
+        part
+        for each in lists
+        if len(each) > 1 and all(map(_PLAIN.match, each))
+        for part in each
+        if _COMMA.match(part)
+    ]
     if not commas:
         return Columns(cells, len(source.lines), ".")
     doubt = ""

@@ -25,6 +25,7 @@ from kdelta.foreign import (
     programs,
     prose,
     records,
+    sentences,
     shapes,
     tables,
     unread,
@@ -116,7 +117,9 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     if kind is None and not mapped and suffix not in (".csv", ".tsv"):
         kind = next((one for one, like in _TEXTS.items() if like(text)), None)
     if kind is None and suffix not in (".csv", ".tsv"):
-        log = suffix not in _MARKED and (records.is_log(text) or bool(programs.records_of(text)))
+        log = suffix not in _MARKED and (
+            records.is_log(text) or bool(programs.records_of(text)) or sentences.is_stamped(text)
+        )
         grid = shapes.is_grid(text) or shapes.is_column(text)
         if log or (suffix not in _TABULAR and not mapped and not grid):
             return LoadedFile(number=number, label=label, source=plain, kind=None, text=text)

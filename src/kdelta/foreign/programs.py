@@ -18,7 +18,7 @@ from kdelta.foreign.kernel_reports import histograms, lkp_mail
 from kdelta.foreign.records import Numbered, Record, sections
 from kdelta.foreign.server_programs import fio_terse, memtier, mutilate, redis
 from kdelta.foreign.text_programs import ab, cyclictest, netperf, passed, schbench, unixbench, wrk
-from kdelta.foreign.throughput_programs import dbench, dd, iperf3, kernbench, stream, ycsb
+from kdelta.foreign.throughput_programs import dbench, dd, iperf3, kernbench, stream, usemem, ycsb
 from kdelta.metric import Better
 
 _PERF = re.compile(
@@ -67,7 +67,7 @@ def records_of(text: str) -> list[Numbered]:
             wrk,
             netperf,
             unixbench,
-            *(stream, dd, dbench, ycsb, iperf3, kernbench),
+            *(stream, usemem, dd, dbench, ycsb, iperf3, kernbench),
             *(redis, memtier, mutilate, fio_terse, lkp_mail, histograms),
             *(suite_programs.phoronix, suite_programs.rust_bench, suite_programs.criterion),
             *(suite_programs.phoronix_run, suite_programs.gnu_time, passed),

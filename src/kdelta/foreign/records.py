@@ -31,6 +31,8 @@ _TOLD = 20  # lines that tell a file with an object in each
 _ENTRY = re.compile(
     r"(?:- +)?[*>]*\s*(?P<key>[^\s:=][^:=]{0,79}?)(?:\s*:\s+|\s*=\s*)(?P<rest>.*)\Z"
 )
+_DMESG = re.compile(r"\A\[\s*\d+\.\d+\]\s*")  # before a line of the kernel's log
+_QUOTIENT = re.compile(r"\d.*/\s*\d+\s")
 _HEADING = re.compile(r"(?P<key>[^-:=][^:=]{0,79}?)\s*:\Z")
 _FIGURE = re.compile(
     rf"(?P<value>{GROUPED})\s*(?P<unit>\[?[a-zA-Z\u00b5\u03bc%][\w/\u00b5\u03bc%^.-]*\]?)?"
@@ -454,6 +456,7 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
 
 def _entry(text: str) -> tuple[str, str] | None:
     """(name, cell) of a line that says "name: 12 us", or "12 us"; None of any other."""
+    text = _DMESG.sub("", text, count=1)
     if bare := _BARE.match(text):
         return bare["unit"], bare["value"].replace(",", "")
     found = _ENTRY.match(text)
@@ -462,8 +465,8 @@ def _entry(text: str) -> tuple[str, str] | None:
     if rate := _RATE.fullmatch(found["rest"].strip()):
         return f"{found['key'].strip()} per second", rate["value"].replace(",", "")
     name = found["key"].strip()
-    if name.count("(") > name.count(")"):
-        return None  # a sentence: ... descriptors each (== 400 tasks)
+    if name.count("(") > name.count(")") or _QUOTIENT.search(name):
+        return None  # a sentence: ... descriptors each (== 400 tasks); 80 bytes / 4 usecs = 20
     figure = _FIGURE.match(found["rest"])
     if figure is None:
         return name, found["rest"].strip().strip("\"'")

@@ -46,6 +46,13 @@ def stamped(line: str) -> tuple[str, str]:
     return found["dmesg"] or found["iso"] or found["clock"], line.strip()[found.end() :]
 
 
+def is_stamped(text: str) -> bool:
+    """True where most lines begin with the moment of a kernel's log: no table does."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    stamps = sum(bool(found and found["dmesg"]) for found in map(_STAMP.match, lines))
+    return len(lines) >= _LEAST and 2 * stamps > len(lines)
+
+
 def records_of(lines: Lines) -> Iterator[Numbered]:
     """The records of lines of one wording; nothing where most lines have another."""
     found: dict[tuple[str, ...], list[Numbered]] = {}

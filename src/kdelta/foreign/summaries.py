@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kdelta.foreign.record import Published
@@ -122,7 +122,12 @@ def cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
         sets.setdefault(dict(case.group).get("set", ""), []).append(case)
     wide = [members for members in sets.values() if len(_asked(members)) > 1]
     single = [case for members in sets.values() if members not in wide for case in members]
-    return tuple(_matrix(members) for members in [*wide, single] if len(_asked(members)) > 1)
+    return tuple(_matrix(members) for members in [*wide, single] if _counts(_asked(members)))
+
+
+def _counts(settings: Collection[str]) -> bool:
+    """True for several numbers of CPUs; where 0 is one, they say which CPU it was."""
+    return len(settings) > 1 and "0" not in settings
 
 
 def _asked(cases: Sequence[Case]) -> dict[str, list[Series]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What programs print that move data or build: STREAM, dd, dbench, YCSB, iperf3, kernbench.
+"""What programs print that move data or build: STREAM, usemem, dd, dbench, YCSB, iperf3, kernbench.
 
 A record is a figure, with unit and direction.  A text is of a program only by lines that no other
 prints; what a program says of failures is its status.
@@ -22,6 +22,7 @@ _STREAM = re.compile(
     rf"(?P<function>Copy|Scale|Add|Triad):\s+(?P<rate>{POWERED})\s+(?P<time>{POWERED})"
     rf"\s+{POWERED}\s+{POWERED}\s*\Z"
 )
+_USEMEM = re.compile(r"\s*\d+ bytes / \d+ usecs = (?P<rate>\d+) KB/s\s*\Z")
 _STREAM_FAILED = re.compile(r"\s*Failed Validation\b")
 _DD = re.compile(
     rf"(?P<bytes>\d+) bytes (?:\([^)]*\) )?copied, (?P<seconds>{POWERED}) s(?:econds)?,"
@@ -67,6 +68,13 @@ def stream(lines: Lines) -> Iterator[Numbered]:
         elif _STREAM_FAILED.match(line):
             rows = [(at, row | {"status": "failed"}) for at, row in rows]
     yield from rows
+
+
+def usemem(lines: Lines) -> Iterator[Numbered]:
+    """The rate of each task, as vm-scalability's cases print it."""
+    for number, line in lines:
+        if found := _USEMEM.fullmatch(line):
+            yield number, _figure({}, "throughput", "KB/s", Better.HIGHER, found["rate"])
 
 
 def dd(lines: Lines) -> Iterator[Numbered]:
