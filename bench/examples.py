@@ -19,6 +19,7 @@ from commands import BenchError, said
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "examples"
 _SERIES = ("--kernels", "6.12..7.2")
+_PROBED = ("--probe", "calls")  # a page has call paths and flame graphs of these
 _HELD = (1, 4)  # a run some of whose arms cannot be compared is an answer, too
 
 
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def _make(example: Example, runs: Path) -> None:
-    said("run", *example.run, "--new", "--runs", str(runs), may=_HELD)
+    said("run", *example.run, *_PROBED, "--new", "--runs", str(runs), may=_HELD)
     of_run = ("latest", "--runs", str(runs))
     said("report", *of_run, "--mail", "-o", str(EXAMPLES / f"{example.name}.mail.txt"))
     said("report", *of_run, "--html", "-o", str(EXAMPLES / f"{example.name}.html"))

@@ -15,12 +15,17 @@ from msgspec.structs import replace
 
 import ladder_records
 import timed_records
+from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.claims import claim
+from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.readings import readings
+from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.attribution.calls import PathNode
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import plots
 from kdelta.rendering.page import written
+from kdelta.rendering.step import StepDetail
 from kdelta.sample import Outcome
 from kdelta.workload import load
 
@@ -75,6 +80,17 @@ def timed_run() -> RunRecord:
     return timed_records.run([100.0, 160.0, 100.0])
 
 
+def detail(explained: Explanation, name: str) -> StepDetail:
+    """What a run kept of its calls and its work, of functions with hostile names."""
+    old = [PathNode(-1, "main", 0, 10), PathNode(0, name, 1, 1000)]
+    new = [*old, PathNode(1, f"new {name}", 4096, 4096)]
+    kinds = (KindDelta(group="work", kind="loads", old=0, new=4096, where=((name, 4096),)),)
+    return StepDetail(
+        work=WorkExplanation(explanation=explained, work=kinds),
+        calls=CallExplanation(explanation=explained, difference=difference([old], [new])),
+    )
+
+
 def pictures(page: str) -> list[str]:
     found = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
     return [base64.b64decode(each).decode() for each in found]
@@ -82,7 +98,9 @@ def pictures(page: str) -> list[str]:
 
 @pytest.mark.parametrize("record", [ladder_records.ladder(), timed_records.run([100, 160, 100])])
 def test_nothing_runs_and_nothing_is_loaded(record: RunRecord) -> None:
-    page = written(claim(hostile(record)), WORKLOADS)
+    found = claim(hostile(record))
+    kept = detail(found.explanation, HOSTILE) if found.explanation else None
+    page = written(found, WORKLOADS, kept)
     elements = Elements(page)
     assert not elements.faults
     names = {tag for tag, _ in elements.found}
@@ -145,6 +163,30 @@ def test_the_functions_add_up() -> None:
         for number, word in row
     ]
     assert sum(signed[:-1]) == pytest.approx(signed[-1], abs=0.1 * len(signed))
+
+
+def test_call_paths_flame_graphs_and_kinds_of_work_follow_the_functions() -> None:
+    found = claim(ladder_records.ladder())
+    assert found.explanation
+    page = written(found, WORKLOADS, detail(found.explanation, "walk"))
+    text = " ".join(re.sub(r"<[^>]+>", " ", page.partition("<main")[2]).split())
+    order = [
+        *("Functions: 6.16.12 to 6.17.13", "Causes", "new walk", "Call paths", "Flame graphs"),
+        *("As wide as in 6.17.13", "As wide as in 6.16.12", "Kinds of work", "loads", "walk"),
+    ]
+    assert re.search(".*".join(map(re.escape, order)), text)
+    frames = Elements(page.partition('class="flame"')[2].partition("</figure>")[0])
+    assert sum(attributes.get("class") == "u3" for _, attributes in frames.found) == 1
+    told = "Call paths and flame graphs are of a run that recorded calls"
+    assert told not in page
+    assert told in ladder_page()
+
+
+def test_what_takes_back_has_a_share_below_nought() -> None:
+    page = ladder_page().partition('aria-label="Table of functions"')[2].partition("</table>")[0]
+    for row in page.split("<tr>")[2:]:
+        fewer = " fewer</td>" in row
+        assert fewer == bool(re.search(r'<td class="n">-[\d.]+ %</td>', row)) or ">0.0 %<" in row
 
 
 def test_every_sample_is_drawn_in_its_order() -> None:

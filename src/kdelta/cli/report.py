@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,13 @@ import click
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
-from kdelta.errors import SpecError
+from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
     from kdelta.analysis.claims import Claim
     from kdelta.analysis.proofreading import Known
     from kdelta.rendering.mail import Letter
+    from kdelta.rendering.step import StepDetail
     from kdelta.workload import Workload
 
 EXIT_WRONG = 1
@@ -82,12 +84,14 @@ def report(
     if (mail, html, edited is not None).count(True) != 1:
         raise click.UsageError("say what to write: --mail, --html, or --check FILE")
     other = one_record(runs, beside) if beside else None
-    found = claim(one_record(runs, run), other, scenario=scenario)
+    own = one_record(runs, run)
+    found = claim(own, other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
     if html:
         from kdelta.rendering import page
 
-        _emit(page.written(found, workloads), output)
+        exact = beside if beside and found.exact is not own else run
+        _emit(page.written(found, workloads, _detail(found, runs, exact)), output)
         return
     letter, known = _letter(found, workloads, introduced, tree, lore)
     if edited is not None:
@@ -98,6 +102,25 @@ def report(
         text = written(found, letter)
         _emit(text, output)
     _print_checks(text, found, workloads, known)
+
+
+def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
+    """What the run of the counts kept beside those of the headline, as far as it can be read."""
+    from kdelta.analysis.calls import explained
+    from kdelta.cli.show import Recorded
+    from kdelta.journal.run import RUNS
+    from kdelta.rendering.step import StepDetail
+
+    whole, counted = found.explanation, found.support or found.headline
+    if whole is None or found.exact is None or counted is None or whole.refused:
+        return StepDetail()
+    work = calls = None
+    recorded = Recorded(RUNS.find(runs, run), found.exact, whole, counted.ladder.point or None)
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(whole, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
 
 
 def _emit(text: str, output: Path | None) -> None:

@@ -15,10 +15,11 @@ from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
 from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
-from kdelta.rendering import lead, plots
+from kdelta.rendering import lead, plots, step
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.plots import Plot
 from kdelta.rendering.show import failures_told
+from kdelta.rendering.step import StepDetail
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.times import level, scale
 from kdelta.rendering.wording import TRUST, effort, more
@@ -72,11 +73,16 @@ class FunctionRow:
     worse: bool
 
 
-def written(found: Claim, workloads: Mapping[str, Workload]) -> str:
-    """The whole file; its template lies beside this module."""
+def written(
+    found: Claim, workloads: Mapping[str, Workload], detail: StepDetail | None = None
+) -> str:
+    """The whole file; its templates lie beside this module.
+
+    detail: what the run kept beside the counts of the headline.
+    """
     sections = tuple(_section(found, ladder) for ladder in _ordered(found))
     return template("page.html").render(
-        style=asset("page.css"),
+        style=asset("report.css"),
         found=found,
         sentence=_sentence(found, workloads),
         ends=lead.releases(found) if found.headline and found.headline.worse else None,
@@ -91,7 +97,12 @@ def written(found: Claim, workloads: Mapping[str, Workload]) -> str:
         uri=_uri,
         plural=plural,
         trust=TRUST,
+        **_mechanism(found.explanation, detail or StepDetail()),
     )
+
+
+def _mechanism(explained: Explanation | None, detail: StepDetail) -> dict[str, Any]:
+    return {} if explained is None or explained.refused else step.context(explained, detail)
 
 
 def _uri(svg: bytes) -> str:
@@ -232,13 +243,13 @@ def _function(
     """by: what a bar is long for each instruction, of 1."""
     old, new, delta = counts
     per = explained.operations
-    share = abs(100 * delta / explained.delta) if explained.delta else 0.0
+    share = 100 * delta / explained.delta if explained.delta else 0.0
     return FunctionRow(
         name=name,
         old="none" if old is None else number(old / per),
         new="none" if new is None else number(new / per),
         change=more(delta / per),
-        share=f"{share:.1f} %",
+        share=f"{share:z.1f} %",
         calls=calls,
         bar=round(_BAR * abs(delta) * by, 2),
         worse=delta > 0,
