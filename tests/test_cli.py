@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from kdelta import cache, data
 from kdelta.cli import main as cli_main
 from kdelta.errors import BootError, InfraError, KdeltaError, SpecError
 
@@ -212,6 +213,8 @@ def test_exit_codes_of_errors_are_the_documented_ones() -> None:
 def test_the_version_names_what_decides_a_count() -> None:
     from kdelta.guests import qemu
 
-    first, digests, _ = kdelta("--version").stdout.splitlines()
+    first, digests, used = kdelta("--version").stdout.splitlines()
     assert first.startswith("kdelta ")
     assert qemu.plugin_digest()[:16] in digests
+    code = cache.digest(*(path.read_bytes() for path in data.code()))[:16]
+    assert used.startswith(f"code {code}, QEMU {qemu.PINNED}, Python {sys.version.split()[0]}, ")

@@ -182,6 +182,12 @@ def test_call_paths_flame_graphs_and_kinds_of_work_follow_the_functions() -> Non
     assert told in ladder_page()
 
 
+def test_paper_has_what_a_screen_folds_away() -> None:
+    paper = ladder_page().partition("details::details-content")[0].rpartition("@media")[2]
+    assert paper.startswith(" print")
+    assert "content-visibility: visible" in ladder_page()
+
+
 def test_what_takes_back_has_a_share_below_nought() -> None:
     page = ladder_page().partition('aria-label="Table of functions"')[2].partition("</table>")[0]
     for row in page.split("<tr>")[2:]:

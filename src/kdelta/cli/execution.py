@@ -379,7 +379,8 @@ def own_version() -> str:
 
 
 def identities() -> list[str]:
-    """The version of kdelta, and the digests of its own files that decide what is counted."""
+    """The version of kdelta, the digests of its own files, and what it counts with unasked."""
+    import os
     import platform
 
     from kdelta import cache, data
@@ -390,8 +391,11 @@ def identities() -> list[str]:
         return cache.digest(*(path.read_bytes() for path in files))[:16]
 
     plugin = qemu.plugin_digest()[:16]
+    code = cache.digest(*(path.read_bytes() for path in data.code()))[:16]
+    counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
+    python = f"Python {platform.python_version()}"
     return [
         f"kdelta {own_version()}",
         f"sources: plugin {plugin}, guest {of('guest')}, workloads {of('workloads')} (SHA-256)",
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+        f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
