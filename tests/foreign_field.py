@@ -199,6 +199,21 @@ def usemem(shape: Shape) -> None:
         )
 
 
+def units_below_with_dashes(shape: Shape) -> None:
+    rows = [
+        f"{arm},{run},{shape.value(arm, 'p99', 52.0)},{shape.value(arm, 'rate', 830.0)}"
+        for arm, run in _runs(shape)
+    ]
+    lines = ["kernel,boot,p99,throughput", "[-],[-],[ms],[MB/s]", *rows]
+    shape.files["a.csv"] = "\n".join(lines) + "\n"
+
+
+def minutes(shape: Shape) -> None:
+    name = shape.rng.choice(("build_minutes", "time (hours)"))
+    rows = [(arm, run, shape.value(arm, "", 12.5)) for arm, run in _runs(shape)]
+    shape.table(f"kernel,boot,{name}", rows)
+
+
 READ: tuple[Maker, ...] = (
     _scaled((("us", 1.0), ("ms", 1e3)), "latency"),
     _scaled((("ns", 1.0), ("us", 1e3), ("ms", 1e6)), "value"),
@@ -210,6 +225,8 @@ READ: tuple[Maker, ...] = (
     means_behind_kernels,
     lists_with_commas,
     usemem,
+    units_below_with_dashes,
+    minutes,
     sums_below,
     baseline_beside_patched,
     hackbench,

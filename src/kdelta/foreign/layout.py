@@ -54,6 +54,7 @@ _COMPARED = vocabulary(
 _WARM = vocabulary("warmup warm_up warming_up discard discarded")
 _KEYS = (Part.ARM, Part.BOOT, Part.ROUND, Part.RUN, Part.POSITION, Part.DIMENSION, Part.STATUS)
 _COUNTS = vocabulary("n count runs")
+_NO_UNIT = vocabulary("- -- \N{EN DASH} n/a none")
 _NUMBERED = re.compile(
     r"(?P<word>reboot|boot|run|rep|repetition|round|iteration|iter|trial|sample|pass)"
     r"[-_ #]*(?P<number>\d{1,6})",
@@ -269,6 +270,7 @@ def _units_below(found: Plain) -> Plain:
     if len(found.lines) < 2:
         return found
     cells = [cell.strip("[]() ") for cell in found.lines[0].cells]
+    cells = ["" if cell in _NO_UNIT else cell for cell in cells]
     named = cells[0].lower() in ("unit", "units")  # what the line itself is called
     cells = ["", *cells[1:]] if named else cells
     said = [words.said(cell) for cell in cells if cell]

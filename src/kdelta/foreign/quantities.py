@@ -15,6 +15,8 @@ TIME_UNITS = {
         "us": "us usec usecs microsecond microseconds micros",
         "ms": "ms msec msecs millisecond milliseconds millis",
         "s": "s sec secs second seconds",
+        "min": "minute minutes mins",
+        "h": "hour hours hrs",
     }.items()
     for word in words.split()
 }
