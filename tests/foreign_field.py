@@ -209,7 +209,7 @@ def units_below_with_dashes(shape: Shape) -> None:
 
 
 def minutes(shape: Shape) -> None:
-    name = shape.rng.choice(("build_minutes", "time (hours)"))
+    name = shape.rng.choice(("build_minutes", "boot (hours)"))
     rows = [(arm, run, shape.value(arm, "", 12.5)) for arm, run in _runs(shape)]
     shape.table(f"kernel,boot,{name}", rows)
 
