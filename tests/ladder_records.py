@@ -46,6 +46,7 @@ ENVIRONMENT = Environment(
     memory_mib=1024,
     cmdline="nokaslr quiet",
     mitigations="meltdown: Mitigation: PTI",
+    program_sha256="ef" * 32,
 )
 STATE = (
     StateField(when="before", name="present_pages", value="16384", want="16384"),

@@ -24,6 +24,7 @@ from kdelta.errors import SpecError
 from kdelta.guests import qemu, qemu_archive
 from kdelta.guests.emulator import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import reproducer
 from kdelta.run.pinned import BUNDLE, again
 from kdelta.workload import Scenario, Workload
@@ -56,8 +57,10 @@ def test_a_bundle_can_be_checked_without_kdelta(packed: Path, tmp_path: Path) ->
     subprocess.run(argv, cwd=tmp_path, check=True)
     assert "sha256sum --check" in (tmp_path / "README.txt").read_text()
     assert (tmp_path / "sources/workloads/mprotect.c").is_file()
-    lone = tmp_path / "reproducers"
-    assert [path.name for path in lone.iterdir()]
+    programs = list((tmp_path / "reproducers").glob("*/*.c"))
+    assert programs
+    for program in programs:  # built where it lies, as it says
+        assert f"gcc -O2 -static {program.name} -o {program.stem}" in program.read_text()
 
 
 def test_a_bundle_verifies_wherever_it_is(packed: Path, tmp_path: Path) -> None:
@@ -400,3 +403,31 @@ def test_equal_counts_and_the_reason_when_they_are_not() -> None:
     other = compared(theirs, replace(theirs, trials=tuple(trials)))
     assert not other.equal
     assert other.reasons == ("qemu_version was 10.0.2 and is 11.0.0",)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ("ab" * 32, "ab" * 32, ()),
+        ("ab" * 32, "cd" * 32, ("another program ran in 1 of 1 scenarios",)),
+        ("", "cd" * 32, ("which program ran is not recorded of 1 of 1 scenarios",)),
+    ],
+)
+def test_another_build_of_the_program_is_a_reason(
+    was: str, now: str, told: tuple[str, ...]
+) -> None:
+    """Compiler and C library decide where its buffers lie, and so what copying them takes."""
+    theirs, ours = (_with_program(ladder_records.ladder(rounds=1), each) for each in (was, now))
+    reasons = compared(theirs, ours).reasons
+    assert len(reasons) == len(told)
+    assert all(map(str.startswith, reasons, told))
+
+
+def _with_program(record: RunRecord, digest: str) -> RunRecord:
+    environment = replace(ladder_records.ENVIRONMENT, program_sha256=digest)
+    trials = [
+        replace(trial, result=replace(trial.result, environment=environment))
+        for trial in record.trials
+        if trial.result
+    ]
+    return replace(record, trials=tuple(trials))

@@ -156,6 +156,13 @@ def test_different_environments_are_invalid_with_the_fields_named() -> None:
     assert [machine.arms for machine in found.machines] == [("6.16.1",), ("6.17.1",)]
 
 
+def test_counts_of_two_programs_are_not_compared() -> None:
+    """A copy of 4 KiB takes 40 instructions more where another C library moves the buffer."""
+    was, now = (replace(ENVIRONMENT, program_sha256=each) for each in ("ab" * 32, "cd" * 32))
+    arms = {"6.16.1": [replace(OLD, environment=was)], "6.17.1": [replace(NEW, environment=now)]}
+    assert verdicts(only(run(arms))) == [None, Verdict.INVALID]
+
+
 def test_mitigations_may_differ_between_kernels() -> None:
     other = replace(ENVIRONMENT, mitigations="meltdown: Not affected")
     found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, environment=other)]}))

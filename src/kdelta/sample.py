@@ -110,6 +110,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cmdline: str
     mitigations: str  # digest line of /sys/devices/system/cpu/vulnerabilities, as the guest saw it
     self_test: str = ""  # that QEMU passed with this CPU: program and known numbers; "": none
+    program_sha256: str = ""  # of the program as it ran: compiler and C library decide a count, too
 
     @property
     def identity(self) -> dict[str, object]:

@@ -91,6 +91,7 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
     for was, now in zip(theirs.arms, ours.arms, strict=False):
         if was.kernel.image_sha256 != now.kernel.image_sha256:
             yield f"{was.label}: another image ({was.kernel.version} and {now.kernel.version})"
+    yield from _programs_apart(theirs, ours)
     left, right = (_environments(record.trials) for record in (theirs, ours))
     for name in left.keys() | right.keys():
         if left.get(name) != right.get(name):
@@ -108,6 +109,32 @@ def _environments(trials: tuple[TrialRecord, ...]) -> dict[str, set[str]]:
         if trial.result and trial.result.environment:
             for name, value in trial.result.environment.identity.items():
                 found.setdefault(name, set()).add(str(value))
+    found.pop("program_sha256", None)  # of each scenario its own: see _programs_apart
+    return found
+
+
+def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
+    """Of how many scenarios another binary ran."""
+    left, right = (_programs(record.trials) for record in (theirs, ours))
+    both = left.keys() & right.keys()
+    unknown = sum("" in left[name] | right[name] for name in both)
+    others = sum(left[name] != right[name] for name in both if "" not in left[name] | right[name])
+    if unknown:
+        yield f"which program ran is not recorded of {unknown} of {len(both)} scenarios"
+    if others:
+        yield (
+            f"another program ran in {others} of {len(both)} scenarios: of another source, or built"
+            " by another compiler or with another C library"
+        )
+
+
+def _programs(trials: tuple[TrialRecord, ...]) -> dict[tuple[str, str], set[str]]:
+    """The binaries of each scenario; "" for one that is not known."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for trial in trials:
+        if trial.result and (environment := trial.result.environment):
+            own = found.setdefault((trial.workload, trial.scenario), set())
+            own.add(environment.program_sha256)
     return found
 
 

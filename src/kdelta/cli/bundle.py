@@ -43,7 +43,7 @@ run/run.json            the plan: kernels by package version and SHA-256, trials
 run/trials/NNNN/        per trial the result, raw counts, console, output, command
 run/show.*, explain-*   the answers, which are made from the results alone
 sources/                the programs that ran in the guest, and the counting plugin
-reproducers/            each scenario as one C file: gcc -O2 -static FILE.c
+reproducers/WORKLOAD/   each scenario as one C file, which tells how it is built
 kernels/patches/        the patches and fragments of kernels that were built from source
 kernels/configs/        configurations of the kernels, by the first 16 digits of their SHA-256
 bundle.json             what the run depended on and is not in here, and why
@@ -101,7 +101,7 @@ def _reproducers(record: RunRecord) -> dict[str, str]:
     for name, scenario in wanted:
         if workload := own.get(name):
             text = kept_reproducer(workload, workload.scenario(scenario))
-            found[f"{workload.name}-{scenario}.c"] = text
+            found[f"{workload.name}/{scenario}.c"] = text
     return found
 
 

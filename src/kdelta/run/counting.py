@@ -184,6 +184,7 @@ class _CountedTrial(GuestTrial):
             cmdline=identity.seen.cmdline or "",
             mitigations="; ".join(identity.seen.mitigations),
             self_test=self._tested,
+            program_sha256=digest_of(self._binary),
         )
 
 
