@@ -60,9 +60,9 @@ class Work:
         Work(scenario="loops_ipc:tcp_loopback", function="tcp_sendmsg_locked", calls=62),
         Work(scenario="loops_calls:seccomp", function="__secure_computing", calls=256),
         Work(scenario="loops_mm:page_fault3_threads", function="asm_exc_page_fault", calls=465),
-        Work(scenario="loops_process:exec_in_place", function="__x64_sys_execve", calls=16),
         Work(scenario="memcg:fault_depth_8", function="asm_exc_page_fault", calls=465),
         # Over 60 layouts: all windows together.
+        Work(scenario="loops_process:exec_in_place", function="__x64_sys_execve", calls=31 * 16),
         Work(scenario="unmap:brk_touch_page", function="asm_exc_page_fault", calls=60 * 31),
         Work(scenario="mprotect:split_pages", function="__x64_sys_mprotect", calls=60 * 16),
     ],
