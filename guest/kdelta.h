@@ -264,7 +264,10 @@ kd_api void kd_state(enum kd_when when, const char *name, long value, long want)
 	fact->stated[when] = true;
 	if (want != KD_FREE) {
 		kd.unknown += value == KD_UNKNOWN;
-		kd.wrong += want != KD_SAME && value != KD_UNKNOWN && value != want;
+		if (want == KD_SAME)
+			kd.wrong += value == KD_MIXED;
+		else
+			kd.wrong += value != KD_UNKNOWN && value != want;
 	}
 	if (kd.protocol)
 		printf("state %s %s %s %s\n", words[when], name, kd_text(text, value),
