@@ -5,6 +5,7 @@
     .venv/bin/python bench/power.py --quick      # a tenth of the sessions
     .venv/bin/python bench/power.py --docs docs/method.md    # and put the table there
     .venv/bin/python bench/power.py --keep cells.jsonl       # go on where it was stopped
+    .venv/bin/python bench/power.py --design 9:9             # the cells of so many boots alone
 
 False alarms: the share of sessions of two equal arms in which a rule sees a difference.  Power: the
 share of the first of these sessions, with a true change of 5 %, in which it does (common random
@@ -23,9 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,16 +33,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from kdelta.analysis.compat import mmtests
-from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.metric import Better
 from kdelta.stats import published_rules, ranks, sequential
-from kdelta.stats.series import Boot, Series
-from kdelta.stats.shift import SHOWN_MODES, batch_p_values, shift
-from kdelta.stats.timing import ALPHA, compare
-from kdelta.stats.verdict import Comparison
+from kdelta.stats.scatter import SHOWN_MODES
+from kdelta.stats.shift import batch_p_values, shift
+from kdelta.stats.timing import ALPHA
 from kdelta.stats.welch import Spread
-from simulation import SYMMETRIC, Array, Design, Noise, Sessions, sessions
+from simulation import SEED, SYMMETRIC, Array, Design, Noise, Sessions, sessions
 
-SEED = 20260513
 EVEN = (Design(old=5, new=5), Design(old=9, new=9), Design(old=15, new=15))
 DOUBLE = (Design(old=10, new=5), Design(old=18, new=9))  # the old arm before and after (A/B/A)
 CHANGE = 0.05
@@ -55,7 +52,6 @@ POWER = 0.95  # of the better of Welch's and of Mann and Whitney's test
 TOLERANCE = 0.05  # of the rule with a maximal CV, as published
 MAX_CV = 0.10
 ERRORS = 3.0
-METRIC = Metric(name="simulated", unit="ns/page", better=Better.LOWER, assume=Assume.NOTHING)
 BASE = (
     *(Noise.NORMAL, Noise.LOGNORMAL, Noise.DRIFT, Noise.OUTLIERS, Noise.LATTICE),
     Noise.CORRELATED,
@@ -272,12 +268,16 @@ def kept(
     return line, wrong
 
 
-def print_cells(counts: Counts, seed: int, path: Path | None) -> tuple[list[str], list[str]]:
-    """The table of false alarms and power: its lines, and what does not hold."""
+def print_cells(
+    counts: Counts, seed: int, path: Path | None, only: Design | None
+) -> tuple[list[str], list[str]]:
+    """The table of false alarms and power: its lines, and what does not hold.  only: of this."""
     print(f"false alarms / power for {100 * CHANGE:g} %, in percent; level {100 * ALPHA:g} %")
     lines, wrong = [HEAD, "|---" * 9 + "|"], []
     print("\n".join(lines))
     for design, noise in cells():
+        if only not in (None, design):
+            continue
 
         def make(design: Design = design, noise: Noise = noise) -> tuple[str, list[str]]:
             found = cell(design, noise, counts, seed)
@@ -427,43 +427,18 @@ def print_sequential(counts: Counts, seed: int) -> list[str]:
     return wrong
 
 
-def series(arm: str, values: Array, *, first: int) -> Series:
-    """An arm of an interleaved session of two, from samples (boots x samples)."""
-    boots = tuple(
-        Boot(
-            label=f"{arm} r{index}",
-            position=2 * index + (first + index) % 2,
-            round=index,
-            values=tuple(row),
-        )
-        for index, row in enumerate(values.tolist())
-    )
-    return Series(arm=arm, metric=METRIC, boots=boots, planned=len(boots))
+def design_of(text: str) -> Design:
+    """One of the table's designs, as OLD:NEW."""
+    known = {f"{each.old}:{each.new}": each for each in (*EVEN, *DOUBLE)}
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"no design of the table; it has {', '.join(known)}")
+    return known[text]
 
 
-def judge_many(samples: int, boots: int, seed: int) -> tuple[Comparison, float]:
-    """Judge `samples` samples in two arms; the verdict, and seconds."""
-    generator = np.random.default_rng([seed, 4])
-    shape = (boots, samples // (2 * boots))
-    arms = [
-        series(name, 1e3 * mean * (1 + 0.03 * generator.standard_normal(shape)), first=index)
-        for index, (name, mean) in enumerate((("old", 1.0), ("new", 1.05)))
-    ]
-    begun = time.perf_counter()
-    found = compare(arms[0], arms[1], grade=Grade.HOST_TIME, seed=seed)
-    return found, time.perf_counter() - begun
-
-
-def print_speed(seed: int) -> None:
-    """How long a million samples take."""
-    for boots in (10, 1000, 50_000):
-        found, seconds = judge_many(1_000_000, boots, seed)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"1,000,000 samples in 2 x {boots} boots: {found.verdict} in {seconds:.2f} s;"
-            f" largest memory so far {memory:.0f} MB",
-            flush=True,
-        )
+def closed(wrong: Sequence[str]) -> int:
+    """Say what does not hold; 1 when anything does not."""
+    print("\n" + ("does not hold: " + "; ".join(wrong) if wrong else "all promises hold"))
+    return 1 if wrong else 0
 
 
 def main() -> int:
@@ -472,6 +447,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the sessions")
     parser.add_argument("--docs", type=Path, metavar="PAGE", help="put the table there")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="cells made so far, of this code")
+    parser.add_argument("--design", type=design_of, metavar="OLD:NEW", help="its cells alone")
     parser.add_argument("--seed", type=int, default=SEED)
     asked = parser.parse_args()
     share = 10 if asked.quick else 1
@@ -482,17 +458,17 @@ def main() -> int:
         others=500 // share,
         coverage=100 // share,
     )
-    lines, wrong = print_cells(counts, asked.seed, asked.keep)
+    lines, wrong = print_cells(counts, asked.seed, asked.keep, asked.design)
+    if asked.design:
+        return closed(wrong)
     told = f"What other tools would do, each at its own level ({counts.others} sessions):"
     lines += ["", told, "", *print_others(counts, asked.seed)]
     if asked.docs:
         put(lines, asked.docs)
-    print_speed(asked.seed)
     wrong += print_sequential(counts, asked.seed)
     print_pooled(counts, asked.seed)
     print_coverage(counts, asked.seed)
-    print("\n" + ("does not hold: " + "; ".join(wrong) if wrong else "all promises hold"))
-    return 1 if wrong else 0
+    return closed(wrong)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+SEED = 20260513  # of what the documents print
 CV = 0.03
 WALK = 0.8  # of successive boots, where they resemble each other (AR(1))
 OUTLIER_SHARE = 0.10

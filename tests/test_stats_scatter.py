@@ -39,8 +39,18 @@ def test_where_the_arms_are_changes_no_terms(kind: str) -> None:
 
 def test_a_larger_arm_that_scatters_more_leaves_it_to_welch() -> None:
     assert (~Terms.of(drawn(18, 9, "wide"), 18).arranged).mean() > 0.7
-    assert Terms.of(drawn(9, 9, "wide"), 9).arranged.all()
+    assert Terms.of(drawn(9, 9, "wide"), 9).arranged.mean() > 0.9
     assert Terms.of(drawn(18, 9), 18).arranged.mean() > 0.9
+
+
+@pytest.mark.parametrize("each", [7, 8, 11, 12])
+def test_two_modes_in_so_few_boots_leave_it_to_welch(each: int) -> None:
+    generator = np.random.default_rng(SEED)
+    sides = np.where(generator.random((2000, 2 * each)) < 0.5, 0.04, -0.04)
+    terms = Terms.of(sides + 0.01 * generator.standard_normal(sides.shape), each)
+    shown = 8 <= each < 12
+    assert ((~terms.arranged).mean() > 0.5) == shown
+    assert terms.arranged.all() != shown
 
 
 def test_heavy_tails_make_ranks_cheap() -> None:

@@ -25,15 +25,22 @@ from scipy.stats import rankdata
 
 from kdelta.stats import permutation, ranks
 from kdelta.stats.ranks import Differences
-from kdelta.stats.scatter import FEW, HEAVY, RANKS_BESIDE_MEANS, Terms, alike, excess, kurtosis
+from kdelta.stats.scatter import (
+    FEW,
+    HEAVY,
+    RANKS_BESIDE_MEANS,
+    SHOWN_MODES,
+    Terms,
+    alike,
+    excess,
+    kurtosis,
+)
 from kdelta.stats.welch import Spread
 
 Array = npt.NDArray[np.float64]
 
-# Of fewer boots all are on one of two equal modes in more than 1 % of sessions (2 / 2^7 = 1.6 %),
-# and no test that ever believes them keeps the level.
-SHOWN_MODES = 8
-MODES_MOVE = 0.10  # as far as such boots may be from their arm's mean, at most, by assumption
+# As far as boots that are too few to show modes may be from their arm's mean: by assumption.
+MODES_MOVE = 0.10
 _MANY, _FLAT, _TAILS = 16, -1.0, 1.5
 # Of the scatter of an arm, the most of the other's, where it may have modes; and where one arm has
 # fewer than FEW and tails are not heavy, so that fewer of its boots hide its modes.

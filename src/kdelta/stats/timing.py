@@ -426,7 +426,7 @@ def _needs(arms: Sequence[Series], effect: _Effect, tolerance: float) -> tuple[s
     total = math.ceil(n * (half / target) ** 2)
     if effect.modes:
         # numpy belongs to the extra `time`: reading a result must work without it.
-        from kdelta.stats.shift import SHOWN_MODES
+        from kdelta.stats.scatter import SHOWN_MODES
 
         total = max(total, SHOWN_MODES)
     more = max(total - n, 1)
