@@ -202,6 +202,21 @@ def test_a_program_without_plugins_says_so_by_its_symbols() -> None:
     assert not emulator._has_plugins(Path(sys.executable).resolve(), 0)
 
 
+@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize(("suffix", "plugins"), [("", True), ("_of_another", False)])
+def test_a_program_with_plugins_exports_their_interface(
+    tmp_path: Path, suffix: str, *, plugins: bool
+) -> None:
+    built = tmp_path / "built"
+    source = f"void qemu_plugin_register_vcpu_tb_trans_cb{suffix}(void) {{}}\n"
+    subprocess.run(
+        ["gcc", "-shared", "-nostdlib", "-x", "c", "-", "-o", built],
+        input=source.encode(),
+        check=True,
+    )
+    assert emulator._has_plugins(built, 0) is plugins
+
+
 def test_hanging_program_is_bounded(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace as replace_struct
 
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.guests import qemu, qemu_archive
+from kdelta.guests import emulator, qemu, qemu_archive
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.qemu import Channels, CountingFiles, Launch
 from kdelta.machine.axes import MachineSettings
@@ -112,6 +112,31 @@ def test_the_pinned_one_is_fetched_where_the_machines_own_is_another(
     path = program(tmp_path / "bin", "QEMU emulator version 10.0.2")
     assert qemu.for_counting(AMD64).program == path
     assert len(fetched) == 3
+
+
+def test_where_the_pinned_one_is_fetched_no_other_is_started(
+    tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = [
+        Qemu(
+            program=program(tmp_path / number, f"QEMU emulator version {number}"),
+            guest="amd64",
+            package=f"1:{number}+ds-1",
+        )
+        for number in ("10.0.2", "10.0.13")
+    ]
+    started: list[str] = []
+
+    def examine(place: Qemu) -> Qemu:
+        started.append(place.package)
+        return emulator.examine(place)
+
+    monkeypatch.setattr(qemu_archive, "unpacked", lambda: tuple(unpacked))
+    monkeypatch.setattr(qemu, "examine", examine)
+    assert qemu.for_counting(AMD64).version == "10.0.2"
+    assert started == ["1:10.0.2+ds-1"]
+    assert fetched == []
+    assert next(qemu.find(AMD64)).version == "10.0.13"  # of others the newest is first
 
 
 def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(

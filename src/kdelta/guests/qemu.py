@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -145,8 +146,10 @@ def find(target: arch.Arch) -> Iterator[Qemu]:
     yield from _fetched(target)
 
 
-def _fetched(target: arch.Arch) -> Iterator[Qemu]:
-    for unpacked in reversed(qemu_archive.unpacked()):
+def _fetched(target: arch.Arch, first: str = "") -> Iterator[Qemu]:
+    """Those of the archive, newest first, but for packages of one version that come before."""
+    newest = reversed(qemu_archive.unpacked())
+    for unpacked in sorted(newest, key=lambda one: not (first and one.is_version(first))):
         if unpacked.guest == target.debian:
             yield examine(unpacked)
 
@@ -218,10 +221,13 @@ def counts(qemu: Qemu) -> bool:
 
 
 def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
-    here = [*_fetched(target), *(one for one in find(target) if not one.package)]
-    able = [one for one in here if counts(one)]
-    if pinned := next((one for one in able if one.is_version(PINNED)), None):
-        return pinned
+    able: list[Qemu] = []
+    # Each that is looked at is started: none behind the pinned one is.
+    for one in chain(_fetched(target, PINNED), (own for own in find(target) if not own.package)):
+        if counts(one):
+            if one.is_version(PINNED):
+                return one
+            able.append(one)
     try:
         return qemu_archive.fetch(PINNED, target.debian, progress=progress)
     except (InfraError, SpecError):

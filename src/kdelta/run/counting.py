@@ -108,7 +108,7 @@ class _CountedTrial(GuestTrial):
             release=self._kernel.release,
             timeout_s=bench.timeout_s,
         )
-        identity, ran, answers = self._asked(point, self._launch(point, given), ask)
+        identity, ran, answers = self._asked(point, self._launch(point, given, table), ask)
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
@@ -123,13 +123,15 @@ class _CountedTrial(GuestTrial):
             cancelled=self._bench.cancelled,
         )
 
-    def _launch(self, point: checkpoint.Checkpoint, given: swap.Backing) -> qemu.Launch:
+    def _launch(
+        self, point: checkpoint.Checkpoint, given: swap.Backing, table: symbols.Symbols
+    ) -> qemu.Launch:
         """How the guest that is counted is started."""
         bench = self._bench
         target = bench.settings.target
         events = insns.events_file(
             digest_of(self._kernel.image),
-            lambda: self._guest.symbols(point),
+            lambda: table,
             target,
             every_task=self._workload.every_task,
         )
@@ -139,14 +141,13 @@ class _CountedTrial(GuestTrial):
             output=self._folder / "counts.bin",
             events=events,
             windows=_windows(self._scenario),
-            **self._prepared(point).files(self._folder),
+            **self._prepared(table).files(self._folder),
         )
         return self._launched(point, given, orders, counting)
 
-    def _prepared(self, point: checkpoint.Checkpoint) -> probing.Probing:
+    def _prepared(self, table: symbols.Symbols) -> probing.Probing:
         """What is recorded beside counts."""
         target = self._bench.settings.target
-        table = self._guest.symbols(point)
         self._probing = probing.prepared(
             self._bench.probes, table, self._binary, target, self._kernel.release
         )
