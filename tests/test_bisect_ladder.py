@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, journal, question
+from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.journal import Journal
 from kdelta.bisect.judging import PointCounting, record
@@ -19,6 +19,7 @@ from kdelta.bisect.outcome import BisectionResult, Ending, boots
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
+from kdelta.journal import results
 from kdelta.journal.folders import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
@@ -319,3 +320,29 @@ def test_news_come_before_and_after_each_point(tmp_path: Path) -> None:
     assert [news.step is None for news in bench.told] == [True, False] * 3
     assert bench.told[-1].value == pytest.approx(GOOD, rel=1e-3)
     assert own.steps["k1"].mark is Mark.GOOD
+
+
+def test_a_result_is_read_again_only_when_its_file_was_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, reads, kept = journal(tmp_path, ["a", "b"]), [], results.kept
+
+    def noted(folder: Path, run: str, index: int) -> results.KeptResult | None:
+        reads.append(index)
+        return kept(folder, run, index)
+
+    monkeypatch.setattr(results, "kept", noted)
+    own.keep(0, counted(GOOD))
+    own.keep(1, counted(BAD))
+    assert [own.result(trial) for trial in (0, 1, 0)] == [
+        counted(GOOD),
+        counted(BAD),
+        counted(GOOD),
+    ]
+    assert reads == [0, 1]
+    own.keep(0, counted(BAD))
+    assert own.result(0) == counted(BAD)
+    assert reads == [0, 1, 0]
+    results.forget(own.folder, 1)
+    with pytest.raises(StoreError, match="the result of trial 1 is gone"):
+        own.result(1)

@@ -112,6 +112,7 @@ class Journal:
     def __init__(self, folder: Path, state: BisectState) -> None:
         self.folder = folder
         self.state = state
+        self._read: dict[int, tuple[object, TrialResult]] = {}  # with what tells a file's change
 
     @property
     def steps(self) -> dict[str, BisectStep]:
@@ -154,7 +155,13 @@ class Journal:
         results.keep(self.folder, kept)
 
     def result(self, trial: int) -> TrialResult:
-        """A trial's result.  Raises StoreError when it is gone."""
+        """A trial's result.  Raises StoreError when it is gone.
+
+        Each step looks at all of them: a file is read again only when it was written to.
+        """
+        facts = results.facts(self.folder, trial)
+        if facts is not None and (read := self._read.get(trial)) and read[0] == facts:
+            return read[1]
         kept = results.kept(self.folder, self.state.run_id, trial)
         if kept is None:
             raise StoreError(
@@ -162,6 +169,7 @@ class Journal:
                 place=str(self.folder),
                 action="start again with: kdelta bisect --new",
             )
+        self._read[trial] = facts, kept.result
         return kept.result
 
     def _write(self, state: BisectState) -> None:

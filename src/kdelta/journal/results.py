@@ -52,6 +52,15 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     return found
 
 
+def facts(folder: Path, index: int) -> tuple[int, int, int, int] | None:
+    """What changes when a trial's result does; None when there is none."""
+    try:
+        seen = (trial_folder(folder, index) / "result.json").stat()
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+
+
 def forget(folder: Path, index: int) -> None:
     """Remove a trial's result, so that the trial can be planned again.  Raises StoreError."""
     with files.disk_errors(folder):
