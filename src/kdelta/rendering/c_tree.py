@@ -61,9 +61,11 @@ def parse(text: bytes) -> Node:
 
 def walk(node: Node) -> Iterator[Node]:
     """A node and all below it, from the left."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+    left = [node]
+    while left:
+        one = left.pop()
+        yield one
+        left += reversed(one.children)
 
 
 def applied(text: bytes, edits: Iterable[Edit]) -> bytes:
