@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+_ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # no second git after each commit
+
 
 class Repository:
     """A git repository in a folder."""
@@ -15,12 +17,12 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.git("init", "-q", "-b", "main")
+        self.git("init", "-q", "-b", "main", "--template=")
         self._clock = 1_700_000_000
 
     def git(self, *arguments: str, text: str | None = None) -> str:
         """Run git in it; what it printed."""
-        who = ("-c", "user.name=A U Thor", "-c", "user.email=author@example.org")
+        who = ("-c", "user.name=A U Thor", "-c", "user.email=author@example.org", *_ALONE)
         done = subprocess.run(
             ["git", *who, *arguments],
             cwd=self.folder,

@@ -55,7 +55,7 @@ def repository() -> Path:
 
 def make(home: Path) -> None:
     """Make a bare repository.  Raises InfraError."""
-    _git(["init", "--quiet", "--bare", str(home)], home.parent, _OWN, check=True)
+    _git(["init", "--quiet", "--bare", "--template=", str(home)], home.parent, _OWN, check=True)
 
 
 def run(
@@ -132,7 +132,8 @@ def _git(
     # kdelta may itself be called by a git (a hook, git bisect run), which says where it is.
     theirs = sorted(name for name in os.environ if name.startswith("GIT_") and name not in env)
     unset = [word for name in theirs for word in ("-u", name)]
-    argv = ["env", *unset, "git", *_SETTINGS, *arguments]
+    door = ("env", *unset) if theirs else ()
+    argv = [*door, "git", *_SETTINGS, *arguments]
     return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
 
 
