@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Generator
@@ -20,6 +21,10 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("untimed")
 
+# Of matrices as small as ours two threads take twice the CPU of one, and as long.  Read by numpy
+# when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Boots are read on pages as wide as documents show them, whatever terminal starts the tests.
 os.environ["COLUMNS"] = "100"
 
@@ -28,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Rewrite golden files to what is printed now."
     )
+
+
+def pytest_collection_finish() -> None:
+    """Every look for garbage is spared the thousands of tests and modules, which are none."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,6 +81,15 @@ def _no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         return
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, _only_unix(getattr(socket.socket, name)))
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No unit test turns the power off: what it writes need not wait until the disk has it."""
+    if not request.node.get_closest_marker("boot"):
+        monkeypatch.setattr(os, "fsync", os.fstat)
 
 
 def _only_unix(real: Any) -> Any:

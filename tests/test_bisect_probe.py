@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
 from git_history import Repository
 from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
+from kdelta.cli.main import main
 from kdelta.cli.probe import EXIT_STOP, probe
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -189,12 +189,18 @@ def test_ends_of_a_run_that_do_not_differ_are_refused() -> None:
         ["mprotect:shared_dirty_full_toggle_64m", "--below", "3", "--like-run", "x"],
     ],
 )
-def test_every_error_stops_git(tmp_path: Path, arguments: list[str]) -> None:
-    code = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
-    argv = [sys.executable, "-c", code, "probe", *arguments]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == EXIT_STOP, done.stderr
-    assert done.stderr.strip()
+def test_every_error_stops_git(
+    tmp_path: Path,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["probe", *arguments])
+    said = capsys.readouterr().err
+    assert ended.value.code == EXIT_STOP, said
+    assert said.strip()
 
 
 def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

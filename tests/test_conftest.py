@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,69 +14,84 @@ import pytest
 CONFTEST = Path(__file__).with_name("conftest.py")
 
 
-def run_tests(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a test file under our conftest.py, in a pytest of its own."""
-    (folder / "conftest.py").write_text(CONFTEST.read_text())
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = boot: boots\naddopts = -ra\n")
-    (folder / "test_planted.py").write_text(text)
-    clean = {key: value for key, value in os.environ.items() if key != "KDELTA_NO_BOOT"}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=folder,
-        env={**clean, **environment},
-    )
-
-
-SKIPS = """
-import pytest
-@pytest.mark.boot
-def test_boot():
-    pytest.skip("no QEMU here")
-"""
-
-
-def test_boot_test_that_skips_itself_fails(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, SKIPS)
-    assert "1 failed" in done.stdout
-    assert "no QEMU here" in done.stdout
-
-
-def test_declined_boots_are_skipped_in_sight(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, SKIPS, KDELTA_NO_BOOT="1")
-    assert done.returncode == 0
-    assert "1 skipped" in done.stdout
-    assert "KDELTA_NO_BOOT=1: boots were declined" in done.stdout
-
-
-def test_unit_test_may_skip_itself(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, SKIPS.replace("@pytest.mark.boot\n", ""))
-    assert done.returncode == 0
-    assert "1 skipped" in done.stdout
-
-
-CONNECTS = """
+PLANTED = """
 import socket, pytest
-MARK
-def test_connect():
+
+@pytest.mark.boot
+def test_boot_skips():
+    pytest.skip("no QEMU here")
+
+def test_unit_skips():
+    pytest.skip("no gcc here")
+
+def connect():
     with socket.socket() as listener, socket.socket() as client:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         client.connect(listener.getsockname())
+
+def test_unit_connects():
+    connect()
+
+@pytest.mark.boot
+def test_boot_connects():
+    connect()
 """
 
 
-def test_unit_test_cannot_connect(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, CONNECTS.replace("MARK", ""))
-    assert "1 failed" in done.stdout
-    assert "a unit test connects to ('127.0.0.1'" in done.stdout
+def run_tests(folder: Path, **environment: str) -> str:
+    """Run tests under our conftest.py, in a pytest of its own; what it printed."""
+    (folder / "conftest.py").write_text(CONFTEST.read_text())
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = boot: boots\naddopts = -ra -v\n")
+    (folder / "test_planted.py").write_text(PLANTED)
+    clean = {key: value for key, value in os.environ.items() if key != "KDELTA_NO_BOOT"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=folder,
+        env={**clean, **environment},
+    )
+    assert done.returncode == 1, done.stderr  # of each run some fail
+    return done.stdout
 
 
-def test_boot_test_may_connect(tmp_path: Path) -> None:
-    assert run_tests(tmp_path, CONNECTS.replace("MARK", "@pytest.mark.boot")).returncode == 0
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run_tests(tmp_path_factory.mktemp("planted"))
+
+
+def outcome(said: str, name: str) -> str:
+    found = re.search(rf"^test_planted\.py::{name} (\w+)", said, re.MULTILINE)
+    assert found is not None, said
+    return found[1]
+
+
+def test_boot_test_that_skips_itself_fails(said: str) -> None:
+    assert outcome(said, "test_boot_skips") == "FAILED"
+    assert "no QEMU here" in said
+
+
+def test_declined_boots_are_skipped_in_sight(tmp_path: Path) -> None:
+    said = run_tests(tmp_path, KDELTA_NO_BOOT="1")
+    assert outcome(said, "test_boot_skips") == outcome(said, "test_boot_connects") == "SKIPPED"
+    assert "KDELTA_NO_BOOT=1: boots were declined" in said
+
+
+def test_unit_test_may_skip_itself(said: str) -> None:
+    assert outcome(said, "test_unit_skips") == "SKIPPED"
+    assert "no gcc here" in said
+
+
+def test_unit_test_cannot_connect(said: str) -> None:
+    assert outcome(said, "test_unit_connects") == "FAILED"
+    assert "a unit test connects to ('127.0.0.1'" in said
+
+
+def test_boot_test_may_connect(said: str) -> None:
+    assert outcome(said, "test_boot_connects") == "PASSED"
 
 
 def test_unit_test_has_private_directories(tmp_path: Path) -> None:
