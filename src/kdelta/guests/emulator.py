@@ -91,7 +91,7 @@ def _banner(
 def _has_plugins(program: Path, _modified: int) -> bool:
     """False for a program that was built without plugins; a script of others is believed."""
     with program.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
-        # Parsing the hash table of its symbols would take each command longer than a help page.
+        # Its names alone: the hash table of so many symbols is slow to parse, in each command.
         names = file.get_section_by_name(".dynstr")
         return names is not None and b"\0%b\0" % _PLUGINS.encode() in names.data()
     return True
