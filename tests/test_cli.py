@@ -53,6 +53,17 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     return plant
 
 
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("4", "4")])
+def test_numpy_gets_one_thread_unless_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    assert exit_code(["--help"]) == 0
+    assert os.environ["OPENBLAS_NUM_THREADS"] == found
+
+
 def test_help_lists_every_command_and_exit_code() -> None:
     done = kdelta("--help")
     assert done.returncode == 0
