@@ -81,7 +81,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setattr(sources, "KEYRINGS", (DATA / "keyring.gpg",))
     running = Mirror(server, etc)
     box.append(running)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005})
     thread.start()
     yield running
     running.stop()

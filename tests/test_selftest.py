@@ -52,6 +52,7 @@ def checkout(folder: Path) -> Path:
     return folder / "src" / "kdelta"
 
 
+@pytest.mark.program
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 def test_two_checkouts_have_one_test_and_the_same_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
