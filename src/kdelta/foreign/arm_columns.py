@@ -14,6 +14,7 @@ from kdelta.foreign.words import Part
 from kdelta.foreign.work import Work
 
 SUMMARY = ("mean", "median", "sd", "cv", "cv_percent", "values")
+_REFERENCES = 4  # rows with one figure, at least
 _ALIKE = 3.0  # times: figures of one kind
 _MAY_BE_ARMS = (Part.UNKNOWN, Part.STATISTIC, Part.TIME, Part.POSITION)
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
@@ -23,6 +24,8 @@ def arms_in_columns(work: Work) -> None:
     """Columns that are called after arms: 6.16, v6.12.77_mean, base_ns, parent_a."""
     found: dict[str, dict[tuple[str, ...], str]] = {}
     for name, said in work.left.items():
+        if _is_reference(work, name):
+            continue
         may_be = said.part in _MAY_BE_ARMS or (said.part is Part.DERIVED and _is_side(name))
         if may_be and (cut := wide.arm_and_rest(name)):
             found.setdefault(cut[0], {})[cut[1]] = name
@@ -56,6 +59,21 @@ def arms_in_columns(work: Work) -> None:
             work.take(column, f"arms.{arm}.{key}", "it is called after an arm")
     work.metrics[timed[0] or "value"] = MetricKeys()
     _likewise(work, next(iter(next(iter(found.values())))))
+
+
+def _is_reference(work: Work, name: str) -> bool:
+    """True for one figure in every row, though rows are of several kinds: it was set, not measured.
+
+    The baseline that each configuration is held against is no arm of its own.
+    """
+    cells = work.cells(name)
+    if cells.holds is not Holds.NUMBERS or not cells.constant or work.table.rows < _REFERENCES:
+        return False
+    return any(
+        1 < len(work.cells(other).distinct) < work.table.rows
+        and work.cells(other).holds is Holds.TEXT
+        for other in work.of(Part.DIMENSION, Part.UNKNOWN)
+    )
 
 
 def _is_side(name: str) -> bool:

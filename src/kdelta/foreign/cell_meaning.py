@@ -23,6 +23,12 @@ _RANGE = re.compile(  # 0-100, [1], [2, 4), 100..200, >1ms
 )
 _PERCENT = re.compile(r"(?:\d{1,2}(?:\.\d{1,4})?|100(?:\.0*)?)%?", re.ASCII)
 _SECONDS = re.compile(r"(?:9[5-9]\d|1\d{3}|[23]\d{3})\d{6}(?:\.\d{1,9}|\d{3})?", re.ASCII)
+_NAMES_RUN = re.compile(  # run 1, rep-2, iteration #3
+    r"(?P<word>run|rep|repetition|repeat|round|iter|iteration|trial|attempt|boot)[ _#-]*\d{1,6}",
+    re.IGNORECASE | re.ASCII,
+)
+_FEWEST_RUNS = 3
+_MAY_NAME_RUNS = (Part.UNKNOWN, Part.DIMENSION, Part.ARM, Part.POSITION)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 
 
@@ -33,6 +39,8 @@ def correct(work: Work, name: str) -> None:
         work.take(name, "not read", "it is empty")
     elif _percentiles(cells):
         work.left[name] = Said(part=Part.DIMENSION)
+    elif said.part in _MAY_NAME_RUNS and (run := _named_run(cells)):
+        work.left[name] = Said(part=run)
     elif said.part is Part.UNKNOWN and all(map(is_moment, cells.distinct)):
         if cells.constant and work.table.rows > 1:
             work.leave(name, "one moment for all rows")
@@ -60,6 +68,15 @@ def _words_of_order(name: str, cells: Cells) -> bool:
     if cells.holds is not Holds.TEXT or words.words(name)[-1] in ("step", "order"):
         return False
     return not any(character.isdigit() for text in cells.distinct for character in text)
+
+
+def _named_run(cells: Cells) -> Part | None:
+    """What cells that say run 1, run 2, run 3 number, whatever the column is called."""
+    found = [_NAMES_RUN.fullmatch(text.strip()) for text in cells.distinct]
+    words_ = {one["word"].lower() if one else "" for one in found}
+    if len(found) < _FEWEST_RUNS or len(words_) > 1 or "" in words_:
+        return None
+    return Part.BOOT if words_ == {"boot"} else Part.ROUND
 
 
 def _percentiles(cells: Cells) -> bool:
@@ -108,6 +125,7 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
         )
     elif (
         not said.unit
+        and said.part is Part.TIME  # the bounds of an interval may rise, too
         and cells.rises
         and any(
             one.unit and other != name for other, one in work.left.items() if one.part is Part.TIME

@@ -27,6 +27,7 @@ _MOMENT = re.compile(
 )
 _TITLE = re.compile(r"(?P<mark>[#=*>-]+)\s*(?P<text>[^#=*>\s-].*?)\s*[#=*<-]*")
 _PAIR = re.compile(r"(?P<key>[A-Za-z][\w /.-]{0,40}?)\s*[:=]\s+(?P<rest>\S.*)|\b(?P<short>\w+)=\S+")
+_SAID = re.compile(r"(?P<key>[A-Za-z]\w{0,40})=(?P<rest>[A-Za-z][^\s=,;]*|\d+(?:\.\d+)+\S*)")
 _RUN = re.compile(r"\b(?:run|iter|iteration|rep|repetition|round|boot|trial|pass|loop|test) *#?\d")
 _PROMPT = re.compile(r"(?:\[?[\w.-]+@[\w.-]+[^$#]{0,80}[$#]|\$|\+)\s+(?P<command>\S.*)")
 _COMMAND = "command"
@@ -86,6 +87,8 @@ def _cut(line: str) -> tuple[str, str, str] | None:
     bare = line.lstrip("#").strip()
     if (pair := _PAIR.fullmatch(bare)) and pair["key"]:
         return "pair", pair["key"].strip(), pair["rest"]
+    if said := _SAID.fullmatch(bare):
+        return "pair", said["key"], said["rest"]
     title = _TITLE.fullmatch(line)
     if title and len(title["text"].split()) <= _WORDS and not _NUMBER.search(title["text"]):
         return title["mark"], _NAME, title["text"]

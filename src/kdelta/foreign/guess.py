@@ -376,6 +376,12 @@ def _replicates(work: Work) -> None:
         for name in work.of(part):
             if part is Part.POSITION and not _is_place(work, name):
                 work.leave(name, "it only numbers the lines")
+            elif part is Part.ROUND and settings.named_by_rows(work, name):
+                work.doubts.append(f"is {name} a setting? the figures of all arms follow it")
+                work.dimensions.append(name)
+                work.take(name, "dimensions", "the figures of all arms follow it")
+            elif part is Part.RUN and _no_identity(work, name):
+                work.left[name] = Said(part=Part.DIMENSION)
             elif name == ROUND and settings.as_numbers_of_runs(work, name):
                 work.doubts.append(f"is {name} a setting? the figures of all arms follow it")
                 work.dimensions.append(name)
@@ -384,6 +390,17 @@ def _replicates(work: Work) -> None:
                 work.leave(name, f"{work.keys[key]} is the {key}")
             else:
                 work.key(key, name, "its name says so")
+
+
+def _no_identity(work: Work, name: str) -> bool:
+    """True for words that stand several times with every arm: jobs or tests, no single runs."""
+    if not work.arm or work.cells(name).holds is not Holds.TEXT or work.of(Part.METRIC):
+        return False
+    pairs = Counter(zip(work.cells(work.arm[0]).texts, work.cells(name).texts, strict=True))
+    arms_, names = work.cells(work.arm[0]).distinct, work.cells(name).distinct
+    every = len(arms_) > 1 and len(pairs) == len(arms_) * len(names)
+    digits = any(character.isdigit() for text in names for character in text)
+    return every and not digits and min(pairs.values()) > 1
 
 
 def _is_place(work: Work, name: str) -> bool:

@@ -39,7 +39,7 @@ _ENDED = vocabulary(
     "fail failed failure error err crash crashed timeout timed_out killed hung hang oom aborted"
     " panic panicked dnf did_not_finish broken lost skipped skip"
 )
-_UNKNOWN = ("?", "??", "tbd", "tba", "...", "\u2026", "x")
+_UNKNOWN = ("?", "??", "---", "----", "-----", "tbd", "tba", "...", "\u2026", "x")
 _PLAIN_FIGURE = re.compile(r"[-+]?(?:\d[\d,.]*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _SESSIONS = vocabulary("session session_id block part batch leg_no segment night day phase_no")
 # What a machine was at while it measured, in numbers.

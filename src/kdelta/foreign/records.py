@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.foreign import aggregates, arms, context, layout, marked, nested_text
+from kdelta.foreign import aggregates, arms, context, layout, marked, nested_text, titles
 from kdelta.foreign.json_text import loaded
 from kdelta.foreign.numerals import GROUPED, PLAIN
 from kdelta.foreign.plain_tables import Plain
@@ -41,13 +41,6 @@ _FIGURE = re.compile(
 _RATE = re.compile(rf"{GROUPED}\s+\((?P<value>{GROUPED}) per sec(?:ond)?\.?\)")  # 12 (1.2 per sec.)
 _BARE = re.compile(rf"(?P<value>{GROUPED})\s+(?P<unit>[a-zA-Z\u00b5\u03bc][\w/\u00b5\u03bc-]*)\Z")
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.%/-]*)=(?P<value>\"[^\"]*\"|[^\s,;]+)")
-_TITLE = re.compile(
-    r"(?:={2,}|-{2,}|#{2,}|\*{2,}|>{2,})\s*(?P<text>[^\s=].*?)\s*[=#*<-]*|\[(?P<inner>[^\]]+)\]"
-)
-_RUN = re.compile(
-    r"(?:\b(?P<word>boot|run|round|rep|iteration|iter|trial|pass)[ #_:-]*|#)(?P<number>\d{1,6})\b",
-    re.I,
-)
 _BEFORE_PAIRS = 4  # words: a moment, a host, a program
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _LOOKED_AT = 65536  # characters that tell a log
@@ -281,29 +274,14 @@ def sections(text: str) -> list[tuple[Record, list[tuple[int, str]]]]:
     Nothing: there are no two of them.
     """
     found: list[tuple[Record, list[tuple[int, str]]]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if said := _titled(line.strip()):
-            found.append((said, []))
+    lines = list(enumerate(text.splitlines(), start=1))
+    known = titles.titles(lines)
+    for number, line in lines:
+        if number in known:
+            found.append((known[number], []))
         elif found:
             found[-1][1].append((number, line))
     return found if len(found) > 1 else []
-
-
-def _titled(text: str) -> Record:
-    """What a title such as "=== 6.16.1 run 3 ===" says: kernel and run."""
-    cut = _TITLE.fullmatch(text)
-    said: Record = {}
-    if cut is None:
-        return said
-    text = cut["text"] or cut["inner"]
-    words_ = text.replace(",", " ").replace(":", " ").split()
-    named = [word for word in words_ if arms.is_version(word) or arms.side(word)]
-    numbered = _RUN.search(text)
-    if len(named) == 1:
-        said["kernel"] = named[0]
-    if numbered:
-        said[(numbered["word"] or "run").lower()] = numbered["number"]
-    return said
 
 
 def _timed(line: str, found: Record) -> Record:
@@ -333,7 +311,7 @@ def is_log(text: str) -> bool:
     lines = [line.strip() for line in text[:_LOOKED_AT].splitlines()]
     if _lists(list(enumerate(text.splitlines(), start=1))):
         return True
-    if sum(bool(_titled(line)) for line in lines) > 1:  # what programs say between, too
+    if sum(bool(titles.titled(line)) for line in lines) > 1:  # what programs say between, too
         return any(_entry(line) is not None for line in lines)
     lines = [line for line in lines if line and line[0] != "#" and set(line) - set("-=.*")]
     entries = sum(
@@ -420,7 +398,7 @@ def _name(path: _Path, *, alone: bool) -> str:
 def _says(line: str) -> bool:
     """True for a title, a heading, a rule and an entry, which is what a log is made of."""
     text = line.strip()
-    if not text or set(text) <= set("-=.*") or _titled(text):
+    if not text or set(text) <= set("-=.*") or titles.titled(text):
         return True
     return not text.startswith("#") and bool(_is_heading(text) or _entry(text))
 
@@ -429,6 +407,7 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
     log = _Log()
     heads: list[tuple[int, str]] = []  # indentation and name of the headings above
     said = context.settings([one for one in lines if not _says(one[1])])
+    known = titles.titles(lines)
     entries = (number for number, line in lines if number not in said and _entry(line.strip()))
     above = bool(said) and min(said) < next(entries, 0)
     for number, line in lines:
@@ -438,8 +417,8 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Numbered]:
             name, words_ = said[number]
             log.under(number, (name,), words_, begins=above)
             continue
-        if title := _titled(text):
-            log.begin(number, title)
+        if number in known:
+            log.begin(number, known[number])
             heads = []
             continue
         if not text or text.startswith("#") or set(text) <= set("-=.*"):

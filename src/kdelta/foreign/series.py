@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -101,7 +101,7 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     found = []
     for group in dict.fromkeys(item.group for item in contents.audited):
         mine = [item for item in contents.audited if item.group == group]
-        arms, _ = in_order(dict.fromkeys(item.arm for item in mine), contents.order)
+        arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         fields = dict.fromkeys(item.field for item in mine)
         facts = {arm: dict(_details(known.about(arm, group))) for arm in arms}
@@ -126,6 +126,7 @@ class _Known:
     states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
     rules: tuple[PublishedRules, ...]
     order: tuple[str, ...]
+    met: Mapping[str, int]
 
     @classmethod
     def of(cls, contents: Contents) -> _Known:
@@ -141,7 +142,12 @@ class _Known:
             {arm: tuple(items) for arm, items in states.items()},
             contents.rules,
             contents.order,
+            {arm: at for at, arm in enumerate(dict.fromkeys(_every_arm(contents)))},
         )
+
+    def ranked(self, names: Iterable[str]) -> tuple[list[str], str]:
+        """Arms, oldest first; where nothing tells, as the whole import has them, not one group."""
+        return in_order(sorted(set(names), key=self.met.__getitem__), self.order)
 
     def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
         items = (*self.arms.get("", ()), *self.arms.get(arm, ()))
@@ -152,6 +158,11 @@ class _Known:
             field: text for where, field, text in self.states.get(arm, ()) if _within(where, group)
         }
         return tuple(sorted(found.items()))
+
+
+def _every_arm(contents: Contents) -> Iterator[str]:
+    for part in (contents.readings, contents.published, contents.audited):
+        yield from (item.arm for item in part)
 
 
 def _within(part: Pairs, whole: Pairs) -> bool:
@@ -165,7 +176,7 @@ def _case(
     said: Sequence[Published],
     known: _Known,
 ) -> Case:
-    arms, ordered = in_order(dict.fromkeys([*readings, *(one.arm for one in said)]), known.order)
+    arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
     series, remarks = [], []
     for arm in arms:
         published = [one for one in said if one.arm == arm]

@@ -135,6 +135,15 @@ def labels_rows(work: Work, name: str) -> bool:
     return all(columns) and _together(list(zip(*columns, strict=True)))
 
 
+def named_by_rows(work: Work, name: str) -> bool:
+    """True when iter 1, iter 2 ... of a row each are a setting: all arms follow it."""
+    cells = work.cells(name)
+    columns = [_numbers(work, column) for column in _arm_columns(work)]
+    if cells.holds is not Holds.TEXT or len(cells.distinct) < work.table.rows:
+        return False
+    return len(columns) > 1 and all(columns) and _together(list(zip(*columns, strict=True)))
+
+
 def _arm_columns(work: Work) -> list[str]:
     """The columns with the figure of each arm, where arms have columns."""
     found = [

@@ -32,7 +32,9 @@ _TURN_FIRST = re.compile(  # run0_stats
     r"(?P<number>\d{1,6})[-_ .](?P<name>[A-Za-z][A-Za-z_-]*)\Z",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(r"(?P<name>.*[A-Za-z]|[^.]*[A-Za-z]\w*\.)(?P<number>\d{1,4})\Z", re.DOTALL)
+_COUNTED = re.compile(
+    r"(?P<name>.*[A-Za-z]|(?:[A-Za-z][\w-]*\.)*[^.]*[A-Za-z]\w*\.)(?P<number>\d{1,4})\Z", re.DOTALL
+)
 # The columns of what the paths say where they differ.
 FOLDER, NAME, ROUND, KERNEL = "folder", "name", "round", "kernel"
 # What they are called where the files have columns of these names.
