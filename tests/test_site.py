@@ -56,7 +56,7 @@ class Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.scripts = 0
-        self.policy = self.text = self.block = ""
+        self.policy = self.text = self.block = self.begin = ""
         self._data = False
         self.feed(content.decode())
 
@@ -64,6 +64,7 @@ class Page(HTMLParser):
         own = dict(attrs)
         self.scripts += tag == "script"
         self._data = tag == "script" and own.get("type") == "application/json"
+        self.begin = own.get("data-begin") or self.begin
         assert not [name for name in own if name.startswith("on") or name == "style"]
         if own.get("src"):
             assert tag == "script"

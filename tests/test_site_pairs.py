@@ -102,3 +102,29 @@ def test_pairs_without_an_answer_say_why() -> None:
     answer, _ = answered(table, 0, 1)[SCENARIO]
     assert answer[0] == "U"
     assert reason(table, answer).startswith("two compilers, gcc 14 -> gcc 99")
+
+
+def built(compilers: dict[int, str]) -> Page:
+    """The page of the ladder's nine kernels; by their place the banners of other compilers."""
+    record = ladder_records.ladder(9)
+    arms = tuple(
+        replace(arm, kernel=replace(arm.kernel, compiler=compilers.get(at, "gcc-14 (GCC) 14.1.0")))
+        for at, arm in enumerate(record.arms)
+    )
+    return Page(files(replace(record, arms=arms))["compare.html"])
+
+
+def test_a_page_begins_with_the_newest_two_of_one_compiler() -> None:
+    assert built({}).begin == "7 8"
+    page = built({8: "gcc-16 (GCC) 16.1.0"})
+    assert page.begin == "6 7"
+    assert "newer, but not begun with: 7.2.1 (gcc 14 -> gcc 16:" in " ".join(page.text.split())
+    two = {7: "gcc-16 (GCC) 16.1.0", 8: "gcc-16 (GCC) 16.2.0"}
+    assert built(two).begin == "7 8"
+    assert "not begun with" not in built(two).text
+
+
+def test_where_no_two_are_of_one_compiler_it_begins_with_the_newest() -> None:
+    page = built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)})
+    assert page.begin == "7 8"
+    assert "not begun with" not in page.text

@@ -43,6 +43,7 @@ class Option extends Node {
 const ids = {}, heard = {}, location = {hash: HASH}, history = {};
 for (const id of ["old", "new", "said", "choose", "filter"]) ids[id] = new Node(id);
 ids.pairs = new Node("script", BLOCK);
+ids.pairs.dataset = {begin: BEGIN};
 ids.filter.value = "";
 ids.choose.hidden = true;
 new Node("p").append(ids.filter);
@@ -85,6 +86,7 @@ class Running:
         page = Page(site.written(lab, triage.Triage(), address="")["compare.html"])
         self._engine = MiniRacer()
         page_of = PAGE.replace("HASH", json.dumps(address)).replace("BLOCK", json.dumps(page.block))
+        page_of = page_of.replace("BEGIN", json.dumps(page.begin))
         self._engine.eval(f"{page_of}\n{asset('site.js')}")
 
     def after(self, what: str = "") -> dict[str, Any]:

@@ -70,14 +70,8 @@
     return [{letter, scenario, was, now, ratio, size, note: reason(why)}];
   }).sort((a, b) => b.size - a.size);
 
-  const newest = () => {
-    for (let old = data.kernels.length - 2; old >= 0; old--)
-      for (let next = data.kernels.length - 1; next > old; next--)
-        if (compared(old, next).length) return [old, next];
-    return null;
-  };
-  const begin = newest();
-  if (!begin) return;
+  if (!block.dataset.begin) return;
+  const begin = block.dataset.begin.split(" ").map(Number);
 
   const cell = (text, kind) => {
     const made = document.createElement("td");

@@ -256,6 +256,7 @@ class _Site:
     def _all_pairs(self) -> _Page:
         kernels = self._lab.kernels
         data = site_pairs.table(kernels, self._lab.pairs, _scenario)
+        begin = site_pairs.begin(kernels, self._lab.pairs)
         page = self._page("compare.html", "pairs", "Two kernels", data)
         return _with(
             page,
@@ -263,6 +264,8 @@ class _Site:
             data=packed(data).replace("<", "\\u003c"),
             overview=list(site_pairs.cells(kernels, self._lab.pairs)),
             anchor=site_pairs.anchor,
+            begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
+            left=site_pairs.left_out(kernels, self._lab.pairs),
         )
 
     def _all_steps(self) -> _Page:

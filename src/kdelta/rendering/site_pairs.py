@@ -142,6 +142,37 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
     return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
 
 
+def begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
+    """The two that a page begins with: the newest that one compiler built, else the newest.
+
+    Of two compilers most of a page is undecided, next to two kernels of which it can be said.
+    """
+    places = {kernel: at for at, kernel in enumerate(kernels)}
+    newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
+    return next((pair for pair in newest if _judged(pair) and not crossing(pair)), None) or next(
+        iter(newest), None
+    )
+
+
+def left_out(kernels: Sequence[str], pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+    """Kernels newer than those, for their compiler; with the two that stand between."""
+    chosen = begin(kernels, pairs)
+    if chosen is None or crossing(chosen):
+        return []
+    between = {pair.new: crossing(pair) for pair in pairs if pair.old == chosen.new}
+    newer = kernels[kernels.index(chosen.new) + 1 :]
+    return [(new, between[new]) for new in newer if between.get(new)]
+
+
+def _judged(pair: Pair) -> bool:
+    return any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
+
+
+def crossing(pair: Pair) -> str:
+    """The two compilers that built the kernels, as "gcc 14 -> gcc 16"; "": one did."""
+    return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
+
+
 def anchor(old: str, new: str) -> str:
     """The part of an address that chooses two kernels, as the page's script reads it."""
     return "#" + "..".join(quote(printable(name), safe="") for name in (old, new))
