@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -12,6 +15,8 @@ import pytest
 from kdelta import process
 from kdelta.cli.main import COMMANDS, cli
 from kdelta.cli.manual import page
+
+ZSH = 'eval "$(_KDELTA_COMPLETE=zsh_source kdelta)"'
 
 
 def every_option(command: click.Command, name: str) -> set[str]:
@@ -39,3 +44,37 @@ def test_groff_says_nothing(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert "bash_source kdelta" in done.stdout
     assert 'eval "$(_KDELTA' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [
+        ("bash", 'eval "$(_KDELTA_COMPLETE=bash_source kdelta)"; complete -p kdelta'),
+        (
+            "zsh",
+            f"autoload -U compinit; compinit -D; {ZSH}; print -r -- $_comps[kdelta]",
+        ),
+        ("fish", '_KDELTA_COMPLETE=fish_source kdelta | source; complete -C "kdelta surv"'),
+    ],
+)
+def test_completion_works_as_the_manual_says(shell: str, script: str, tmp_path: Path) -> None:
+    if process.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    printed = page(cli).replace(r"\(dq", '"').replace(r"\-", "-")
+    assert f"_KDELTA_COMPLETE={shell}_source kdelta" in printed
+    kdelta = tmp_path / "kdelta"
+    start = "from kdelta.cli.main import main; main()"
+    kdelta.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
+    kdelta.chmod(0o755)
+    done = subprocess.run(
+        [shell, "-c", script],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"bash": "_kdelta_completion", "zsh": "_kdelta_completion", "fish": "survey"}[
+        shell
+    ] in done.stdout
