@@ -46,7 +46,13 @@ def titles_of_kernels_and_cases(shape: shapes.Shape) -> None:
     )
 
 
+def dashes_of_failed_runs(shape: shapes.Shape) -> None:
+    rows = [(arm, run, shape.value(arm)) for run, arm in _runs(shape)]
+    shape.table("kernel,trial,elapsed_s", [*rows, (shape.arms[1], shape.runs + 1, "---")])
+
+
 READ = (
+    dashes_of_failed_runs,
     rows_called_after_runs,
     jobs_of_every_arm,
     titles_of_cases_and_runs,
@@ -84,7 +90,19 @@ def titles_in_brackets_before_a_run(shape: shapes.Shape) -> None:
     )
 
 
-PROPOSED = (a_reference_in_every_row, titles_of_unknown_words, titles_in_brackets_before_a_run)
+def runs_behind_points(shape: shapes.Shape) -> None:
+    """bench.slack.3.txt: what is behind the last point numbers the runs."""
+    shape.arms = ("bench.base", "bench.slack")
+    for run, arm in _runs(shape):
+        shape.files[f"{arm}.{run}.txt"] = f"time: {shape.value(arm)} s\n"
+
+
+PROPOSED = (
+    a_reference_in_every_row,
+    titles_of_unknown_words,
+    titles_in_brackets_before_a_run,
+    runs_behind_points,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -100,6 +118,7 @@ def test_they_are_asked_about_and_the_proposal_is_right(
 
 def test_bounds_that_rise_are_no_order(tmp_path: Path) -> None:
     rows = "6.1,web,100.0,98.0,10\n6.2,web,120.0,118.0,10\n6.1,db,250.0,245.0,10\n"
+    rows += "6.2,db,300.0,294.0,10\n"
     path = tmp_path / "ci.csv"
     path.write_text("kernel,workload,mean_ms,ci95_low,N\n" + rows, encoding="utf-8")
     (how,) = reader.read([path])[1].how
