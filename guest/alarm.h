@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What wakes PID 1 in a guest that was restored.
+ * What wakes the courier in a guest that was restored.
  *
  * QEMU before 10.2 does not save a riscv64's timer: the one that was set is gone, while the kernel
  * takes it for set, and sets none that would end later.  The alarm of the guest's clock

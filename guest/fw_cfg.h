@@ -4,7 +4,7 @@
  *
  * The device is reached by I/O ports on a PC and by /dev/mem elsewhere.  A process that was given
  * ports keeps an I/O bitmap, which the kernel then updates on its way back to user space: so this
- * is for a child that ends afterwards, never for PID 1 or what it starts.
+ * is for a process of its own, never for PID 1 or what it starts.
  */
 #ifndef KDELTA_FW_CFG_H
 #define KDELTA_FW_CFG_H
@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <sys/io.h>
@@ -27,6 +28,8 @@
 #define FW_CFG_DMA_OFFSET	16
 #define FW_CFG_NODES		"/proc/device-tree/fw-cfg@*/reg"
 #define FW_CFG_PAGE		4096
+#define FW_CFG_PLACE		(1 << 20) /* bytes of a place, see below */
+#define FW_CFG_PLACE_PAGES	(FW_CFG_PLACE / FW_CFG_PAGE)
 
 enum fw_cfg_control {
 	FW_CFG_ERROR = 1,
@@ -40,6 +43,12 @@ struct fw_cfg_file {
 	uint16_t select;
 	uint16_t reserved;
 	char name[56];
+};
+
+/* The memory of a file that waits to be filled. */
+struct fw_cfg_place {
+	size_t size; /* of what fills it, 0: nothing does */
+	uint64_t at[FW_CFG_PLACE_PAGES];
 };
 
 /* What the device is told; numbers are big-endian. */
@@ -56,19 +65,34 @@ static struct {
 	volatile uint64_t *start;	       /* the device's register, where it is no port */
 } fw_cfg;
 
-/* Physical address of a locked page, 0 when the kernel does not tell. */
-static uint64_t fw_cfg_physical(const void *page)
+/*
+ * Where the guest's memory has pages, which stay there from now on: a pipe that nobody reads holds
+ * them.  Locked pages alone may be moved, to make room or to be nearer.  Returns what does not work,
+ * NULL when all does.
+ */
+static const char *fw_cfg_hold(void *pages, size_t count, uint64_t *at)
 {
-	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry = 0;
+	const uint64_t there = 1ULL << 63, frame = (1ULL << 55) - 1;
+	struct iovec held = { pages, count * FW_CFG_PAGE };
+	int pagemap, ends[2];
+	ssize_t size = count * sizeof(*at);
 
-	if (pagemap < 0)
-		return 0;
-	if (pread(pagemap, &entry, sizeof(entry), (uintptr_t)page / FW_CFG_PAGE * sizeof(entry)) !=
-	    sizeof(entry))
-		entry = 0;
+	if (mlock(pages, held.iov_len))
+		return "mlock";
+	if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, held.iov_len) < 0 ||
+	    vmsplice(ends[1], &held, 1, 0) != (ssize_t)held.iov_len)
+		return "vmsplice";
+	pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (pagemap < 0 ||
+	    pread(pagemap, at, size, (uintptr_t)pages / FW_CFG_PAGE * sizeof(*at)) != size)
+		return "/proc/self/pagemap";
 	close(pagemap);
-	return entry >> 63 ? (entry & ((1ULL << 55) - 1)) * FW_CFG_PAGE : 0;
+	for (; count; count--, at++) {
+		if (!(*at & there) || !(*at & frame))
+			return "/proc/self/pagemap";
+		*at = (*at & frame) * FW_CFG_PAGE;
+	}
+	return NULL;
 }
 
 #if defined(__x86_64__)
@@ -124,27 +148,36 @@ static const char *fw_cfg_open(void)
 {
 	unsigned char *pages = mmap(NULL, 2 * FW_CFG_PAGE, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const char *problem;
+	uint64_t at[2];
 
-	if (pages == MAP_FAILED || mlock(pages, 2 * FW_CFG_PAGE))
-		return "mlock";
+	if (pages == MAP_FAILED)
+		return "mmap";
 	memset(pages, 0, 2 * FW_CFG_PAGE);
+	problem = fw_cfg_hold(pages, 2, at);
+	if (problem)
+		return problem;
 	fw_cfg.access = (volatile struct fw_cfg_access *)pages;
 	fw_cfg.data = pages + FW_CFG_PAGE;
-	fw_cfg.access_at = fw_cfg_physical(pages);
-	fw_cfg.data_at = fw_cfg_physical(fw_cfg.data);
-	if (!fw_cfg.access_at || !fw_cfg.data_at)
-		return "/proc/self/pagemap";
+	fw_cfg.access_at = at[0];
+	fw_cfg.data_at = at[1];
 	return fw_cfg_reach();
+}
+
+/* Has the device write at most a page to an address of memory, from where the last read ended. */
+static bool fw_cfg_write_to(uint64_t at, uint32_t control, size_t size)
+{
+	fw_cfg.access->control = htobe32(control | FW_CFG_READ);
+	fw_cfg.access->length = htobe32(size);
+	fw_cfg.access->address = htobe64(at);
+	fw_cfg_start();
+	return !fw_cfg.access->control;
 }
 
 /* Reads at most a page, from where the last read ended; control: a selector, or 0 to go on. */
 static bool fw_cfg_read(uint32_t control, void *to, size_t size)
 {
-	fw_cfg.access->control = htobe32(control | FW_CFG_READ);
-	fw_cfg.access->length = htobe32(size);
-	fw_cfg.access->address = htobe64(fw_cfg.data_at);
-	fw_cfg_start();
-	if (fw_cfg.access->control)
+	if (!fw_cfg_write_to(fw_cfg.data_at, control, size))
 		return false;
 	memcpy(to, fw_cfg.data, size);
 	return true;
@@ -169,6 +202,65 @@ static bool fw_cfg_find(const char *name, struct fw_cfg_file *file)
 			return true;
 	}
 	return false;
+}
+
+/* Reads such a file whole, into room for all of it. */
+static bool fw_cfg_fetch(const struct fw_cfg_file *file, char *to)
+{
+	uint32_t control = fw_cfg_select(be16toh(file->select)), left = be32toh(file->size);
+
+	while (left) {
+		size_t size = left < FW_CFG_PAGE ? left : FW_CFG_PAGE;
+
+		if (!fw_cfg_read(control, to, size))
+			return false;
+		to += size;
+		left -= size;
+		control = 0;
+	}
+	return true;
+}
+
+/*
+ * Makes a file of zeros, of FW_CFG_PLACE bytes, whose pages the device can write.  Nobody has it open
+ * for writing afterwards, so that it can be executed.  Returns what does not work, NULL when all does.
+ */
+static const char *fw_cfg_prepare(const char *path, struct fw_cfg_place *place)
+{
+	static const char zeros[FW_CFG_PAGE];
+	int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	unsigned char *pages;
+	size_t i;
+
+	for (i = 0; i < FW_CFG_PLACE_PAGES; i++)
+		if (write(file, zeros, sizeof(zeros)) != sizeof(zeros))
+			return path;
+	close(file);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	pages = mmap(NULL, FW_CFG_PLACE, PROT_READ, MAP_SHARED, file, 0);
+	if (file < 0 || pages == MAP_FAILED)
+		return path;
+	close(file);
+	place->size = 0;
+	return fw_cfg_hold(pages, FW_CFG_PLACE_PAGES, place->at);
+}
+
+static bool fw_cfg_fits(const struct fw_cfg_file *file, const struct fw_cfg_place *place)
+{
+	return !place->size && be32toh(file->size) <= FW_CFG_PLACE;
+}
+
+/* Has the device write such a file to a place that it fits, once. */
+static bool fw_cfg_fill(const struct fw_cfg_file *file, struct fw_cfg_place *place)
+{
+	uint32_t control = fw_cfg_select(be16toh(file->select)), size = be32toh(file->size), at;
+
+	place->size = size;
+	for (at = 0; at < size; at += FW_CFG_PAGE, control = 0)
+		if (!fw_cfg_write_to(place->at[at / FW_CFG_PAGE], control,
+				     size - at < FW_CFG_PAGE ? size - at : FW_CFG_PAGE))
+			return false;
+	return true;
 }
 
 /* Copies such a file.  Returns what does not work, NULL when all does. */

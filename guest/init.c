@@ -3,7 +3,8 @@
  * PID 1 of a kdelta guest.  It mounts what workloads read, waits until boot's background work
  * has died down, says on its port what machine it sees, and then does what its orders say:
  *
- *	identity			what the guest sees of itself, again
+ *	identity			what the guest sees of itself: what it said at boot, where
+ *					no order set anything since
  *	kallsyms			the kernel's symbols
  *	write PATH VALUE		set a file of /sys or /proc
  *	read PATH			the first line of such a file
@@ -17,11 +18,11 @@
  *	try ORDER			do that, and tell its status on a line of its own behind
  *					what it answers, where another order would fail
  *
- * Orders are lines of a file of QEMU's fw_cfg device, beside the program and the modules.  While
- * that file is empty there is nothing to do: PID 1 stops the virtual machine, to be saved there; one
- * that is restored finds its orders when it wakes.  So nothing enters a guest while it runs, and nothing
- * leaves it: what it answers is held until all is done, then written in one piece, and the guest
- * ends.  An order that fails is the last one; its status is an errno, that of run the program's.
+ * Orders are lines of a file of QEMU's fw_cfg device, beside the program and the modules, all of
+ * which its courier brings, see courier.h.  While that file is empty there is nothing to do: the
+ * virtual machine is stopped, to be saved there; one that is restored finds its orders when it goes on.
+ * So nothing enters a guest while it runs, and nothing leaves it: what it answers is held until all is
+ * done, then written in one piece, and the guest ends.  An order that fails is the last one; its status is an errno, that of run the program's.
  *
  * The port is the virtio-serial port named kdelta.0, or, where the kernel has no virtio console
  * built in, the second serial port of a PC.  It carries "kdelta-ready PROTOCOL SETTLED BYTES" and
@@ -32,6 +33,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -50,28 +52,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__riscv)
-#include "alarm.h"
-#endif
+#include "courier.h"
 #include "cpu.h"
-#include "fw_cfg.h"
 #include "swap.h"
-#include "watchdog.h"
 
 #define PROTOCOL "2"
 #define PORT_NAME "kdelta.0"
 #define SERIAL_PORT "/dev/ttyS1"
-#define FW_CFG_FOLDER "opt/org.kdelta/"
-#define ORDERS "/run/orders"
-#define PROGRAM "/run/workload"
 #define MODULE "/run/module"
 #define OUTPUT "/output/printed"
 #define OUTPUT_ROOM "size=65m" /* of its file system */
 #define MAX_OUTPUT (64L << 20)
 #define TRACEFS "/sys/kernel/tracing"
-#define WATCHDOG_US 4000 /* and as long again */
 #define MAX_HELD (1 << 20)
 #define MAX_ARGUMENTS 32
+#define MAX_LINE PIPE_BUF /* of arguments */
 /* A seed's turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
 #define MAX_TURNS 2500000ULL
 
@@ -152,14 +147,6 @@ static int try_port(void)
 	}
 	closedir(ports);
 	return fd;
-}
-
-static void sleep_ms(long ms)
-{
-	struct timespec delay = { ms / 1000, ms % 1000 * 1000000 };
-
-	while (nanosleep(&delay, &delay) && errno == EINTR)
-		;
 }
 
 struct port {
@@ -348,6 +335,21 @@ static void tell_identity(FILE *out, bool serial)
 	tell_mitigations(out);
 }
 
+/* What the guest said of itself at boot: told again for as long as nothing was set since. */
+static struct {
+	char *text;
+	size_t size;
+	bool stale;
+} greeted;
+
+static void tell_again(FILE *out, bool serial)
+{
+	if (greeted.stale)
+		tell_identity(out, serial);
+	else
+		fwrite(greeted.text, 1, greeted.size, out);
+}
+
 static int tell_whole(FILE *out, const char *path)
 {
 	static char block[1 << 16];
@@ -376,23 +378,6 @@ static int tell_module_symbols(FILE *out)
 	return status;
 }
 
-/* What a child does that ends with it: see fw_cfg.h. */
-static const char *copy_from_host(const char *name, const char *path)
-{
-	struct fw_cfg_file file;
-	const char *problem;
-	int to;
-
-	unlink(path);
-	to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
-	if (to < 0)
-		return path;
-	problem = fw_cfg_open();
-	if (!problem && !fw_cfg_find(name, &file))
-		problem = "no such file";
-	return problem ? problem : fw_cfg_copy(&file, to);
-}
-
 static int wait_for(pid_t child)
 {
 	int status;
@@ -405,24 +390,13 @@ static int wait_for(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Fetches a file that QEMU was started with. */
-static void fetch(const char *word, const char *path)
+/* Has a file brought that QEMU was started with; COURIER_ORDERS: waits until there are some. */
+static void fetch(const char *name, const char *path)
 {
-	const char *problem;
-	char name[64];
-	pid_t child;
+	const char *problem = courier_fetch(name, path);
 
-	snprintf(name, sizeof(name), FW_CFG_FOLDER "%s", word);
-	child = fork();
-	if (!child) {
-		problem = copy_from_host(name, path);
-		if (problem)
-			printf("kdelta-init: fw_cfg %s: %s: %s\n", name, problem, strerror(errno));
-		fflush(stdout);
-		_exit(!!problem);
-	}
-	if (wait_for(child))
-		power_off();
+	if (problem)
+		give_up("%s: %s", name, problem);
 }
 
 static void be_busy(const char *seed)
@@ -438,7 +412,7 @@ static void be_busy(const char *seed)
  * The program runs on one CPU, the last, so that its marks open and close windows there.  It prints
  * into memory: no device is at work while it is counted.
  */
-static void become_program(char **arguments)
+static void prepare_program(void)
 {
 	int output = open(OUTPUT, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC, 0600);
 	cpu_set_t cpus;
@@ -449,28 +423,78 @@ static void become_program(char **arguments)
 		_exit(126);
 	if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 || close(output))
 		_exit(126);
-	execv(PROGRAM, arguments);
+}
+
+static void become_program(char *line)
+{
+	char *arguments[MAX_ARGUMENTS + 2] = { COURIER_PROGRAM };
+	int count = 1;
+	char *word;
+
+	for (word = strtok(line, " "); word && count <= MAX_ARGUMENTS; word = strtok(NULL, " "))
+		arguments[count++] = word;
+	execv(COURIER_PROGRAM, arguments);
 	_exit(127);
 }
 
-static int run_program(FILE *out, char *line)
-{
-	char *arguments[MAX_ARGUMENTS + 2] = { PROGRAM };
-	struct stat printed;
-	int count = 1, status;
-	pid_t child;
-	char *word;
+/* The process that becomes the program when it gets its arguments; as the courier it lies ready. */
+static struct {
+	pid_t process; /* 0: there is none */
+	int arguments;
+} runner;
 
-	for (word = strtok(line, " "); word; word = strtok(NULL, " ")) {
-		if (count > MAX_ARGUMENTS)
+static int run_beside(void *given)
+{
+	char line[MAX_LINE];
+	ssize_t size;
+
+	prepare_program();
+	size = read(*(int *)given, line, sizeof(line));
+	if (size > 0 && !line[size - 1])
+		become_program(line);
+	return 126;
+}
+
+static void start_runner(void)
+{
+	static int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		give_up("pipe: %s", strerror(errno));
+	runner.process = start_beside(run_beside, &ends[0]);
+	runner.arguments = ends[1];
+}
+
+/* The program takes all words of an order, or none. */
+static void check_arguments(const char *line)
+{
+	int count = 0;
+
+	if (strlen(line) >= MAX_LINE)
+		give_up("an order has %d bytes or more", MAX_LINE - 1);
+	for (line += strspn(line, " "); *line; line += strspn(line, " ")) {
+		line += strcspn(line, " ");
+		if (++count > MAX_ARGUMENTS)
 			give_up("an order has more than %d arguments", MAX_ARGUMENTS);
-		arguments[count++] = word;
 	}
-	fetch("program", PROGRAM);
-	child = fork();
-	if (!child)
-		become_program(arguments);
-	status = wait_for(child);
+}
+
+static int run_program(FILE *out, const char *line)
+{
+	size_t size = strlen(line) + 1; /* there may be no arguments, and a pipe takes something */
+	struct stat printed;
+	int status;
+
+	check_arguments(line);
+	greeted.stale = true;
+	fetch("program", COURIER_PROGRAM);
+	if (!runner.process)
+		start_runner();
+	if (write(runner.arguments, line, size) != (ssize_t)size)
+		give_up("the program's arguments: %s", strerror(errno));
+	close(runner.arguments);
+	status = wait_for(runner.process);
+	runner.process = 0;
 	if (!stat(OUTPUT, &printed) && printed.st_size > MAX_OUTPUT)
 		give_up("the program printed more than %ld MiB", MAX_OUTPUT >> 20);
 	tell_whole(out, OUTPUT);
@@ -482,6 +506,7 @@ static int load_module(char *line)
 	char *name = strtok(line, " "), *parameters = strtok(NULL, "");
 	int file, status = 0;
 
+	greeted.stale = true;
 	fetch(name ? name : "", MODULE);
 	file = open(MODULE, O_RDONLY | O_CLOEXEC);
 	if (file < 0)
@@ -490,6 +515,12 @@ static int load_module(char *line)
 		status = errno;
 	close(file);
 	return status;
+}
+
+static int swap(const char *device)
+{
+	greeted.stale = true;
+	return swap_on(device);
 }
 
 static bool is_setting(const char *path)
@@ -503,6 +534,7 @@ static int write_file(const char *path, const char *value)
 
 	if (!is_setting(path))
 		return EPERM;
+	greeted.stale = true;
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
@@ -549,7 +581,7 @@ static int obey(FILE *out, char *line, bool serial)
 	int status = 0;
 
 	if (!strcmp(line, "identity"))
-		tell_identity(out, serial);
+		tell_again(out, serial);
 	else if (!strcmp(line, "kallsyms"))
 		status = tell_whole(out, "/proc/kallsyms");
 	else if (!strcmp(line, "modules"))
@@ -561,7 +593,7 @@ static int obey(FILE *out, char *line, bool serial)
 	else if (!strncmp(line, "module ", 7))
 		status = load_module(line + 7);
 	else if (!strncmp(line, "swapon ", 7))
-		status = swap_on(line + 7);
+		status = swap(line + 7);
 	else if (!strcmp(line, "tracefs"))
 		status = mount("tracefs", TRACEFS, "tracefs", 0, NULL) ? errno : 0;
 	else if (!strncmp(line, "whole ", 6))
@@ -578,46 +610,40 @@ static int obey(FILE *out, char *line, bool serial)
 }
 
 /* A text behind its head. */
-static void put(FILE *to, const char *head, int number, char *text, size_t size)
+static void put(FILE *to, const char *head, int number, const char *text, size_t size)
 {
 	fprintf(to, "%s %d %zu\n", head, number, size);
 	fwrite(text, 1, size, to);
-	free(text);
 }
 
-/* Obeys the lines of a file, up to one that fails. */
+/* Obeys the orders, up to one that fails. */
 static void obey_all(FILE *held, bool serial)
 {
-	char line[4096];
-	FILE *orders = fopen(ORDERS, "re");
+	char *rest = courier.orders, *line;
 	int status = 0;
 
-	while (orders && !status && fgets(line, sizeof(line), orders)) {
+	while (!status && (line = strsep(&rest, "\n")) && *line) {
 		size_t size;
 		char *text;
 		FILE *out = open_memstream(&text, &size);
 
-		if (!strchr(line, '\n'))
-			give_up("an order has %zu bytes or more", sizeof(line) - 1);
-		line[strcspn(line, "\n")] = '\0';
 		status = obey(out, line, serial);
 		if (fclose(out))
 			give_up("no room for an answer: %s", strerror(errno));
 		put(held, "kdelta-answer", status, text, size);
+		free(text);
 	}
-	if (orders)
-		fclose(orders);
 }
 
 static void greet(FILE *port, bool serial, bool quiet)
 {
-	size_t size;
-	char *text;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = open_memstream(&greeted.text, &greeted.size);
 
 	tell_identity(out, serial);
-	fclose(out);
-	put(port, "kdelta-ready " PROTOCOL, quiet, text, size);
+	if (fclose(out))
+		give_up("no room for an identity: %s", strerror(errno));
+	greeted.stale = false;
+	put(port, "kdelta-ready " PROTOCOL, quiet, greeted.text, greeted.size);
 }
 
 static void send_all(FILE *port, bool serial)
@@ -625,51 +651,6 @@ static void send_all(FILE *port, bool serial)
 	fflush(port);
 	if (serial)
 		tcdrain(fileno(port));
-}
-
-static bool has_orders(void)
-{
-	struct stat orders;
-
-	fetch("orders", ORDERS);
-	return !stat(ORDERS, &orders) && orders.st_size > 0;
-}
-
-/* Sleeps over the watchdog's end, which it was started for just now. */
-static void rest(void)
-{
-#if defined(__riscv)
-	struct timespec end;
-	const char *problem;
-
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += 2 * WATCHDOG_US * 1000;
-	end.tv_sec += end.tv_nsec / 1000000000;
-	end.tv_nsec %= 1000000000;
-	problem = alarm_sleep(&end);
-	if (problem)
-		give_up("the alarm: %s: %s", problem, strerror(errno));
-#else
-	sleep_ms(2 * WATCHDOG_US / 1000 + 1);
-#endif
-}
-
-/* Returns when there are orders: at once, or in a guest that was restored. */
-static void await_orders(void)
-{
-	struct watchdog watchdog;
-	const char *problem;
-
-	if (has_orders())
-		return;
-	problem = watchdog_open(&watchdog);
-	if (problem)
-		give_up("i6300esb: %s: %s", problem, strerror(errno));
-	do {
-		if (!watchdog_start(&watchdog, WATCHDOG_US))
-			give_up("i6300esb: %s", strerror(errno));
-		rest();
-	} while (!has_orders());
 }
 
 int main(void)
@@ -687,11 +668,14 @@ int main(void)
 	out = fdopen(port.fd, "w");
 	if (!out || setvbuf(out, NULL, _IOFBF, MAX_HELD))
 		give_up("the port: %s", strerror(errno));
+	if (!courier_start())
+		give_up("the courier: %s", strerror(errno));
+	start_runner();
 	calm();
 	quiet = settle();
 	greet(out, port.serial, quiet);
 	send_all(out, port.serial);
-	await_orders();
+	fetch(COURIER_ORDERS, "");
 	obey_all(out, port.serial);
 	send_all(out, port.serial);
 	power_off();

@@ -117,6 +117,7 @@ def sha256_of(path: Path) -> str:
 
 
 _digests: dict[tuple[int, int, int, int, bool], str] = {}
+_contents: dict[tuple[int, int, int, int], bytes] = {}
 
 
 def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool = False) -> str:
@@ -130,6 +131,15 @@ def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool =
     if key not in _digests:
         _digests[key] = filled_sha256(path) if filled else sha256_of(path)
     return _digests[key]
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a small file, read once in this process for as long as it is not written to."""
+    seen = path.stat()
+    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+    if key not in _contents:
+        _contents[key] = path.read_bytes()
+    return _contents[key]
 
 
 def filled_sha256(path: Path) -> str:

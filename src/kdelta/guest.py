@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, workload
+from kdelta.files import digest_of
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
 _CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
@@ -61,12 +62,11 @@ def initramfs(architecture: arch.Arch) -> Path:
         flags=_CFLAGS,
         package=arch.compiler_package(architecture),
     )
-    content = init.read_bytes()
 
     def make(folder: Path) -> None:
-        (folder / "initramfs.cpio").write_bytes(archive(content))
+        (folder / "initramfs.cpio").write_bytes(archive(init.read_bytes()))
 
-    return cache.entry("initramfs", cache.digest(content), make) / "initramfs.cpio"
+    return cache.entry("initramfs", digest_of(init), make) / "initramfs.cpio"
 
 
 def archive(init: bytes) -> bytes:

@@ -132,7 +132,7 @@ def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
         build,
         firmware_digest(emulator, settings.target),
         files.digest_of(image),
-        guest.initramfs(settings.target).read_bytes(),
+        files.digest_of(guest.initramfs(settings.target)),
         *qemu.command(nameless, settings, launch, _SOME_CHANNELS),
     )
 

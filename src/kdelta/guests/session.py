@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_CONSOLE = 1 << 20  # bytes of it that are kept
 _MAX_STDERR = 1 << 16
 _MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
-_POLL_S = 0.02
+_POLL_S = 0.005
 _END_S = 2.0
 _CONNECT_S = 60.0  # reserving huge pages comes first
 _MAX_REASON = 300
