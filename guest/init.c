@@ -33,8 +33,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,26 +45,23 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "courier.h"
 #include "cpu.h"
+#include "runner.h"
 #include "swap.h"
 
 #define PROTOCOL "2"
 #define PORT_NAME "kdelta.0"
 #define SERIAL_PORT "/dev/ttyS1"
 #define MODULE "/run/module"
-#define OUTPUT "/output/printed"
 #define OUTPUT_ROOM "size=65m" /* of its file system */
 #define MAX_OUTPUT (64L << 20)
 #define TRACEFS "/sys/kernel/tracing"
 #define MAX_HELD (1 << 20)
-#define MAX_ARGUMENTS 32
-#define MAX_LINE PIPE_BUF /* of arguments */
 /* A seed's turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
 #define MAX_TURNS 2500000ULL
 
@@ -378,18 +373,6 @@ static int tell_module_symbols(FILE *out)
 	return status;
 }
 
-static int wait_for(pid_t child)
-{
-	int status;
-
-	if (child < 0)
-		give_up("fork: %s", strerror(errno));
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			give_up("waitpid: %s", strerror(errno));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Has a file brought that QEMU was started with; COURIER_ORDERS: waits until there are some. */
 static void fetch(const char *name, const char *path)
 {
@@ -408,93 +391,19 @@ static void be_busy(const char *seed)
 		asm volatile("" : "+r"(turns));
 }
 
-/*
- * The program runs on one CPU, the last, so that its marks open and close windows there.  It prints
- * into memory: no device is at work while it is counted.
- */
-static void prepare_program(void)
-{
-	int output = open(OUTPUT, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC, 0600);
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(sysconf(_SC_NPROCESSORS_ONLN) - 1, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		_exit(126);
-	if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0 || close(output))
-		_exit(126);
-}
-
-static void become_program(char *line)
-{
-	char *arguments[MAX_ARGUMENTS + 2] = { COURIER_PROGRAM };
-	int count = 1;
-	char *word;
-
-	for (word = strtok(line, " "); word && count <= MAX_ARGUMENTS; word = strtok(NULL, " "))
-		arguments[count++] = word;
-	execv(COURIER_PROGRAM, arguments);
-	_exit(127);
-}
-
-/* The process that becomes the program when it gets its arguments; as the courier it lies ready. */
-static struct {
-	pid_t process; /* 0: there is none */
-	int arguments;
-} runner;
-
-static int run_beside(void *given)
-{
-	char line[MAX_LINE];
-	ssize_t size;
-
-	prepare_program();
-	size = read(*(int *)given, line, sizeof(line));
-	if (size > 0 && !line[size - 1])
-		become_program(line);
-	return 126;
-}
-
-static void start_runner(void)
-{
-	static int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC))
-		give_up("pipe: %s", strerror(errno));
-	runner.process = start_beside(run_beside, &ends[0]);
-	runner.arguments = ends[1];
-}
-
-/* The program takes all words of an order, or none. */
-static void check_arguments(const char *line)
-{
-	int count = 0;
-
-	if (strlen(line) >= MAX_LINE)
-		give_up("an order has %d bytes or more", MAX_LINE - 1);
-	for (line += strspn(line, " "); *line; line += strspn(line, " ")) {
-		line += strcspn(line, " ");
-		if (++count > MAX_ARGUMENTS)
-			give_up("an order has more than %d arguments", MAX_ARGUMENTS);
-	}
-}
-
 static int run_program(FILE *out, const char *line)
 {
-	size_t size = strlen(line) + 1; /* there may be no arguments, and a pipe takes something */
+	const char *problem = runner_check(line);
 	struct stat printed;
 	int status;
 
-	check_arguments(line);
+	if (problem)
+		give_up("%s", problem);
 	greeted.stale = true;
 	fetch("program", COURIER_PROGRAM);
-	if (!runner.process)
-		start_runner();
-	if (write(runner.arguments, line, size) != (ssize_t)size)
-		give_up("the program's arguments: %s", strerror(errno));
-	close(runner.arguments);
-	status = wait_for(runner.process);
-	runner.process = 0;
+	status = runner_run(line);
+	if (status < 0)
+		give_up("the program: %s", strerror(errno));
 	if (!stat(OUTPUT, &printed) && printed.st_size > MAX_OUTPUT)
 		give_up("the program printed more than %ld MiB", MAX_OUTPUT >> 20);
 	tell_whole(out, OUTPUT);
@@ -627,6 +536,7 @@ static void obey_all(FILE *held, bool serial)
 		char *text;
 		FILE *out = open_memstream(&text, &size);
 
+		runner.last = !rest || !*rest;
 		status = obey(out, line, serial);
 		if (fclose(out))
 			give_up("no room for an answer: %s", strerror(errno));
@@ -670,7 +580,8 @@ int main(void)
 		give_up("the port: %s", strerror(errno));
 	if (!courier_start())
 		give_up("the courier: %s", strerror(errno));
-	start_runner();
+	if (!runner_start())
+		give_up("the runner: %s", strerror(errno));
 	calm();
 	quiet = settle();
 	greet(out, port.serial, quiet);

@@ -718,6 +718,8 @@ kd_api int kd_finish(void)
 		puts("end 0");
 	if (fflush(stdout))
 		kd_die("standard output");
+	if (kd.protocol && getenv("KD_LAST")) /* PID 1's: the guest ends now, and gives nothing back */
+		raise(SIGSTOP);
 	return 0;
 }
 
