@@ -37,7 +37,10 @@ static struct {
 	const char *scenario;
 	bool armed;
 	uint64_t began;
+	bool open;		/* a window is, of this phase */
+	unsigned int phase;
 	unsigned int windows[KD_MAX_PHASES];
+	size_t operations[KD_MAX_PHASES];	/* of a window, when the first began */
 	uint64_t ns[KD_MAX_PHASES][KD_LONE_WINDOWS];
 } kd_lone;
 
@@ -125,6 +128,8 @@ kd_api void kd_lone_finish(int status, void *unused)
 		kd_lone_exit(status == 77 ? 77 : 1, "its main() ended with status %d: %s", status, words);
 	for (unsigned int id = 0; id < KD_MAX_PHASES; id++)
 		marked += !!kd_lone.windows[id];
+	if (kd_lone.open)
+		kd_lone_exit(1, "a window was opened and not closed: KD_END(%u) is missing", kd_lone.phase);
 	if (!marked)
 		kd_lone_exit(1, "no window: write KD_BEGIN(0) and KD_END(0) around the work");
 	for (unsigned int id = 0; id < KD_MAX_PHASES; id++) {
@@ -133,6 +138,8 @@ kd_api void kd_lone_finish(int status, void *unused)
 
 		if (!kd_lone.windows[id])
 			continue;
+		if (phase->operations != kd_lone.operations[id])
+			kd_lone_exit(1, "kd_phase(%u, ...) came behind the first window of its phase", id);
 		snprintf(name, sizeof(name), marked > 1 ? "work%u" : "work", id);
 		if (!phase->name)
 			*phase = (struct kd_phase){ name, "window", 1 };
@@ -164,13 +171,30 @@ static void kd_lone_start(int argc, char **argv)
 	kd_pin();
 }
 
+/* Marks that do not fit end the program. */
+kd_api __attribute__((noreturn, format(printf, 1, 2)))
+void kd_lone_unfit(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	exit(2);
+}
+
 kd_api noinline void kd_lone_begin(unsigned int phase)
 {
-	if (phase >= KD_MAX_PHASES || kd_lone.windows[phase] >= KD_LONE_WINDOWS) {
-		fprintf(stderr, "phases are 0 to %d, of %d windows each\n", KD_MAX_PHASES - 1,
-			KD_LONE_WINDOWS);
-		exit(2);
-	}
+	if (phase >= KD_MAX_PHASES || kd_lone.windows[phase] >= KD_LONE_WINDOWS)
+		kd_lone_unfit("phases are 0 to %d, of %d windows each\n", KD_MAX_PHASES - 1,
+			      KD_LONE_WINDOWS);
+	if (kd_lone.open)
+		kd_lone_unfit("KD_BEGIN(%u) in an open window: KD_END(%u) is missing\n", phase,
+			      kd_lone.phase);
+	kd_lone.open = true;
+	kd_lone.phase = phase;
+	if (!kd_lone.windows[phase])
+		kd_lone.operations[phase] = kd.phases[phase].operations;
 	if (!kd_lone.armed) {
 		kd_lone.armed = true;
 		kd_lone_state(KD_BEFORE);
@@ -183,7 +207,12 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 
 kd_api noinline void kd_lone_end(unsigned int phase)
 {
-	kd_lone.ns[phase][kd_lone.windows[phase]++] = kd_now() - kd_lone.began;
+	uint64_t ended = kd_now();
+
+	if (!kd_lone.open || kd_lone.phase != phase)
+		kd_lone_unfit("KD_END(%u), and no window of phase %u is open\n", phase, phase);
+	kd_lone.open = false;
+	kd_lone.ns[phase][kd_lone.windows[phase]++] = ended - kd_lone.began;
 }
 
 #undef KD_BEGIN

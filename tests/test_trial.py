@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,12 +73,25 @@ def test_what_is_as_wanted_is_ok(measured: Callable[..., object]) -> None:
 
 
 @each_instrument
-@pytest.mark.parametrize("status", [3, 99, 126, 139])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (3, "3"),
+        (99, "99"),
+        (126, "126"),
+        (128, "128"),
+        (137, "137 (as by SIGKILL)"),
+        (139, "139 (as by SIGSEGV)"),
+        (255, "255"),
+    ],
+)
 def test_a_status_that_no_workload_has_is_the_guests_fault(
-    status: int, measured: Callable[..., object]
+    status: int, told: str, measured: Callable[..., object]
 ) -> None:
-    with pytest.raises(GuestError, match=f'status {status}: "Killed"'):
+    with pytest.raises(GuestError, match=re.escape(f'status {told}: "Killed"')):
         judge(Ran(printed="some\nKilled\n", status=status), measured)
+    with pytest.raises(GuestError, match=re.escape(f"status {told}: it printed nothing")):
+        judge(Ran(printed="\n", status=status), measured)
 
 
 @each_instrument

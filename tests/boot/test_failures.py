@@ -41,7 +41,7 @@ def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> T
     [
         ("panic", "Kernel panic - not syncing: sysrq triggered crash"),
         ("reboot", "QEMU ended with exit status 0"),
-        ("crash", 'the workload ended with status 139: "it printed nothing"'),
+        ("crash", "the workload ended with status 139 (as by SIGSEGV): it printed nothing"),
         ("partial", 'the workload ended with status 3: "no newline at the end"'),
         ("garbage", "not printable ASCII"),
         ("silent", "not the header"),

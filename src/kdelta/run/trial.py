@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ _ARTIFACTS = (
     TRACEFS,
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
+_BY_SIGNAL = 128  # what is added to the number of a signal that ended a program
 _LONGEST = 400  # characters of a sentence that a result keeps
 
 
@@ -193,12 +196,20 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
 def _read(ran: Ran, load: Workload, scenario: Scenario) -> Reading:
     """The output, when the program ended as its protocol says."""
     if ran.status not in _STATUSES:
-        last = ran.printed.strip().splitlines()[-1:] or ["it printed nothing"]
-        raise GuestError(f"the workload ended with status {ran.status}: {quoted(last[0], 200)}")
+        last = ran.printed.strip().splitlines()[-1:]
+        said = quoted(last[0], 200) if last else "it printed nothing"
+        raise GuestError(f"the workload ended with status {_ending(ran.status)}: {said}")
     reading = output.parse_output(ran.printed, load, scenario)
     if reading.exit_code != ran.status:
         raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
     return reading
+
+
+def _ending(status: int) -> str:
+    """An exit status, with the signal that it stands for, as a shell has it."""
+    with contextlib.suppress(ValueError):
+        return f"{status} (as by {signal.Signals(status - _BY_SIGNAL).name})"
+    return str(status)
 
 
 def told(sentence: str) -> str:
