@@ -184,6 +184,23 @@ def fill_more(folder: Path) -> None:
     (folder / "link").symlink_to("file")
 
 
+@pytest.mark.parametrize("name", [".files.json", "nothing"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(name: str) -> None:
+    def make(folder: Path) -> None:
+        fill(folder)
+        (folder / "nothing").touch()
+
+    made = cache.entry("kind", "key", make)
+    (made / name).unlink()
+    os.mkfifo(made / name)
+    found: list[Path | None] = []
+    look = threading.Thread(target=lambda: found.append(cache.found("kind", "key")), daemon=True)
+    look.start()
+    look.join(20)
+    assert found == [None]
+    assert (cache.entry("kind", "key", make) / name).is_file()
+
+
 def test_a_file_that_is_not_read_is_known_by_its_size() -> None:
     made = cache.entry("large", "key", fill)
     (made / "file").write_text("y")

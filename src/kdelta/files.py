@@ -18,6 +18,7 @@ import msgspec
 
 _BLOCK = 1 << 20
 _LIST = ".files.json"
+_MOST_LIST = 64 << 20  # bytes of it; a QEMU's has 0.3 MB
 _MAKING = threading.Lock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _T = TypeVar("_T")
@@ -191,7 +192,7 @@ def make_list(folder: Path) -> None:
 def listed(place: Path) -> tuple[Listed, ...]:
     """The files that were listed in a folder; none when it has no list that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        return decoded((place / _LIST).read_bytes(), tuple[Listed, ...])
+        return decoded(content(place / _LIST, _MOST_LIST), tuple[Listed, ...])
     return ()
 
 
@@ -215,11 +216,11 @@ def looked_at(place: Path) -> bytes:
 
     Raises OSError and MsgspecError when there is no such list, or not all of it.
     """
-    content = (place / _LIST).read_bytes()
-    rows = decoded(content, tuple[Listed, ...])
+    told = content(place / _LIST, _MOST_LIST)
+    rows = decoded(told, tuple[Listed, ...])
     facts = [os.lstat(f"{place}/{row.path}") for row in rows]
     seen = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in facts]
-    return msgspec.json.encode((hashlib.sha256(content).hexdigest(), seen))
+    return msgspec.json.encode((hashlib.sha256(told).hexdigest(), seen))
 
 
 def is_folder(path: Path) -> bool:
@@ -242,7 +243,7 @@ def _is_same(path: str, row: Listed, read: bool) -> bool:  # noqa: FBT001
     if row.size == _LINK:
         return str(Path(path).readlink()) == row.sha256
     facts = os.lstat(path)  # a Path for each of a thousand files would take longest
-    if facts.st_size != row.size:
+    if facts.st_size != row.size or not stat.S_ISREG(facts.st_mode):
         return False
     filled = row.stored is not None
     return not read or digest_of(Path(path), facts, filled=filled) == row.sha256
