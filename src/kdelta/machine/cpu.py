@@ -114,6 +114,20 @@ def of_qemu(name: str, arch: str) -> str:
     return chosen.qemu if chosen else name
 
 
+def strict(name: str, arch: str) -> str:
+    """QEMU's words for a CPU of which everything is given, or which is refused.
+
+    Where QEMU has no such word (all but amd64) it gives what it knows, and refuses the rest itself.
+    """
+    words = of_qemu(name, arch)
+    return f"{words},enforce=on" if arch == "amd64" else words
+
+
+def names(arch: str) -> tuple[str, ...]:
+    """The presets of an architecture."""
+    return tuple(one.name for one in _PRESETS if one.arch == arch)
+
+
 def preset(name: str, arch: str) -> Preset | None:
     """The preset of that name; None when the name is one of QEMU's own ("max", "qemu64,+avx2")."""
     return next((one for one in _PRESETS if (one.name, one.arch) == (name, arch)), None)

@@ -14,7 +14,7 @@ from msgspec import structs
 from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import qemu
+from kdelta.guests import models, qemu
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -162,8 +162,11 @@ def bench_of(
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
     probing.check(study.plan.probes, settings.target)
+    emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
+    for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
+        models.check(emulator, asked)
     return Bench(
-        emulator=qemu.for_counting(settings.target, wanted_qemu, progress),
+        emulator=emulator,
         settings=settings,
         fresh_boot=study.plan.fresh_boot,
         timeout_s=study.plan.timeout_s,
