@@ -73,6 +73,9 @@ def obey():
 if behaviour == "refuses":
     print("qemu-system-x86_64: -plugin: invalid option", file=sys.stderr)
     sys.exit(1)
+if behaviour == "cannot write":
+    print("kdelta plugin: cannot write the counts: is the disk full?", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGABRT)
 if behaviour == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if behaviour == "terminated":

@@ -191,6 +191,18 @@ def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: 
         guest.finish(10)
 
 
+def test_what_our_plugin_cannot_write_is_no_checkpoints_fault(tmp_path: Path) -> None:
+    """Checkpoints were thrown away and made again for a disk of runs that was full."""
+    (tmp_path / "state").touch()
+    launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
+    with (
+        Guest(fake_qemu.install(tmp_path, "cannot write"), SETTINGS, launch) as guest,
+        pytest.raises(InfraError, match="is the disk full") as caught,
+    ):
+        guest.finish(10)
+    assert not isinstance(caught.value, RestoreError)
+
+
 def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))

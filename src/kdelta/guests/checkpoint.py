@@ -23,7 +23,7 @@ from kdelta.files import decoded
 from kdelta.guests import qemu
 from kdelta.guests.emulator import Qemu, firmware_digest
 from kdelta.guests.qemu import Channels, Launch
-from kdelta.guests.session import Guest
+from kdelta.guests.session import Guest, RestoreError
 from kdelta.machine.axes import MachineSettings
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def fresh(
 
 
 def _at(folder: Path) -> Checkpoint:
-    meta = decoded((folder / "meta.json").read_bytes(), _Meta)
+    try:
+        meta = decoded((folder / "meta.json").read_bytes(), _Meta)
+    except FileNotFoundError as error:  # another thread or process found it damaged
+        raise RestoreError("the saved guest is gone", place=str(folder)) from error
     return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
 
 

@@ -41,6 +41,8 @@ _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
+_PLUGIN = "kdelta plugin: "  # before what our plugin says: never a checkpoint's fault
+
 # It ends with status 0 where someone asked it to.
 _ASKED_TO_END = re.compile(r"terminating on signal (\d+)")
 
@@ -293,7 +295,8 @@ class Guest:
             words = fault[0].decode(errors="replace").strip()
             return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
-            kind = RestoreError if self._restored else InfraError
+            ours = said[-1].startswith(_PLUGIN)
+            kind = RestoreError if self._restored and not ours else InfraError
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         asked = _ASKED_TO_END.search(self.stderr_text)
         if asked or (ended is not None and ended < 0):  # no guest can do that

@@ -69,10 +69,17 @@ class RestoredGuest:
         if self._bench.fresh_boot and not disk:
             with checkpoint.fresh(*self._machine, **self._bounds) as point:
                 return point, run(point)
-        with checkpoint.lent(*self._machine, **self._bounds) as point:
-            with contextlib.suppress(_DamagedError, RestoreError):
+        with (
+            contextlib.suppress(_DamagedError, RestoreError),
+            checkpoint.lent(*self._machine, **self._bounds) as point,
+        ):
+            made = _made(point)
+            try:
                 return point, run(point)
-            checkpoint.discard(point)
+            except (_DamagedError, RestoreError):
+                if _made(point) == made:  # else another trial has made it again meanwhile
+                    checkpoint.discard(point)
+                raise
         with checkpoint.lent(*self._machine, **self._bounds) as point:
             return point, run(point)
 
@@ -108,3 +115,11 @@ class RestoredGuest:
     @property
     def _bounds(self) -> _Bounds:
         return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
+
+
+def _made(point: checkpoint.Checkpoint) -> tuple[int, int]:
+    """What tells a checkpoint from one that was made anew in its place; zeros when it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        facts = (point.folder / "state").stat()
+        return facts.st_ino, facts.st_ctime_ns
+    return 0, 0
