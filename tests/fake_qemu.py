@@ -76,6 +76,11 @@ if behaviour == "refuses":
 if behaviour == "cannot write":
     print("kdelta plugin: cannot write the counts: is the disk full?", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGABRT)
+if behaviour == "has no register":
+    print("kdelta plugin: a register cannot be read", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGABRT)
+if behaviour == "out of its file":
+    os.kill(os.getpid(), signal.SIGBUS)
 if behaviour == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if behaviour == "terminated":

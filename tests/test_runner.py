@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 import run_records
+from kdelta import cache
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.journal.run import RunJournal
 from kdelta.run import runner
@@ -209,7 +210,10 @@ def test_the_budget_of_attempts_ends(journal: RunJournal) -> None:
     assert len(trial.result.reason) == 400
 
 
-@pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
+@pytest.mark.parametrize(
+    "error",
+    [StoreError("the disk is full"), cache.disk_full(Path("cache")), RuntimeError("a bug")],
+)
 def test_what_is_no_trials_fault_ends_the_run(journal: RunJournal, error: Exception) -> None:
     def fails(trial: TrialRecord, folder: Path) -> TrialResult:
         if trial.index == 3:

@@ -15,7 +15,7 @@ import pytest
 
 import fake_qemu
 from kdelta import process
-from kdelta.errors import BootError, Cancelled, GuestError, InfraError
+from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraError
 from kdelta.guests import orders, session
 from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Launch
@@ -197,10 +197,15 @@ def test_what_our_plugin_cannot_write_is_no_checkpoints_fault(tmp_path: Path) ->
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
     with (
         Guest(fake_qemu.install(tmp_path, "cannot write"), SETTINGS, launch) as guest,
-        pytest.raises(InfraError, match="is the disk full") as caught,
+        pytest.raises(FullError, match="is the disk full"),
     ):
         guest.finish(10)
-    assert not isinstance(caught.value, RestoreError)
+    with (
+        Guest(fake_qemu.install(tmp_path, "has no register"), SETTINGS, launch) as guest,
+        pytest.raises(InfraError, match="a register cannot be read") as caught,
+    ):
+        guest.finish(10)
+    assert type(caught.value) is InfraError
 
 
 def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
@@ -224,6 +229,17 @@ def test_a_killed_qemu_is_this_machines_fault(tmp_path: Path) -> None:
         pytest.raises(InfraError, match="ended by signal 9; is memory short"),
     ):
         guest.finish(10)
+
+
+def test_a_guest_whose_memory_no_longer_fits_its_disk(tmp_path: Path) -> None:
+    """Its memory is a file only while it is to be saved; what SIGBUS means else nobody can say."""
+    emulator = fake_qemu.install(tmp_path, "out of its file")
+    for save, told in ((tmp_path, "the disk is full; free some space"), (None, "signal 7")):
+        launch = replace(LAUNCH, save=save, orders=(IDENTITY,))
+        with Guest(emulator, SETTINGS, launch) as guest, pytest.raises(InfraError) as caught:
+            guest.finish(10)
+        assert told in caught.value.sentence()
+        assert isinstance(caught.value, FullError) is bool(save)
 
 
 def test_a_pid_1_of_another_kdelta(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta import locks
-from kdelta.errors import InfraError
+from kdelta.errors import FullError, InfraError
 from kdelta.files import (
     is_folder,
     is_full,
@@ -427,9 +427,9 @@ def writing(place: Path) -> Iterator[None]:
         ) from error
 
 
-def disk_full(place: Path) -> InfraError:
+def disk_full(place: Path) -> FullError:
     """The error of a cache whose disk is full."""
-    return InfraError(
+    return FullError(
         "the disk is full",
         place=str(place),
         action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",

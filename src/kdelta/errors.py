@@ -55,6 +55,10 @@ class StoreError(InfraError):
     """What a journal keeps on the disk cannot be read or written."""
 
 
+class FullError(InfraError):
+    """A disk is full: nothing more can be measured now, and no trial is to blame."""
+
+
 class PoolError(InfraError):
     """The workers of a run are gone: nothing more can be measured now, and no trial is to blame."""
 

@@ -15,8 +15,8 @@ from contextlib import ExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kdelta import process
-from kdelta.errors import BootError, Cancelled, GuestError, InfraError, KdeltaError
+from kdelta import cache, process
+from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraError, KdeltaError
 from kdelta.guests import orders, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Answers, Greeting
@@ -41,7 +41,8 @@ _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
-_PLUGIN = "kdelta plugin: "  # before what our plugin says: never a checkpoint's fault
+_PLUGIN = "kdelta plugin: "  # before what our plugin says: no checkpoint's fault
+_PLUGIN_WRITES = f"{_PLUGIN}cannot write "
 
 # It ends with status 0 where someone asked it to.
 _ASKED_TO_END = re.compile(r"terminating on signal (\d+)")
@@ -93,6 +94,7 @@ class Guest:
         """Start QEMU.  with_qmp: for `control`.  Raises InfraError."""
         self._orders = launch.orders
         self._restored = launch.restore is not None
+        self._saved = launch.save
         self._cancelled = cancelled or threading.Event()
         self._greeting: Greeting | None = None
         self._console_text = ""
@@ -295,12 +297,16 @@ class Guest:
             words = fault[0].decode(errors="replace").strip()
             return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
+            if said[-1].startswith(_PLUGIN_WRITES):
+                return FullError(said[-1][:300], action="free some space, then resume the run")
             ours = said[-1].startswith(_PLUGIN)
             kind = RestoreError if self._restored and not ours else InfraError
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         asked = _ASKED_TO_END.search(self.stderr_text)
         if asked or (ended is not None and ended < 0):  # no guest can do that
             number = int(asked[1]) if asked else -(ended or 0)
+            if number == signal.SIGBUS and self._saved:  # no more of its memory fits
+                return cache.disk_full(self._saved)
             why = "is memory short?" if number == signal.SIGKILL else "somebody did: run it again"
             return InfraError(f"QEMU was ended by signal {number}", action=why)
         reason = _reason(console)

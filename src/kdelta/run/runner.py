@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kdelta.errors import Cancelled, InfraError, PoolError, StoreError
+from kdelta.errors import Cancelled, FullError, InfraError, PoolError, StoreError
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal
 from kdelta.run.trial import told
@@ -127,7 +127,7 @@ class Runner:
 
         try:
             return tried(self._trials, trial, folder, attempts, again)
-        except (PoolError, StoreError):
+        except (FullError, PoolError, StoreError):
             raise
         except InfraError as error:
             return TrialResult(

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kdelta import cache
-from kdelta.errors import InfraError, PoolError, StoreError
+from kdelta.errors import FullError, InfraError, PoolError, StoreError
 from kdelta.journal import files
 from kdelta.run.trial import told
 from kdelta.sample import Outcome, TrialRecord, TrialResult, Try
@@ -78,7 +78,7 @@ def tried(
     fresh boot: then it died once and not again, or else twice.
 
     again: called before each further attempt with the one before.  Raises the last InfraError,
-    StoreError, Cancelled.
+    FullError, StoreError, Cancelled.
     """
     tries: list[Try] = []
     while True:
@@ -88,7 +88,7 @@ def tried(
                 result = trials.measure(trial, folder, how)
             if result.outcome.blames:
                 _check_room(folder, None)
-        except (PoolError, StoreError):
+        except (FullError, PoolError, StoreError):
             raise
         except InfraError as error:
             _check_room(folder, error)
