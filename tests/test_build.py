@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import build, process
+from kdelta import build, cache, process
 from kdelta.errors import BuildError
 
 pytestmark = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
@@ -72,3 +72,17 @@ def test_an_error_quotes_the_compiler(source: Path) -> None:
     source.write_text("int main(void) { return }\n")
     with pytest.raises(BuildError, match="it does not compile: gcc failed with exit status 1"):
         make(source)
+
+
+def test_what_a_compiler_leaves_when_it_is_killed_lies_in_the_cache(
+    source: Path, tmp_path: Path
+) -> None:
+    """Beside what it makes, which goes with it; it lay in /tmp."""
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exec echo cc 1\n'
+        'while [ "$1" != -o ]; do shift; done\necho "$TMPDIR" > "$2"\n'
+    )
+    compiler.chmod(0o755)
+    made = build.compiled("prog", [source], compiler=str(compiler), flags=[], package="cc")
+    assert made.read_text().startswith(f"{cache.root() / 'build'}/.making-")

@@ -98,6 +98,16 @@ def test_a_killed_maker_leaves_no_lock_and_no_rubbish() -> None:
     assert list(made.parent.iterdir()) == [made]
 
 
+def test_what_killed_processes_left_goes_and_what_is_being_made_stays() -> None:
+    """A guest of 110 MB that was half made stayed until one of its kind was made again."""
+    for kind, name in (("checkpoints", ".making-dead"), ("images", ".gone-1")):
+        (cache.folder(kind) / name / "half").mkdir(parents=True)
+    with cache.passing("selftests") as mine:
+        cache.sweep()
+        assert mine.is_dir()
+    assert [*cache.folder("checkpoints").iterdir(), *cache.folder("images").iterdir()] == []
+
+
 @pytest.mark.parametrize("place", ["/proc/kdelta-cache", "/dev/null"])
 def test_an_unusable_place_is_one_sentence(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", place)

@@ -80,7 +80,7 @@ def compiled(
         searched = [f"-I{path}" for path in headers]
         argv = [compiler, *flags, *searched, *units, "-o", str(folder / name)]
         try:
-            process.run(argv, timeout=_TIMEOUT_S)
+            process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)})
         except InfraError as error:
             raise BuildError(
                 f"{name} does not compile: {error.cause}",
@@ -109,7 +109,12 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     key = cache.digest("theirs", version, compiler, *flags, seen.stdout)
 
     def make(folder: Path) -> None:
-        made = process.run([*argv, "-o", str(folder / "program")], timeout=_TIMEOUT_S, check=False)
+        made = process.run(
+            [*argv, "-o", str(folder / "program")],
+            timeout=_TIMEOUT_S,
+            env={"TMPDIR": str(folder)},
+            check=False,
+        )
         if made.returncode:
             raise _not_c(source, made.stderr)
         (folder / "warnings.txt").write_text(made.stderr)

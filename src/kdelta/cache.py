@@ -291,6 +291,12 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def sweep() -> None:
+    """Delete what killed processes left in the cache, whatever of it this one will use."""
+    for kind in KINDS:
+        _sweep(root() / kind)
+
+
 def _sweep(place: Path) -> None:
     """Delete what killed processes were about to delete or make."""
     for path in place.glob(f"{_GONE}*"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from kdelta import workload
+from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import models, qemu
@@ -162,6 +162,7 @@ def bench_of(
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
     probing.check(study.plan.probes, settings.target)
+    cache.sweep()
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
         models.check(emulator, asked)

@@ -7,7 +7,6 @@ where there are any, faults in the middle and at the end of blocks, system calls
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,8 +136,8 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
 
 def _counted(subject: Subject, program: Path) -> insns.Counts:
     target = subject.settings.target
-    with tempfile.TemporaryDirectory(prefix="kdelta-selftest-") as folder:
-        files = qemu.CountingFiles(output=Path(folder, "counts"), events=Path(folder, "events"))
+    with cache.passing("selftests") as folder:
+        files = qemu.CountingFiles(output=folder / "counts", events=folder / "events")
         files.events.write_text(insns.events(subject.table, target))
         launch = qemu.Launch(
             image=subject.image,
