@@ -36,6 +36,8 @@ def refused(*arguments: str) -> str:
     ("arguments", "words"),
     [
         (["--pick", "mm/a.c"], "--pick is for commits; add --tree"),
+        (["--bad", "6.16"], "--good and --bad are both 6.16; name two kernels"),
+        (["--bad", "6.16", "--tree", "."], "--good and --bad are both 6.16; name two kernels"),
         (["--path", "mm", "--cc", "gcc-14"], "--path, --cc is for commits"),
         (["--tree", ".", "--skip", "6.17"], "are for releases"),
         (["--tree", ".", "--audit", "2"], "are for releases"),

@@ -121,6 +121,8 @@ def bisect(
     then as few as halving takes.  What cannot be built or measured is left out.  The same command
     goes on with what an earlier one, ended however, has measured.
     """
+    if good == bad:
+        raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     choice = BisectChoice(
         runs=runs,
         wanted_qemu=wanted_qemu,
