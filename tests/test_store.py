@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import os
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -205,6 +206,16 @@ def test_the_longest_unused_go_and_no_more_is_kept_than_may_be(
     store.keep(keys[3], SKIPPED, tmp_path)
     assert not (cache.root() / "results/ab" / keys[3]).exists()
     assert store.found(keys[8], KERNEL, tmp_path) is None
+
+
+def test_what_a_killed_process_had_not_put_in_place_goes(tmp_path: Path) -> None:
+    beside = cache.root() / "results" / KEY[:2]
+    beside.mkdir(parents=True)
+    for name, age in ((".dead", 3600), (".writing", 1)):
+        (beside / name).touch()
+        os.utime(beside / name, (time.time() - age, time.time() - age))
+    store.keep(KEY, SKIPPED, tmp_path)
+    assert {path.name for path in beside.iterdir()} == {KEY, ".writing"}
 
 
 def test_a_cache_that_cannot_be_written_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

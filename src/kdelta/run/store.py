@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache as remember
@@ -28,6 +29,7 @@ _KIND = "results"
 _FORMAT = 1
 _FOLDERS = 256
 _MOST_BYTES = 64 << 20
+_WRITTEN_S = 600.0  # longer than a file takes to be written
 # Every module that can change what is kept: all that run/counting.py imports, and what that
 # imports, but for BROUGHT (tests/test_store.py holds both against the imports).
 DECISIVE = (
@@ -152,11 +154,14 @@ def _write(place: Path, content: bytes) -> None:
 
 
 def _make_room(place: Path) -> None:
-    """Remove the longest unused beside a file, beyond this folder's part of the limit."""
-    total = 0
-    for _, size, path in sorted(_beside(place), reverse=True):
+    """Remove the longest unused beside a file, beyond this folder's part of the limit, and what
+    killed processes had not put in place.
+    """
+    total, now = 0, time.time()
+    for used, size, path in sorted(_beside(place), reverse=True):
         total += size
-        if total > _limit() // _FOLDERS:
+        left = path.name.startswith(".") and now - used > _WRITTEN_S
+        if left or total > _limit() // _FOLDERS:
             path.unlink(missing_ok=True)
 
 
