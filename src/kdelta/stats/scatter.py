@@ -52,6 +52,13 @@ SHOWN_MODES = 8
 # Ranks are not asked where one arm's robust scale is so many times the other's, and so many values
 # an arm can tell that.
 _FAR_SCALES, _TOLD = 3.0, 12
+# Nor where arms of so many are unlike at all, tails not being heavy: Welch's test needs no help,
+# and ranks of one arm that is three times as wide are wrong in 1.5 to 2 %.
+_UNLIKE_TOLD = 16
+# Where one arm has more than twice the other's values nothing is known to be harmless: means are
+# arranged, ranks are guarded, whatever the scatter, and both cost.
+_TWICE = 2
+_OF_BEYOND = (1.3, 1.3)
 # Logs of ratios of scales at which arms are unlike, by the standard error of such a log of normal
 # values: the less is known, the less is allowed.  Chosen in bench/power.py.
 _ALIKE = 4.0  # standard errors of the robust scale,
@@ -61,7 +68,7 @@ _ALIKE_EVEN = 1.8  # standard errors of sds, where no outlier makes that of the 
 _NO_ROOM, _ROOM = 3, 20  # where the smaller arm is the wider, only (its size - 3) / 20 of these
 _NEAR = 0.35  # the share of distances of two values that the robust scale covers
 _THINNED = 200  # values an arm for what grows with the square
-_LEAST = 1e-9  # logs that are equal
+EQUAL = 1e-9  # logs that are equal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,9 +97,13 @@ class Terms:
         same, far = alike(logs, n_old), far_apart(logs, n_old)
         heavy = tails > HEAVY
         wide = _wide_and_large(logs, n_old) & (tails > _EVEN_ENOUGH) & ~heavy
+        beyond = np.full(len(logs), _beyond(n_old, logs.shape[1]))
+        wide &= ~beyond
+        many = min(n_old, logs.shape[1] - n_old) >= _UNLIKE_TOLD
         modes = (tails < _TWO_MODES) & (not uneven)
         cases = [
-            (far, (1.0, np.inf)),
+            (beyond, _OF_BEYOND),
+            (far | (many & ~same & ~heavy), (1.0, np.inf)),
             (wide, _OF_WIDE),
             (heavy, _OF_HEAVY),
             (modes, _OF_MODES if n_old < _TOLD else _OF_MANY_MODES),
@@ -108,9 +119,14 @@ class Terms:
             ranks=prices[1],
             arranged=~(wide | (modes & (SHOWN_MODES <= n_old < _TOLD))),
             tied=_tied(logs, n_old),
-            guarded=(~same | uneven) & ~heavy,
-            lightly=heavy & ~same & (tails <= _VERY_HEAVY),
+            guarded=((~same | uneven) & ~heavy) | beyond,
+            lightly=(heavy & ~same & (tails <= _VERY_HEAVY)) | beyond,
         )
+
+
+def _beyond(n_old: int, count: int) -> bool:
+    """True of a design in which one arm has more than twice the values of the other."""
+    return max(n_old, count - n_old) > _TWICE * min(n_old, count - n_old)
 
 
 def _of_few(logs: Array, n_old: int, tails: Array) -> list[tuple[Flags, tuple[float, float]]]:
@@ -136,7 +152,7 @@ def _of_few(logs: Array, n_old: int, tails: Array) -> list[tuple[Flags, tuple[fl
 def _tied(logs: Array, n_old: int) -> Flags:
     """True where an arm has equal values."""
     gaps = [np.diff(np.sort(arm, axis=1), axis=1) for arm in (logs[:, :n_old], logs[:, n_old:])]
-    return np.asarray((np.concatenate(gaps, axis=1) < _LEAST).any(axis=1))
+    return np.asarray((np.concatenate(gaps, axis=1) < EQUAL).any(axis=1))
 
 
 def excess(logs: Array, n_old: int) -> Array:
@@ -145,7 +161,7 @@ def excess(logs: Array, n_old: int) -> Array:
     for arm in (logs[:, :n_old], logs[:, n_old:]):
         sd = arm.std(axis=1, ddof=1, keepdims=True)
         distance = arm - arm.mean(axis=1, keepdims=True)
-        parts.append(np.divide(distance, sd, out=np.zeros_like(arm), where=sd > _LEAST))
+        parts.append(np.divide(distance, sd, out=np.zeros_like(arm), where=sd > EQUAL))
     return kurtosis(np.concatenate(parts, axis=1))
 
 
@@ -220,7 +236,7 @@ def _step(values: Array) -> Array:
     Values on a lattice scatter by about half a step, also where none left the one of the others.
     """
     gaps = np.diff(np.sort(values, axis=1), axis=1)
-    least = np.where(gaps > _LEAST, gaps, np.inf).min(axis=1)
+    least = np.where(gaps > EQUAL, gaps, np.inf).min(axis=1)
     return np.where(np.isfinite(least), least, 1.0)
 
 

@@ -26,6 +26,7 @@ from scipy.stats import rankdata
 from kdelta.stats import permutation, ranks
 from kdelta.stats.ranks import Differences
 from kdelta.stats.scatter import (
+    EQUAL,
     FEW,
     HEAVY,
     RANKS_BESIDE_MEANS,
@@ -38,10 +39,14 @@ from kdelta.stats.scatter import (
 from kdelta.stats.welch import Spread
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 # As far as boots that are too few to show modes may be from their arm's mean: by assumption.
 MODES_MOVE = 0.10
+# So many boots show by their fourth moment whether they have two modes of one size; of unlike size,
+# by how much of their variance lies between the sides (of normal values at most 0.64).
 _MANY, _FLAT, _TAILS = 16, -1.0, 1.5
+_BETWEEN = 0.8
 # Of the scatter of an arm, the most of the other's, where it may have modes; and where one arm has
 # fewer than FEW and tails are not heavy, so that fewer of its boots hide its modes.
 _NARROW, _NARROW_OF_FEW = 0.7, 0.85
@@ -205,15 +210,30 @@ def folded_p(logs: Array, n_old: int) -> Array:
         above = (distance > 0).sum(axis=1)
         fewer = np.minimum(above, count - above)
         sd = arm.std(axis=1, ddof=1)
-        # So many boots show by their fourth moment whether they have two modes.
-        modes = (kurtosis(arm) < _FLAT) if count >= _MANY else np.ones(len(arm), dtype=bool)
+        modes = _of_two_modes(arm, distance) if count >= _MANY else np.ones(len(arm), dtype=bool)
         modes &= (fewer > 0) & (np.abs(distance).std(axis=1, ddof=1) <= _FOLDED * sd)
         modes &= other.std(axis=1, ddof=1) <= narrow * sd
         if other.shape[1] >= _MANY:  # or heavy tails, as this arm then has, too
             modes &= kurtosis(other) <= _TAILS
+        # Beside values that are all equal the others have their sides and nothing else.
+        modes |= (fewer > 0) & (other.std(axis=1) <= EQUAL)
         toss = np.minimum(2 * bdtr(fewer.astype(np.float64), count, 0.5), 1.0)
         found = np.maximum(found, np.where(modes, toss, 0.0))
     return found
+
+
+def _of_two_modes(arm: Array, distance: Array) -> Flags:
+    """True of rows with two modes, by the fourth moment or by the sides of the other arm's mean."""
+    above = distance > 0
+    part = above.mean(axis=1)
+    upper = np.divide(
+        (distance * above).mean(axis=1), part, out=np.zeros_like(part), where=part > 0
+    )
+    lower = np.divide(
+        (distance * ~above).mean(axis=1), 1 - part, out=np.zeros_like(part), where=part < 1
+    )
+    between = part * (1 - part) * (upper - lower) ** 2
+    return np.asarray((kurtosis(arm) < _FLAT) | (between >= _BETWEEN * arm.var(axis=1)))
 
 
 def means_p(logs: Array, n_old: int, terms: Terms, *, seed: int, up_to: float = 1.0) -> Array:
