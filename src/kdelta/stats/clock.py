@@ -47,6 +47,13 @@ def resolution(values: Sequence[float]) -> float:
     return 0.0
 
 
+def common_step(values: Sequence[float]) -> float:
+    """The largest step of which all values are multiples, be it by chance; 0: none is printed."""
+    printed = resolution(values)
+    whole = [round(value / printed) for value in values] if printed else []
+    return math.gcd(*whole) * printed
+
+
 def find_lattice(
     values: Sequence[float], *, ns_per_unit: float | None = 1.0, operations: int | None = None
 ) -> Lattice | None:
@@ -68,7 +75,8 @@ def find_lattice(
         return None
     scale = printed * ns_per_unit
     pages = _PAGES if operations is None else (operations,)
-    return _per_operation(whole, scale, printed, pages) or _mean_of_calls(whole, scale, printed)
+    found = (_per_operation(whole, scale, printed, pages), _mean_of_calls(whole, scale, printed))
+    return max((each for each in found if each), key=lambda each: each.step, default=None)
 
 
 def ticks_ns() -> tuple[tuple[int, float], ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors, magnitudes
+from kdelta.stats.clock import common_step
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
@@ -20,6 +21,8 @@ ALPHA = 0.01
 MAX_DRIFT = 0.03
 DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
 _MANY = 1000
+_ROUNDING = 1e-9  # of figures that are equal
+_NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away bounds nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,9 @@ class _Effect:
 
     def excludes_one(self) -> bool:
         return self.low > 1 or self.high < 1
+
+    def bounded(self) -> bool:
+        return self.low > 0 and math.isfinite(self.high)
 
 
 def compare(
@@ -74,7 +80,8 @@ def compare(
     unusable = _unusable(arms)
     if unusable:
         lacking = None if any(arm.valid for arm in arms) else MIN_REPLICATES
-        return case.result(Verdict.UNDECIDED, [unusable], warned, more=lacking)
+        text = f"{unusable}{_by_medians(arms)}"
+        return case.result(Verdict.UNDECIDED, [text], warned, more=lacking)
     sandwich = _sandwich(*arms) if len(arms) > 2 else None
     effect = _effect(arms, alpha=alpha, seed=seed)
     doubt = _doubt(arms)
@@ -222,13 +229,21 @@ def _unusable(arms: Sequence[Series]) -> str:
             f"{arm.arm} has {kind.counted(0)} of {arm.planned} planned" for arm in empty
         )
         return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
-    negative = [arm.arm for arm in arms if min(arm.values) < 0]
+    negative = [arm.arm for arm in arms if min(min(boot.values) for boot in arm.valid) < 0]
     if negative:
         return f"{', '.join(negative)}: negative times: the clock or the arithmetic is wrong"
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
     if zeros and arms[0].metric.better is Better.HIGHER:
         return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
     return f"{', '.join(zeros)}: times of zero: the samples are too short" if zeros else ""
+
+
+def _by_medians(arms: Sequence[Series]) -> str:
+    """What the medians say where values of zero leave no other estimate; "" where nothing does."""
+    old, new, *control = (summarise(arm) for arm in arms)
+    if min((arm.median or 0.0 for arm in (old, new, *control)), default=0.0) <= 0:
+        return ""
+    return f"; by medians {percent(_ratio(old, new, control, _median) or math.nan)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +297,22 @@ def _suspect(arms: Sequence[Series]) -> str:
     if twice:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
         return f"{text}; import each run once"
-    if len({*old, *new}) <= 2 and unread(arms) < math.log1p(detectors.COARSE):
+    if len({*old, *new}) <= 2 and unread(arms) < _possible(arms[:2]):
         held = "one value" if len({*old, *new}) == 1 else "two different values"
         text = f"{listed} have {held} in all: how coarse the clock is"
         return f"{text} nobody can tell; make the samples longer"
     return ""
+
+
+def _possible(arms: Sequence[Series]) -> float:
+    """How far (log) a ratio may be off if the step is the largest that all samples may have.
+
+    Never less than a step that is worth a word.
+    """
+    samples = {value for arm in arms for boot in arm.valid for value in boot.values}
+    least = min(min(arm.values) for arm in arms)
+    step = max(detectors.COARSE, (1 - _ROUNDING) * common_step(sorted(samples)) / least)
+    return math.log1p(step)
 
 
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
@@ -329,10 +355,11 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
         values, new.values, alpha=alpha, seed=seed, when=placed([*before, *new.valid], arms)
     )
     unknown = unread(arms)
+    low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
     return _Effect(
         ratio=found.ratio,
-        low=found.low * math.exp(-unknown),
-        high=found.high * math.exp(unknown),
+        low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
+        high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
         p=found.p,
         modes=found.modes,
     )
@@ -345,7 +372,9 @@ def placed(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
     positions = [boot.position for boot in boots]
     rounds = [boot.round for boot in boots]
     mixed = detectors.interleaved(arms)
-    chosen = rounds if mixed and None not in rounds else positions
+    # Rounds that are all one number those within the boots, and no place in the session.
+    known = mixed and None not in rounds and len(set(rounds)) > 1
+    chosen = rounds if known else positions
     return None if None in chosen else [float(place or 0) for place in chosen]
 
 
@@ -372,7 +401,7 @@ def _decide(
         shown += f", with {100 * effect.modes:g} % for modes that {n} an arm do not show"
     same, differs = effect.inside(case.tolerance), effect.excludes_one()
     if not same and not differs:
-        text, more = _needs(arms, effect, case.tolerance)
+        text, more = _needs(arms, effect, case.tolerance, unread(arms))
         return Verdict.UNDECIDED, f"{shown}: {text}", more
     if sandwich:
         size = abs(effect.ratio - 1)
@@ -393,7 +422,7 @@ def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
     """The estimate with its interval; of A/B/A also from arithmetic means."""
     low, high = (f"{percent(bound)}" for bound in (effect.low, effect.high))
     text = f"{percent(effect.ratio)} ({100 * (1 - case.alpha):g} % interval {low} to {high})"
-    if not (effect.low > 0 and math.isfinite(effect.high)):
+    if not effect.bounded():
         text = f"{percent(effect.ratio)} (too few for an interval)"
     if sandwich is None:
         return text
@@ -411,23 +440,34 @@ def percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2f} %" if math.isfinite(ratio) else "any"
 
 
-def _needs(arms: Sequence[Series], effect: _Effect, tolerance: float) -> tuple[str, int | None]:
+def _needs(
+    arms: Sequence[Series], effect: _Effect, tolerance: float, coarse: float
+) -> tuple[str, int | None]:
     """How many more replicates an arm would decide, if what was seen so far goes on.
 
-    The half width of an interval falls with the square root of the replicates.  It must become
-    smaller than the effect (a change) or than what the effect leaves of the tolerance (same).
+    The half width of an interval falls with the square root of the replicates, but for the part
+    that a coarse reading leaves open (coarse, in logs).  It must become smaller than the effect (a
+    change) or than what the effect leaves of the tolerance (same).
     """
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats.scatter import SHOWN_MODES
+
     kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
-    if not (effect.low > 0 and math.isfinite(effect.high)):
-        return f"{kind.counted(n)} an arm cannot bound the ratio", None
+    if not effect.bounded():
+        few = n < SHOWN_MODES
+        text = f"; at least {SHOWN_MODES} would" if few else ""
+        return (
+            f"{kind.counted(n)} an arm cannot bound the ratio{text}",
+            SHOWN_MODES - n if few else None,
+        )
     size = abs(math.log(effect.ratio))
-    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.modes)
-    target = max(size, math.log1p(tolerance) - size)
+    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.modes) - coarse
+    target = max(size, math.log1p(tolerance) - size) - coarse
+    if target <= 0:
+        step = f"readings in steps of {100 * math.expm1(coarse):.2g} % leave it open"
+        return f"undecided; {step}: longer samples or a finer clock would decide", None
     total = math.ceil(n * (half / target) ** 2)
     if effect.modes:
-        # numpy belongs to the extra `time`: reading a result must work without it.
-        from kdelta.stats.scatter import SHOWN_MODES
-
         total = max(total, SHOWN_MODES)
     more = max(total - n, 1)
     if more > _MANY:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -115,8 +116,10 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """low and high, where there are both."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
+        """low and high, where both bound the ratio."""
+        if self.low is None or self.high is None:
+            return None
+        return (self.low, self.high) if self.low > 0 and math.isfinite(self.high) else None
 
     @property
     def replicates(self) -> int:
