@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +20,13 @@ from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
-from kdelta.stats.decomposition import Share, gap_closed
+from kdelta.stats.decomposition import Share, shares
 from kdelta.stats.detectors import Caution, Trap
 from kdelta.stats.series import Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.verdict import Comparison, Verdict
 
 # What is said of values that were not published would only repeat that they were not.
-_COPY = 1e-6  # values of two metrics that agree so closely, but for a factor, are copies
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
 
 
@@ -224,26 +222,19 @@ def _corrected(
         members = [found[at][index] for at, index in family]
         decided = multiplicity.correct(
             [pair.comparison for pair in members],
-            [
-                _same_values(plans[at][0], pair) or at
-                for (at, _), pair in zip(family, members, strict=True)
-            ],
+            multiplicity.copies(
+                [_values(plans[at][0], pair) for (at, _), pair in zip(family, members, strict=True)]
+            ),
         )
         for (at, index), pair, comparison in zip(family, members, decided, strict=True):
             found[at][index] = replace(pair, comparison=comparison)
     return [tuple(pairs) for pairs in found]
 
 
-def _same_values(case: Case, pair: JudgedPair) -> tuple[float, ...]:
-    """What the values of a pair have in common with their copies in other units, or as rates."""
+def _values(case: Case, pair: JudgedPair) -> list[tuple[float, ...]]:
+    """All values of a pair, arm by arm."""
     names = (pair.old, pair.new, pair.control)
-    arms = [arm for name in names if name and (arm := case.arm(name))]
-    values = [value for arm in arms for value in arm.values]
-    if not values or min(values) <= 0:
-        return ()
-    logs = [math.log(value / values[0]) for value in values]
-    sign = next((1.0 if each > 0 else -1.0 for each in logs if abs(each) > _COPY), 1.0)
-    return tuple(round(sign * each / _COPY) * _COPY for each in logs)
+    return [arm.values for name in names if name and (arm := case.arm(name))]
 
 
 def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:
@@ -356,11 +347,24 @@ def _gaps(case: Case, pairs: Sequence[JudgedPair], choice: JudgementChoice) -> I
         if not (pair.comparison.verdict.is_step and old and new) or pair.control:
             continue
         arms = case.series[case.series.index(new) + 1 :]
-        for later in arms:
-            # The shares claim no more than the step does: its level, and all arms together.
-            level = choice.alpha / (pair.comparison.hypotheses * len(arms))
-            share = gap_closed(old, new, later, alpha=level)
-            yield Gap(old=pair.old, new=pair.new, share=share)
+        # The shares claim no more than the step does: its level, and all arms together.
+        level = choice.alpha / pair.comparison.hypotheses
+        open_ = {one.new for one in pairs if one.old == pair.new and _left_open(one.comparison)}
+        for share in shares(old, new, arms, alpha=level):
+            told = share
+            if share.arm in open_:
+                told = share.unsure(f"{pair.new} -> {share.arm} is {Verdict.UNDECIDED}")
+            yield Gap(old=pair.old, new=pair.new, share=told)
+
+
+def _left_open(found: Comparison) -> bool:
+    """True where it is no interval around no change that leaves it undecided."""
+    if found.verdict is not Verdict.UNDECIDED:
+        return False
+    if found.interval is None or found.in_these_boots:
+        return True
+    low, high = found.interval
+    return not low <= 1 <= high
 
 
 def _alone(case: Case) -> list[Caution]:

@@ -15,10 +15,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kdelta.metric import Grade
 from kdelta.stats import comparability
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.stats.series import Series
 from kdelta.stats.student import two_sided_p
+from kdelta.stats.timing import compare
+from kdelta.stats.verdict import Verdict
 
 _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
 
@@ -65,10 +68,28 @@ def shares(
     """What each arm closes: a candidate fix, or the regressed kernel with one part undone.
 
     The level is divided among the arms (Bonferroni), so all intervals hold together.  Parts that
-    act on each other make the sum differ from what undoing all of them at once would give.
+    act on each other make the sum differ from what undoing all of them at once would give.  An
+    interval is told where it says no more than the comparison of the two arms does.
     """
     level = alpha / max(len(arms), 1)
-    return [gap_closed(base, regressed, arm, alpha=level) for arm in arms]
+    return [
+        _no_surer(gap_closed(base, regressed, arm, alpha=level), regressed, arm, level)
+        for arm in arms
+    ]
+
+
+def _no_surer(share: Share, regressed: Series, arm: Series, alpha: float) -> Share:
+    """Without an interval that is above or below 0 where nothing shows that the arms differ.
+
+    Fieller's test is of means alone: it knows no modes, no drift and no clock that only ticks.
+    """
+    if share.low is None or share.high is None or share.low <= 0 <= share.high:
+        return share
+    found = compare(regressed, arm, grade=Grade.HOST_TIME, alpha=alpha, obstacles=())
+    shown = found.p is not None and found.p <= alpha
+    if shown and found.verdict is not Verdict.UNDECIDED:
+        return share
+    return share.unsure(f"{regressed.arm} -> {arm.arm} is {found.verdict}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
