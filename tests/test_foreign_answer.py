@@ -189,3 +189,61 @@ def test_sets_named_as_target_and_gate_are_these_whatever_the_folder_is_called(
     assert decision.decision == "REJECT"
     assert "better in" in decision.sentence
     assert not found.answer.unlike  # other things are measured there
+
+
+def test_levels_that_were_reproduced_are_a_line_with_their_spread(tmp_path: Path) -> None:
+    for name, level in (("may", 25.0), ("june", 25.2)):
+        measured(tmp_path / "d" / name / "r.csv", {"6.16": level, "6.17": 1.5 * level})
+    found = judged(tmp_path / "d")
+    assert found.answer.unlike == ()
+    first, second = found.answer.alike
+    assert first.startswith("6.16, t_us: ")
+    assert first.endswith(" % apart")
+    assert "(d/may)" in second
+    assert f"reproduced: {first.partition(' us')[0]}" in " ".join(text(found).split())
+
+
+def test_means_and_medians_stand_beside_the_estimate(tmp_path: Path) -> None:
+    path = measured(tmp_path / "a.csv", {"6.16": 25, "6.17": 37})
+    pair = judged(path).findings[0].pairs[0].comparison
+    mean, median = (
+        f"{100 * ((ratio or 0) - 1):+.2f} %" for ratio in (pair.mean_ratio, pair.median_ratio)
+    )
+    assert f"means {mean}, medians {median}" in text(judged(path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "interval"),
+    [
+        ("100,2", "120,3", "the published means differ by +20.00 %", True),
+        ("100,0", "120,3", "6.16: a standard deviation of 0 is of a clock or a print", False),
+        ("-5,1", "120,3", "6.16: a negative mean (-5)", False),
+        ("100,2", "0,0", "6.17: a mean of 0, below what the clock or the print can tell", False),
+    ],
+)
+def test_summaries_that_no_time_has_have_no_interval(
+    tmp_path: Path, old: str, new: str, told: str, *, interval: bool
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text(f"kernel,mean_ns,sd_ns,n\n6.16,{old},9\n6.17,{new},9\n")
+    found = judged(path).findings[0].pairs[0].comparison
+    assert found.verdict is Verdict.UNDECIDED
+    assert told in found.reasons[0]
+    assert (found.interval is not None) == interval
+
+
+def test_medians_alone_still_tell_the_change(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("kernel,median_ns,n\n6.16,100,9\n6.17,112,9\n")
+    assert "medians differ by +12.00 %" in judged(path).answer.open[0]
+
+
+def test_a_share_is_told_without_an_interval_where_its_pair_is_open(tmp_path: Path) -> None:
+    path = measured(tmp_path / "d" / "timing" / "r.csv", {"6.12": 25, "6.16": 37, "6.17": 30})
+    (share,) = (gap.share for gap in judged(path).findings[0].gaps)
+    assert share.low is not None
+    state = tmp_path / "d" / "audit" / "state.csv"
+    state.parent.mkdir()
+    state.write_text("kernel,anon_huge_kb\n6.16,0\n6.17,16384\n")
+    (share,) = (gap.share for gap in judged(tmp_path / "d").findings[0].gaps)
+    assert (share.low, share.reason) == (None, "6.16 -> 6.17 is UNDECIDED")

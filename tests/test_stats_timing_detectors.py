@@ -235,3 +235,9 @@ def test_a_sample_must_be_a_number_and_a_failure_has_none() -> None:
         Boot(label="a", position=None, values=(math.nan,))
     with pytest.raises(ValueError, match="both"):
         Boot(label="a", position=None, values=(1.0,), failure="crashed")
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-6, 1.0])
+def test_small_figures_are_not_printed_in_steps_of_one(scale: float) -> None:
+    """5e-10 s is within 1e-9 of nothing, which was taken for what binary fractions leave."""
+    assert clock.resolution([0.5 * scale, 0.75 * scale]) in (0.0, 0.01)

@@ -70,7 +70,8 @@ class ImportAnswer:
     """Sentences on an import, the most important first, and what they were made of.
 
     holds: changes and equalities that were shown.  open: what was compared and not decided.
-    invalid: what is not comparable.  unlike: what was not reproduced.  missing: what is incomplete.
+    invalid: what is not comparable.  unlike: what was not reproduced, alike: what was.  missing:
+    what is incomplete.
     needs: what would have to be known for what is open to be decided.
     """
 
@@ -79,6 +80,7 @@ class ImportAnswer:
     open: tuple[str, ...]
     invalid: tuple[str, ...]
     unlike: tuple[str, ...]
+    alike: tuple[str, ...]
     missing: tuple[str, ...]
     needs: tuple[str, ...]
     decisions: tuple[GateDecision, ...]
@@ -101,7 +103,8 @@ def answer(
         holds=tuple(_holds(pairs)),
         open=tuple(_reasons(pairs, Verdict.UNDECIDED)),
         invalid=(*_unsound(dimensions), *_reasons(pairs, Verdict.INVALID), *_alone(findings)),
-        unlike=(*map(_unlike, (one for one in levels if not one.reproduced)), *_wrong(findings)),
+        unlike=(*map(_apart, (one for one in levels if not one.reproduced)), *_wrong(findings)),
+        alike=tuple(map(_apart, (one for one in levels if one.reproduced))),
         missing=(*_lost(findings), *_unread(notes)),
         needs=tuple(_needs(findings)) if verdicts[Verdict.UNDECIDED] else (),
         decisions=tuple(_decisions(pairs)),
@@ -218,7 +221,7 @@ def _of_arms(finding: Finding) -> Iterator[tuple[str, float]]:
             yield one.arm, level
 
 
-def _unlike(one: Levels) -> str:
+def _apart(one: Levels) -> str:
     where = "".join(f", {name} {text}" for name, text in one.group)
     listed = ", ".join(f"{level:g} ({home})" for home, level in one.levels)
     return f"{one.arm}, {one.metric}{where}: {listed} {one.unit}, {100 * one.spread:.1f} % apart"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.foreign.record import Published
@@ -27,8 +27,8 @@ class _Figures:
 
     @property
     def variance(self) -> float | None:
-        """Of the mean."""
-        return self.sd**2 / self.n if self.sd is not None and self.n > 1 else None
+        """Of the mean; None too where nothing is said to scatter, which no time does."""
+        return self.sd**2 / self.n if self.sd and self.n > 1 else None
 
 
 def compare(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Comparison:
@@ -40,7 +40,8 @@ def compare(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Compa
     figures = [_figures(case, series) for series in arms]
     known = [each for each in figures if each and each.mean > 0]
     if len(known) < len(arms):
-        return replace(comparison, reasons=(text,), more=None, ratio=None, low=None, high=None)
+        told = "; ".join((text, *_no_time(arms, figures), *_of_medians(case, arms)))
+        return replace(comparison, reasons=(told,), more=None, ratio=None, low=None, high=None)
     old, new, *control = known
     first = [old, *control]
     ratio = new.mean / _middle(first)
@@ -56,8 +57,30 @@ def compare(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Compa
         level = f"{100 * (1 - (comparison.alpha or 0.01)):g} % interval"
         bounds = f"{level} {_percent(low)} to {_percent(high)}"
         parts.append(f"{_ASSUMED}: {_percent(ratio)} ({bounds})")
+    still = [arm.arm for arm, each in zip(arms, known, strict=True) if each.sd == 0]
+    if still:
+        parts.append(f"{', '.join(still)}: a standard deviation of 0 is of a clock or a print")
     found = replace(comparison, reasons=("; ".join(parts),), more=None, p=None)
     return replace(found, ratio=ratio, mean_ratio=ratio, low=low, high=high, in_these_boots=True)
+
+
+def _no_time(arms: Sequence[Series], figures: Sequence[_Figures | None]) -> Iterator[str]:
+    """Means that no time has, in words."""
+    for arm, each in zip(arms, figures, strict=True):
+        if each and each.mean < 0:
+            text = f"{arm.arm}: a negative mean ({each.mean:g})"
+            yield f"{text}: the clock or the arithmetic is wrong"
+        elif each and each.mean == 0:
+            yield f"{arm.arm}: a mean of 0, below what the clock or the print can tell"
+
+
+def _of_medians(case: Case, arms: Sequence[Series]) -> Iterator[str]:
+    """The change of published medians, where means of all arms are not there."""
+    said = {one.arm: one.median for one in case.published}
+    old, new, *control = (said.get(arm.arm) or 0.0 for arm in arms)
+    if min(old, new, *control) > 0:
+        before = [old, *control]
+        yield f"the published medians differ by {_percent(new * len(before) / math.fsum(before))}"
 
 
 def _interval(

@@ -262,6 +262,17 @@ def _pair(pair: JudgedPair) -> Iterator[Line]:
     yield from paragraph(f"{text}: {first}" if first else text, tone)
     for reason in rest:
         yield from paragraph(reason, tone, indent="  ")
+    beside = _beside(pair)
+    if beside:
+        yield from paragraph(beside, Tone.FAINT, indent="  ")
+
+
+def _beside(pair: JudgedPair) -> str:
+    """The ratios of means and of medians, which stand beside the estimate."""
+    found = pair.comparison
+    ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))
+    told = [f"{name} {100 * (ratio - 1):+.2f} %" for name, ratio in ratios if ratio]
+    return ", ".join(told) if found.p is not None or found.in_these_boots else ""
 
 
 def _cautions(cautions: Sequence[Caution]) -> Iterator[Line]:

@@ -42,7 +42,7 @@ def refined_tick_ns(hz: int) -> float:
 def resolution(values: Sequence[float]) -> float:
     """The decimal step in which values were printed: 1 for whole numbers, 0.01 for cents."""
     for places in range(7):
-        if all(abs(value - round(value, places)) <= 1e-9 * max(1, abs(value)) for value in values):
+        if all(abs(value - round(value, places)) <= 1e-9 * abs(value) for value in values):
             return float(10.0**-places)
     return 0.0
 
