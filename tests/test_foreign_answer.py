@@ -247,3 +247,43 @@ def test_a_share_is_told_without_an_interval_where_its_pair_is_open(tmp_path: Pa
     state.write_text("kernel,anon_huge_kb\n6.16,0\n6.17,16384\n")
     (share,) = (gap.share for gap in judged(tmp_path / "d").findings[0].gaps)
     assert (share.low, share.reason) == (None, "6.16 -> 6.17 is UNDECIDED")
+
+
+def test_one_boot_each_of_a_b_a_tells_midpoint_and_drift(tmp_path: Path) -> None:
+    rows = [
+        f"{turn * 9 + at},{arm},boot{turn},{level + at / 9:.3f}"
+        for turn, (arm, level) in enumerate((("6.16", 100), ("6.17", 150), ("6.16", 103)))
+        for at in range(9)
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["order,kernel,boot,t_us", *rows]) + "\n")
+    (pair,) = judged(path).findings[0].pairs
+    assert pair.control == "6.16 again"
+    assert pair.comparison.in_these_boots
+    assert "drift +2.99 %" in pair.comparison.reasons[0]
+    assert "against the midpoint of the old arms" in pair.comparison.reasons[0]
+
+
+def test_values_beside_a_summary_are_no_other_metric(tmp_path: Path) -> None:
+    """What the summary's runs repeated nobody said, and that made it INVALID."""
+    measured(tmp_path / "d" / "a.csv", {"6.16": 25})
+    (tmp_path / "d" / "b.csv").write_text("kernel,mean_t_us,sd_t_us,n\n6.17,30,0.1,9\n")
+    (found,) = (pair.comparison for one in judged(tmp_path / "d").findings for pair in one.pairs)
+    assert found.verdict is Verdict.UNDECIDED
+    assert found.reasons[0].startswith("of 6.17 only summaries are published")
+    assert found.ratio == pytest.approx(1.2, abs=0.01)
+    assert found.interval is not None
+
+
+def test_a_drift_of_arms_in_a_row_is_of_each_arms_part(tmp_path: Path) -> None:
+    levels = {"base-a": 100, "patch": 130, "base-b": 100}
+    rows = [
+        f"{turn * 9 + at},{arm},{arm}/{at},{level * (1 + 0.004 * (turn * 9 + at)):.3f}"
+        for turn, (arm, level) in enumerate(levels.items())
+        for at in range(9)
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["order,kernel,boot,t_us", *rows]) + "\n")
+    shown = " ".join(text(judged(path)).split())
+    assert "from the first third of each arm's part to the last" in shown
+    assert "of the session to the last" not in shown

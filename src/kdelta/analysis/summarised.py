@@ -36,7 +36,9 @@ def compare(case: Case, comparison: Comparison, arms: Sequence[Series]) -> Compa
 
     The interval is Welch's, of logs of means; of A/B/A the old arms are taken as one.
     """
-    text = "only summaries are published, no values: nothing can be tested"
+    silent = [series.arm for series in arms if not series.values]
+    whose = "" if len(silent) == len(arms) else f"of {', '.join(silent)} "
+    text = f"{whose}only summaries are published, no values: nothing can be tested"
     figures = [_figures(case, series) for series in arms]
     known = [each for each in figures if each and each.mean > 0]
     if len(known) < len(arms):

@@ -213,7 +213,9 @@ def _sandwiched(series: Sequence[Series], ordered: str) -> list[Series]:
     )
     blocks = [(at, len(list(each))) for at, each in groupby(placed, key=lambda pair: pair[1])]
     twice = blocks[0][0] if len(blocks) == 3 else -1
-    if twice < 0 or min(count for _, count in blocks) < _BLOCK or (ordered and twice != 0):
+    # Of three boots in all, each is one: what they say of the midpoint and of the drift is told.
+    least = _BLOCK if len(placed) > len(blocks) else 1
+    if twice < 0 or min(count for _, count in blocks) < least or (ordered and twice != 0):
         return []
     old, new = series[twice], series[1 - twice]
     boots = sorted(old.boots, key=lambda boot: boot.position or 0)

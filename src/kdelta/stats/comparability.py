@@ -66,7 +66,9 @@ def _of_one(arm: Series) -> list[str]:
 
 
 def _of_metrics(old: Series, new: Series) -> list[str]:
-    if old.metric == new.metric and old.replicate is new.replicate:
+    # Of what an arm without any boot would have repeated nothing is known.
+    repeated = old.replicate is new.replicate or not (old.boots and new.boots)
+    if old.metric == new.metric and repeated:
         return []
     was, now = (f"{arm.metric.name} ({arm.metric.unit}) per {arm.replicate}" for arm in (old, new))
     if was == now:

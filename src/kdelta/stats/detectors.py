@@ -224,15 +224,17 @@ def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
 def _drifts(arms: Sequence[Series]) -> list[Caution]:
     """The trend of all arms together, of each at its part of the level, and where they differ."""
     found = []
+    # Of arms one after the other, thirds are of what was measured of each.
+    of = "each arm's part" if interleaved(arms) is False else "the session"
     moved = trend(arms)
     if moved is not None and moved[1] <= _TREND_P:
-        text = f"{', '.join(arm.arm for arm in arms)}: {_thirds(arms)} (p = {moved[1]:.2g})"
+        text = f"{', '.join(arm.arm for arm in arms)}: {_thirds(arms, of)} (p = {moved[1]:.2g})"
         found.append(Caution(trap=Trap.TREND, sentence=text))
     alone = {arm.arm: own for arm in arms if (own := trend([arm])) is not None}
     for arm in arms:
         own = alone.get(arm.arm)
         if own and own[1] <= _TREND_P / len(arms) and not (found and len(arms) == 1):
-            text = f"{arm.arm}: {_thirds([arm])} (p = {own[1]:.2g})"
+            text = f"{arm.arm}: {_thirds([arm], of)} (p = {own[1]:.2g})"
             found.append(Caution(trap=Trap.TREND, sentence=text))
     for one, other in combinations(arms, 2):
         unlike = _unlike(one, other)
@@ -286,7 +288,7 @@ def _unlike(one: Series, other: Series) -> tuple[float, bool] | None:
     return 2 * statistics.NormalDist().cdf(-z), first * second < 0
 
 
-def _thirds(arms: Sequence[Series]) -> str:
+def _thirds(arms: Sequence[Series], of: str) -> str:
     """The mean change of arms from the first third of their boots to the last, in words."""
     changes = []
     for arm in arms:
@@ -294,7 +296,7 @@ def _thirds(arms: Sequence[Series]) -> str:
         part = max(1, len(logs) // 3)
         changes.append(statistics.fmean(logs[-part:]) - statistics.fmean(logs[:part]))
     percent = 100 * (math.exp(statistics.fmean(changes)) - 1)
-    return f"values moved by {percent:+.2g} % from the first third of the session to the last"
+    return f"values moved by {percent:+.2g} % from the first third of {of} to the last"
 
 
 def _kendall(n: int) -> float:
