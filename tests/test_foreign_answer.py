@@ -287,3 +287,20 @@ def test_a_drift_of_arms_in_a_row_is_of_each_arms_part(tmp_path: Path) -> None:
     shown = " ".join(text(judged(path)).split())
     assert "from the first third of each arm's part to the last" in shown
     assert "of the session to the last" not in shown
+
+
+def test_rows_whose_boot_is_empty_are_one_boot(tmp_path: Path) -> None:
+    """Each was counted as a boot of its own, so that two named ones made a verdict."""
+    path = measured(tmp_path / "a.csv", {"6.16": 25, "6.17": 37}, status="ok")
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    blank = [[*row[:2], "", *row[3:]] if at > 4 else row for at, row in enumerate(rows)]
+    path.write_text("".join(",".join(row) + "\n" for row in blank))
+    found = judged(path)
+    (pair,) = found.findings[0].pairs
+    assert pair.comparison.verdict is Verdict.UNDECIDED
+    assert pair.comparison.in_these_boots
+    assert pair.comparison.replicates == 3
+    assert any("taken as one boot" in note for note in found.notes)
+    blank[6][-1], blank[8][-1] = "crashed", "crashed"  # each of these is a run that was lost
+    path.write_text("".join(",".join(row) + "\n" for row in blank))
+    assert {arm.arm: arm.of_planned for arm in judged(path).findings[0].arms}["6.17"] == "3/5"

@@ -42,6 +42,8 @@ _UNITS = re.compile(
 _WHEN = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z")
 _STAMP = re.compile(r"\d{8}T\d{6}Z?\Z")
 _STATISTIC = re.compile(r"[_ ](?:mean|avg|median)\Z", re.IGNORECASE)  # of the runs of an arm
+_NO_BOOT = "boot not told"
+_UNNAMED = "rows whose boot is empty may all be of one: of each arm they are taken as one boot"
 _Key = tuple[str, Pairs]
 
 
@@ -75,7 +77,11 @@ def read(number: int, source: SourceFile, mapping: mappings.Mapping, arm: str = 
     gated = _gated(kept)
     blocks = not mapping.columns.boot and _in_blocks(gated)
     readings = _placed(gated, boots=blocks)
+    unnamed = mapping.columns.boot is not None and any(map(_of_no_boot, readings))
+    if unnamed:
+        readings = tuple(map(_in_one, readings))
     notes = (
+        *([f"{source.name}: {_UNNAMED}"] if unnamed else []),
         *unlike.sentences(found, source.name, mapping),
         *(
             f"{source.name}: {printable(name, 60)} is kept and not judged, nothing says which"
@@ -92,6 +98,18 @@ def read(number: int, source: SourceFile, mapping: mappings.Mapping, arm: str = 
         order=mapping.order,
         notes=notes,
     )
+
+
+def _of_no_boot(item: ForeignReading) -> bool:
+    """True of a value in whose row the cell of the boot is empty."""
+    return item.value is not None and item.replicate.startswith(f"{item.arm} {_NO_BOOT}")
+
+
+def _in_one(item: ForeignReading) -> ForeignReading:
+    """Values of unnamed boots of an arm may all be of one: they are one, as its samples."""
+    if not _of_no_boot(item):
+        return item
+    return msgspec.structs.replace(item, replicate=f"{item.arm} {_NO_BOOT}")
 
 
 def check(source: SourceFile, mapping: mappings.Mapping) -> None:
@@ -357,7 +375,7 @@ def _reading(
         arm=arm,
         metric=metric,
         value=None,
-        replicate=f"{arm} {boot or f'r{count}'}",
+        replicate=f"{arm} {boot or (f'{_NO_BOOT} {count}' if columns.boot else f'r{count}')}",
         group=group,
         round=int(turn) if turn.isdecimal() and len(turn) < 16 else count,
         run=row.text(columns.run),
