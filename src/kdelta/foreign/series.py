@@ -213,8 +213,9 @@ def _sandwiched(series: Sequence[Series], ordered: str) -> list[Series]:
     )
     blocks = [(at, len(list(each))) for at, each in groupby(placed, key=lambda pair: pair[1])]
     twice = blocks[0][0] if len(blocks) == 3 else -1
-    # Of three boots in all, each is one: what they say of the midpoint and of the drift is told.
-    least = _BLOCK if len(placed) > len(blocks) else 1
+    # Three boots in all that have values are one each: their midpoint and drift are told.
+    whole = len(placed) == len(blocks) and all(boot.values for one in series for boot in one.boots)
+    least = 1 if whole else _BLOCK
     if twice < 0 or min(count for _, count in blocks) < least or (ordered and twice != 0):
         return []
     old, new = series[twice], series[1 - twice]
