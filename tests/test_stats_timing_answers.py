@@ -12,7 +12,7 @@ import pytest
 from kdelta.metric import Grade
 from kdelta.stats import clock
 from kdelta.stats.series import Boot
-from kdelta.stats.timing import compare, placed
+from kdelta.stats.timing import compare, placed, unread
 from kdelta.stats.verdict import Verdict
 from timing_series import arm, noisy
 
@@ -90,6 +90,24 @@ def test_rounds_that_are_all_one_are_no_place_in_the_session() -> None:
     assert placed(boots, same) == [float(boot.position or 0) for boot in boots]
     low, high = compare(same[0], same[1], grade=HOST).interval or (0.0, math.inf)
     assert high / low < 1.02
+
+
+def test_values_of_both_arms_show_a_lattice_that_neither_does() -> None:
+    """Means of 8 readings of a tick of 4 ms: every half of a millisecond, few of them an arm."""
+    old = arm("old", [42.5, 43.0, 41.5, 42.5, 43.5, 42.5, 43.0, 42.5, 43.0])
+    new = arm("new", [55.0, 56.5, 56.0, 56.0, 55.5, 56.0, 55.0, 56.5, 56.0], first=1)
+    (told,) = (c.sentence for c in compare(old, new, grade=HOST).cautions if c.trap == "lattice")
+    assert told.startswith("old, new: all values together lie on a lattice of step 0.5 ns/page")
+    fine = arm("new", [*new.values[:-1], 56.1], first=1)
+    assert not [c for c in compare(old, fine, grade=HOST).cautions if c.trap == "lattice"]
+    still = [arm(name, [level] * 8 + [level + 0.5]) for name, level in (("old", 40), ("new", 50.5))]
+    assert unread(still) == 0.0, "three values in all are too few to tell"
+
+
+def test_a_lattice_of_both_arms_is_in_the_interval() -> None:
+    values = ([42.5, 43.0, 42.0, 42.5, 42.5], [55.0, 56.5, 54.5, 57.0, 58.0])
+    still = [arm(name, [*([own[0]] * 40), *own]) for name, own in zip("ab", values, strict=True)]
+    assert unread(still) == pytest.approx(math.log1p(0.5 / 42.5))
 
 
 def test_of_two_lattices_the_coarser_one_is_told() -> None:

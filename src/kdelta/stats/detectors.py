@@ -148,11 +148,11 @@ def duplicate_runs(series: Series) -> tuple[str, ...]:
     return tuple(run for run, times in runs.items() if times > 1)
 
 
-def lattice(series: Series) -> Lattice | None:
-    """The lattice on which this arm's samples lie, if there is one."""
+def lattice(series: Series, *others: Series) -> Lattice | None:
+    """The lattice on which this arm's samples lie, or those of several, if there is one."""
     known = series.fact("operations") or ""
     return find_lattice(
-        _samples(series),
+        [value for arm in (series, *others) for value in _samples(arm)],
         ns_per_unit=_NS.get(series.metric.unit.partition("/")[0]),
         operations=int(known) if known.isascii() and known.isdigit() and int(known) else None,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
-from kdelta.stats import comparability, detectors, magnitudes
+from kdelta.stats import comparability, detectors, lattices, magnitudes
 from kdelta.stats.clock import common_step
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
@@ -124,7 +124,7 @@ class _Case:
             reasons=tuple(reasons),
             cautions=(
                 *(*found, *detectors.session(self.arms), *magnitudes.units(self.arms)),
-                *(*warned, *self._words(effect)),
+                *(*lattices.cautions(self.arms), *warned, *self._words(effect)),
             ),
             old=old,
             new=new,
@@ -384,9 +384,10 @@ def unread(arms: Sequence[Series]) -> float:
     Scatter of half a step or more is dither: the mean error of rounding vanishes (Widrow 1956).
     Values that hardly scatter sit on one step, and may lie anywhere within it.
     """
-    total = 0.0
+    total, common = 0.0, lattices.shared(arms)
     for arm in arms[:2]:
         step, summary = detectors.reading_step(arm), summarise(arm)
+        step = max(step, common.step if common else 0.0)
         if summary.median and (summary.sd or 0.0) < step / 2:
             total = max(total, math.log1p(step / summary.median))
     return total
