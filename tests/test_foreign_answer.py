@@ -304,3 +304,11 @@ def test_rows_whose_boot_is_empty_are_one_boot(tmp_path: Path) -> None:
     blank[6][-1], blank[8][-1] = "crashed", "crashed"  # each of these is a run that was lost
     path.write_text("".join(",".join(row) + "\n" for row in blank))
     assert {arm.arm: arm.of_planned for arm in judged(path).findings[0].arms}["6.17"] == "3/5"
+
+
+def test_an_arm_is_one_with_and_without_the_v_of_its_version(tmp_path: Path) -> None:
+    measured(tmp_path / "d" / "may" / "r.csv", {"6.16": 25, "6.17": 37})
+    measured(tmp_path / "d" / "june" / "r.csv", {"v6.16": 31, "v6.17": 37})
+    answer = judged(tmp_path / "d").answer
+    assert [one.reproduced for one in answer.levels] == [False, True]
+    assert "(d/june)" in answer.unlike[0]

@@ -11,7 +11,7 @@ from enum import StrEnum
 from posixpath import commonpath
 from typing import TYPE_CHECKING
 
-from kdelta.analysis.standing import UNORDERED
+from kdelta.analysis.standing import UNORDERED, without_v
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.sets import SET
 from kdelta.foreign.summaries import Dimension
@@ -183,6 +183,7 @@ def _alone(findings: Sequence[Finding]) -> Iterator[str]:
 def _levels(findings: Sequence[Finding], tolerance: float) -> Iterator[Levels]:
     found: dict[tuple[str, str, Pairs], list[tuple[str, float]]] = {}
     units: dict[str, str] = {}
+    names: dict[tuple[str, str, Pairs], str] = {}
     common = _common(findings)
     for finding in findings:
         where = dict(finding.group)
@@ -192,9 +193,11 @@ def _levels(findings: Sequence[Finding], tolerance: float) -> Iterator[Levels]:
             continue  # it is another thing that is measured there
         units[finding.metric.name] = finding.metric.unit
         for arm, level in _of_arms(finding):
-            key = (arm, finding.metric.name, tuple(sorted(where.items())))
+            key = (without_v(arm), finding.metric.name, tuple(sorted(where.items())))
+            names.setdefault(key, arm)
             found.setdefault(key, []).append((home, level))
-    for (arm, metric, group), levels in found.items():
+    for key, levels in found.items():
+        (_, metric, group), arm = key, names[key]
         if len({home for home, _ in levels}) < 2 or min(level for _, level in levels) <= 0:
             continue
         spread = max(level for _, level in levels) / min(level for _, level in levels) - 1

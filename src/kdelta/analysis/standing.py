@@ -57,8 +57,8 @@ def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterat
     """Fields that differ between these arms where they were audited, and were not audited here."""
     here = dict(old.state).keys() & dict(new.state).keys()
     for audit in audits:
-        arms = {_plain(arm): at for at, arm in enumerate(audit.arms)}
-        was, now = arms.get(_plain(old.arm)), arms.get(_plain(new.arm))
+        arms = {without_v(arm): at for at, arm in enumerate(audit.arms)}
+        was, now = arms.get(without_v(old.arm)), arms.get(without_v(new.arm))
         if was is None or now is None or was == now:
             continue
         for name, texts in audit.fields:
@@ -69,7 +69,7 @@ def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterat
                 return
 
 
-def _plain(arm: str) -> str:
+def without_v(arm: str) -> str:
     """v6.12.77 is 6.12.77."""
     return arm.lower().removeprefix("v")
 
