@@ -161,3 +161,72 @@ def test_what_is_packed_is_called_so(
     said = refused(capsys, table(content))
     assert f"it is {what}" in said
     assert "unpack it" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "mend"),
+    [
+        ("r.xlsx", b"PK\x03\x04\x14\0[Content_Types].xml\xff xl/workbook.xml", "a spread", "as CSV"),
+        ("r.ods", b"PK\x03\x04\nmimetypeapplication/vnd.oasis.opendocument.spread", "a spr", "CSV"),
+        ("r.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an old spreadsheet", "as CSV"),
+        ("r.pdf", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF", "copy its table"),
+        ("ascii.pdf", b"%PDF-1.4\n1 0 obj\n", "a PDF", "copy its table"),
+        ("r.png", b"\x89PNG\r\n\x1a\n\0\0", "a picture", "figures that it was drawn from"),
+        ("r.db", b"SQLite format 3\0\x10\0", "a database of SQLite", "export the table as CSV"),
+        ("r.tar", b"r.csv".ljust(257, b"\0") + b"ustar\x0000", "a tar archive", "unpack it"),
+        ("a.out", b"\x7fELF\x02\x01\x01\0", "a program", "run it"),
+    ],
+)
+def test_what_is_no_text_is_called_what_it_is(
+    name: str, content: bytes, what: str, mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, table(content, name))
+    assert f"{name}: it is {what}" in said
+    assert mend in said
+    assert "encoding" not in said
+
+
+def test_utf_16_without_a_mark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, table("kernel,ns\n6.16,5\n6.17,6\n".encode("utf-16-be")))
+    assert "it holds a NUL character; utf-16-be would read it: give --encoding utf-16-be" in said
+
+
+def test_a_picture_beside_results_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("r").mkdir()
+    table(b"kernel,ns\n6.16,5\n6.17,6\n", "r/a.csv")
+    table(b"\x89PNG\r\n\x1a\n\0\0", "r/plot.png")
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(["import", "r"])
+    assert ended.value.code == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        cli_main.main(["judge", "latest"])
+    said = capsys.readouterr().out
+    assert "note: r/plot.png: left out, it is a picture" in said
+    assert "incomplete" not in said
+
+
+def test_packed_results_beside_others_are_not_passed_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("r").mkdir()
+    table(b"kernel,ns\n6.16,5\n6.17,6\n", "r/a.csv")
+    table(b"\x1f\x8b\x08\0\xc3\x28", "r/b.csv.gz")
+    assert "r/b.csv.gz: it is packed by gzip, no text; unpack it" in refused(capsys, "r")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "", "there is no head line: the file is empty"),
+        ("a.csv", "kernel,ns\n", "a.csv: a head line, and no row below it"),
+        ("a.csv", 'kernel,ns\n6.16,5\n"6.17,5\n', "line 3: not a table: a quote is opened and"),
+        ("a.csv", "kernel,ns\n6.16,1e-320\n6.17,1\n", 'line 2, column ns: "1e-320" is not zero'),
+        ("a.json", "[" * 100_000, "write less deep: a list of objects"),
+        ("a.yaml", "".join(f"{' ' * at}a:\n" for at in range(60)), "YAML that is read has no"),
+    ],
+)
+def test_the_mend_is_that_of_the_fault(
+    name: str, content: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, table(content.encode(), name))

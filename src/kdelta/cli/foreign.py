@@ -141,10 +141,11 @@ def _proposed(error: UndescribedError, paths: tuple[Path, ...]) -> SpecError:
 
 
 def _mapping(path: Path) -> Mapping:
-    from kdelta.foreign import mapping, tables
+    from kdelta.foreign import encoded, mapping, tables
 
     data, _ = tables.load(path, str(path))
-    return mapping.parse(tables.decoded(data, str(path)), str(path))
+    text = encoded.decoded(data, str(path), given="write it as UTF-8")
+    return mapping.parse(text, str(path))
 
 
 def _version() -> str:

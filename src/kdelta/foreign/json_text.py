@@ -38,7 +38,10 @@ def loaded(text: str, name: str, line: int = 1, *, exact: bool = False) -> Any:
     except json.JSONDecodeError as error:
         place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"
         raise SpecError(f"not JSON: {error.msg}", place=place, action="correct it") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        cause, action = f"not JSON that can be used: {error}", "write less deep: a list of objects"
+        raise SpecError(cause, place=name, action=action) from error
+    except ValueError as error:
         action = "write null for what is missing, and each name once"
         raise SpecError(f"not JSON that can be used: {error}", place=name, action=action) from error
 

@@ -14,6 +14,7 @@ from kdelta.foreign import (
     benchfmt,
     bundle,
     dimensions,
+    encoded,
     hyperfine,
     json_programs,
     json_text,
@@ -101,8 +102,10 @@ def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> Loaded
     """One file, with its format as far as it shows.  Raises SpecError."""
     data, source = tables.load(path, name)
     mapped = wish.mapping_of(name)
+    if no_text := encoded.beside(data):
+        return LoadedFile(number=number, label=label, source=source, kind=None, unread=no_text)
     encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
-    text = _unquoted(tables.decoded(data, name, encoding))
+    text = _unquoted(encoded.decoded(data, name, encoding))
     text = text if mapped and mapped.delimiter != "|" else markup.plain(text, path.suffix.lower())
     plain = replace(source, text=text)
     suffix = path.suffix.lower() if without_suffix(path.name) != path.name else ""

@@ -42,6 +42,7 @@ from kdelta.metric import Metric
 from kdelta.printable import printable
 
 MAX_TOTAL = 256 * 2**20
+_KEPT = "kept as it is"
 
 
 class UndescribedError(SpecError):
@@ -125,13 +126,23 @@ def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
                     place=file.source.name,
                     proposal=proposal.text(file.source, made),
                 )
-    names = ", ".join(printable(file.source.name, 60) for file in files[:5]) or "no file"
+    names = ", ".join(printable(file.source.name, 60) + _why_nothing(file) for file in files[:5])
+    none = "no plain file (links and pipes in a folder are not followed)"
     return SpecError(
-        f"nothing in it can be judged: {names}",
+        f"nothing in it can be judged: {names or none}",
         place=str(paths[0]),
         action="put what was measured into a table, a line for each run (kernel,boot,ns), or say"
         " what it is with --format or --mapping (docs/foreign.md)",
     )
+
+
+def _why_nothing(file: LoadedFile) -> str:
+    """What keeps a file from being read, where that is plain; else ""."""
+    if file.source.columns and not file.source.lines:
+        return ": a head line, and no row below it"
+    if file.source.name.lower().endswith((".yaml", ".yml")) and file.kind is None:
+        return ": YAML that is read has no anchors, no blocks of text, and is at most 20 deep"
+    return ""
 
 
 def _contents(files: Sequence[LoadedFile], kind: ImportFormat, wish: Wish) -> Contents:
@@ -139,7 +150,7 @@ def _contents(files: Sequence[LoadedFile], kind: ImportFormat, wish: Wish) -> Co
     sources = [(file.number, file.source) for file in mine]
     texts = [file.text for file in mine]
     left = tuple(
-        f"{file.source.name}: kept as it is, "
+        f"{file.source.name}: {file.unread.kept if file.unread else _KEPT}, "
         + (file.unread.cause if file.unread else f"not read as {kind}")
         for file in files
         if file.kind is None and not file.source.name.endswith(".json")

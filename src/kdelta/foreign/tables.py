@@ -30,6 +30,7 @@ _DELIMITERS = ("\t", ";", ",", "|")
 BLANKS = "blanks"  # the delimiter of a table that is aligned for the eye
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
+_SMALLEST = 1e-30  # but zero: of quotients of smaller ones nothing is left
 _NUMBER = re.compile(PLAIN, re.ASCII)
 _BOUND = re.compile(r"(?:[<>]=?|\u2264|\u2265)\s*\d.*")  # >10s
 _INTEGER = re.compile(r"\d{1,15}", re.ASCII)
@@ -42,17 +43,6 @@ _SIGN = re.compile(
 )  # a red dot before -3 %
 _SEPARATED = (".csv", ".tsv", ".psv", ".tab")
 _LIST = re.compile(r"[;|\s]+|,\s*")
-# What files that are no text begin with.
-_PACKED = {
-    b"PK\x03\x04": "a zip archive (or a spreadsheet, which is one)",
-    b"\x1f\x8b": "packed by gzip",
-    b"\xfd7zXZ": "packed by xz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
-    b"BZh": "packed by bzip2",
-    b"PERFILE2": "perf's own data (perf script and perf report print it)",
-    b"\xd0\xcf\x11\xe0": "an old spreadsheet (save it as CSV)",
-}
-_CONTROLS = re.compile(rb"[\x80-\x9f]")  # in Latin-1; letters and signs in Windows-1252
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +69,8 @@ class TableCell:
             raise self.wrong("a number")
         if abs(found) > _LARGEST:
             raise self.wrong(f"a number up to {_LARGEST:.0e}, as measured figures are")
+        if 0 < abs(found) < _SMALLEST:
+            raise self.wrong(f"zero or a number from {_SMALLEST:.0e}, as measured figures are")
         return found
 
     def integer(self) -> int:
@@ -152,51 +144,6 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
             f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
         )
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
-
-
-def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
-    """The text of a file, with an optional mark, no NUL.  Raises SpecError."""
-    try:
-        text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-    except LookupError as error:
-        raise SpecError(
-            f"no encoding of text is called {quoted(encoding)}",
-            place="--encoding",
-            action="there are utf-8, latin-1, cp1252, utf-16 and others that Python knows",
-        ) from error
-    except UnicodeError as error:
-        start = getattr(error, "start", 0)
-        byte = start - data.rfind(b"\n", 0, start)
-        place = f"{name}: line {1 + data.count(bytes([10]), 0, start)}, byte {byte}"
-        packed = next((what for mark, what in _PACKED.items() if data.startswith(mark)), "")
-        if packed:
-            cause, action = f"it is {packed}, no text", "unpack it, and import what it holds"
-        elif getattr(error, "reason", "") == "unexpected end of data":
-            cause = "it ends within a character"
-            action = f"copy the file again, whole; if it is, {_encoding_that_reads(data)}"
-        else:
-            cause, action = f"not {encoding.upper()}", _encoding_that_reads(data)
-        raise SpecError(cause, place=place, action=action) from error
-    if "\0" in text:
-        at = text.index("\0")
-        number = text.count("\n", 0, at) + 1
-        raise SpecError(
-            "it holds a NUL character",
-            place=f"{name}: line {number}, character {at - text.rfind(chr(10), 0, at)}",
-            action="convert it to UTF-8 text",
-        )
-    return text
-
-
-def _encoding_that_reads(data: bytes) -> str:
-    wide = ["utf-16"] if data[:2] in (b"\xff\xfe", b"\xfe\xff") else []
-    for encoding in (*wide, "cp1252" if _CONTROLS.search(data) else "latin-1"):
-        try:
-            data.decode(encoding)
-        except UnicodeError:
-            continue
-        return f"{encoding} would read it: give --encoding {encoding}"
-    return "convert it to UTF-8"
 
 
 def delimiter_of(text: str, suffix: str) -> str:
@@ -308,6 +255,7 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
             yield number, _unquoted(line) if quoted else cut.split(line.strip())
         return
     limit = csv.field_size_limit(MAX_BYTES)
+    begun = 1
     try:
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
         mark = "'" if len(first) > 1 and first[0] == first[-1] == "'" else '"'
@@ -315,11 +263,14 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
         reader = csv.reader(stream, delimiter=delimiter, quotechar=mark, strict=True)
         for cells in reader:
             yield reader.line_num, cells
+            begun = reader.line_num + 1
     except csv.Error as error:
+        unclosed = "unexpected end" in str(error)
+        what = "a quote is opened and never closed" if unclosed else str(error)
         raise SpecError(
-            f"not a table: {error}",
-            place=f"{name}: line {reader.line_num}",
-            action="correct the line",
+            f"not a table: {what}",
+            place=f"{name}: line {begun if unclosed else reader.line_num}",
+            action="close it, or take it out" if unclosed else "correct the line",
         ) from error
     finally:
         csv.field_size_limit(limit)
@@ -346,7 +297,8 @@ def _narrow(lines: Sequence[str]) -> bool:
 
 def _columns(head: list[str], place: str) -> tuple[str, ...]:
     if not any(cell.strip() for cell in head):
-        raise SpecError("there is no head line", place=place, action="name the columns in line 1")
+        cause = "there is no head line" if head else "there is no head line: the file is empty"
+        raise SpecError(cause, place=place, action="name the columns in line 1")
     if len(head) > MAX_COLUMNS:
         raise SpecError(
             f"{len(head)} columns, more than {MAX_COLUMNS}",

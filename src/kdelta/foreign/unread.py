@@ -18,10 +18,14 @@ _WORK = "give what the work itself took, a line for each run: kernel,boot,second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What a file is, and what to give instead: two parts of a sentence."""
+    """What a file is, and what to give instead: two parts of a sentence.
+
+    kept: what was done with it where it lies beside files that are read.
+    """
 
     cause: str
     action: str
+    kept: str = "kept as it is"
 
 
 # A pattern that only that program prints -> what it is, what to give.
