@@ -166,8 +166,13 @@ def test_what_is_packed_is_called_so(
 @pytest.mark.parametrize(
     ("name", "content", "what", "mend"),
     [
-        ("r.xlsx", b"PK\x03\x04\x14\0[Content_Types].xml\xff xl/workbook.xml", "a spread", "as CSV"),
-        ("r.ods", b"PK\x03\x04\nmimetypeapplication/vnd.oasis.opendocument.spread", "a spr", "CSV"),
+        ("r.xlsx", b"PK\x03\x04\x14\0[Content_Types].xml\xff xl/", "a spreadsheet", "as CSV"),
+        (
+            "r.ods",
+            b"PK\x03\x04\nmimetypeapplication/vnd.oasis.opendocument.spread",
+            "a spr",
+            "as CSV",
+        ),
         ("r.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an old spreadsheet", "as CSV"),
         ("r.pdf", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF", "copy its table"),
         ("ascii.pdf", b"%PDF-1.4\n1 0 obj\n", "a PDF", "copy its table"),

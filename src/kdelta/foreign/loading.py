@@ -101,9 +101,16 @@ class LoadedFile:
 def loaded(number: int, path: Path, name: str, label: str, wish: Wish) -> LoadedFile:
     """One file, with its format as far as it shows.  Raises SpecError."""
     data, source = tables.load(path, name)
-    mapped = wish.mapping_of(name)
     if no_text := encoded.beside(data):
         return LoadedFile(number=number, label=label, source=source, kind=None, unread=no_text)
+    return _as_text(number, path, data, source, label, wish)
+
+
+def _as_text(
+    number: int, path: Path, data: bytes, source: SourceFile, label: str, wish: Wish
+) -> LoadedFile:
+    name = source.name
+    mapped = wish.mapping_of(name)
     encoding = mapped.encoding if mapped and mapped.encoding != "utf-8" else wish.encoding
     text = _unquoted(encoded.decoded(data, name, encoding))
     text = text if mapped and mapped.delimiter != "|" else markup.plain(text, path.suffix.lower())

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.foreign import mapping_faults
 from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Assume, Better
 from kdelta.printable import quoted
@@ -28,6 +29,7 @@ OK = vocabulary(
     "ok pass passed success successful succeeded done completed complete good valid yes"
     " true 0 1 clean finished exited"
 )
+_FIGURES = ("value", "values", "mean", "median", "sd", "cv", "cv_percent")
 UNITS = "units"  # a fact: that the units of all arms are the same
 MISSING = (
     *("", "-", "--", "N/A", "n/a", "NA", "#N/A", "null", "NULL", "nan", "NaN", "NAN"),
@@ -125,6 +127,12 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arms: dict[_Text, _Text | ArmKeys] = {}
     metrics: dict[_Text, MetricKeys] = {}
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The columns of dimensions; what is split is one, too."""
+        listed = self.columns.dimensions
+        return (*listed, *(column for column in self.split if column not in listed))
+
     def takes(self, name: str) -> bool:
         """True when this mapping is for the file of that name."""
         base = name.rpartition("/")[2]
@@ -154,6 +162,15 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         yield from (("ignore", column) for column in self.ignore)
 
 
+_KEYS = {
+    "": Mapping.__struct_fields__,
+    "columns": ColumnKeys.__struct_fields__,
+    "split.*": Split.__struct_fields__,
+    "arms.*": ArmKeys.__struct_fields__,
+    "metrics.*": MetricKeys.__struct_fields__,
+}
+
+
 def parse(text: str, name: str) -> Mapping:
     """The mapping that a TOML file holds.  Raises SpecError naming the key."""
     try:
@@ -161,9 +178,7 @@ def parse(text: str, name: str) -> Mapping:
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
     except msgspec.ValidationError as error:
-        raise SpecError(
-            str(error).replace("`", ""), place=name, action="see docs/foreign.md"
-        ) from error
+        raise mapping_faults.fault(error, text, name, _KEYS) from error
     for cause, place in _contradictions(found):
         raise SpecError(cause, place=f"{name}: {place}", action="see docs/foreign.md")
     return found
@@ -187,10 +202,32 @@ def _contradictions(found: Mapping) -> Iterator[tuple[str, str]]:
         yield "columns.arm and [arms.NAME] exclude each other", "arms"
     if found.arms and not columns.metric and len(found.metrics) != 1:
         yield "columns.metric, or one [metrics.NAME], says what the arms' columns hold", "arms"
+    told = columns.state or columns.gates or found.read_back or found.details
+    if columns.arm and found.metrics and not (wide or long or told):
+        first = next(iter(found.metrics))
+        yield 'it names no column with figures, as value = "COLUMN" does', f"metrics.{first}"
+    yield from _said_twice(found)
     try:
         codecs.lookup(found.encoding)
     except LookupError:
         yield f"no encoding is called {quoted(found.encoding)}", "encoding"
+
+
+def _said_twice(found: Mapping) -> Iterator[tuple[str, str]]:
+    """Columns of which a mapping says two things that exclude each other."""
+    roles = {column: key for key, column in found.named() if _is_role(key)}
+    for key, column in found.named():
+        if key.rpartition(".")[2] in _FIGURES and column in roles:
+            yield f"column {quoted(column)} has figures, and is {roles[column]}, too", key
+    named = {column: key for key, column in found.named() if key != "ignore"}
+    for column in found.ignore:
+        if column in named:
+            yield f"column {quoted(column)} is ignored, and is {named[column]}, too", "ignore"
+
+
+def _is_role(key: str) -> bool:
+    table, _, name = key.partition(".")
+    return (table == "columns" and name not in Figures.__struct_fields__) or key == "split"
 
 
 def audit_only(found: Mapping) -> Mapping:

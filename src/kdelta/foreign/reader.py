@@ -77,6 +77,7 @@ def read(
         files = recorded(files, wanted)
     if wanted.kind in (None, ImportFormat.TABLE):
         files = of_arms(numbered(beside(files, wanted), wanted))
+    _check_mappings(wanted, [*(source.name for source in sources), *(f.source.name for f in files)])
     chosen = wanted.kind or _kind(paths, files)
     contents = _contents(files, chosen, wanted)
     if not (contents.readings or contents.published or contents.audited):
@@ -87,6 +88,20 @@ def read(
         if known == set(given) and not all(map(is_version, given)):
             contents = replace(contents, order=given)
     return sources, merged((contents, Contents(notes=repeats.files(sources)))), chosen
+
+
+def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
+    """Raise SpecError for a mapping that is for none of the files."""
+    used = {id(wish.mapping_of(name)) for name in names}
+    for mapping in wish.mappings:
+        if id(mapping) not in used and wish.kind is not ImportFormat.LKP:
+            listed = ", ".join(printable(name, 60) for name in dict.fromkeys(names[:5]))
+            wanted = f"files = {', '.join(mapping.files)}" if mapping.files else "every table"
+            raise SpecError(
+                f"a mapping is for {printable(wanted, 200)}, and no file is left for it",
+                place="--mapping",
+                action=f"the files are {listed}",
+            )
 
 
 def _kind(paths: Sequence[Path], files: Sequence[LoadedFile]) -> ImportFormat:

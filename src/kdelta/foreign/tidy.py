@@ -74,6 +74,7 @@ def read(number: int, source: SourceFile, mapping: mappings.Mapping, arm: str = 
     kept = _Read(number)
     for at, row in enumerate(found):
         _row(kept, row, mapping, (places[at] if places else None), arm)
+    _check_order(kept, source, mapping)
     gated = _gated(kept)
     blocks = not mapping.columns.boot and _in_blocks(gated)
     readings = _placed(gated, boots=blocks)
@@ -122,6 +123,28 @@ def check(source: SourceFile, mapping: mappings.Mapping) -> None:
                 place=f"{source.name}: line 1",
                 action=f"the columns are {listed}",
             )
+    for column, split in mapping.split.items():
+        at = source.columns.index(column)
+        cells = [line.cells[at] for line in source.lines if line.cells[at] not in mapping.missing]
+        if cells and not any(split.at in cell for cell in cells):
+            raise SpecError(
+                f"no cell has {quoted(split.at)}, at which the mapping splits column"
+                f" {quoted(column)}",
+                place=f"{source.name}: line {source.lines[0].number}",
+                action=f"correct at = in [split.{quoted(column)}]",
+            )
+
+
+def _check_order(kept: _Read, source: SourceFile, mapping: mappings.Mapping) -> None:
+    """Raise SpecError for an order that leaves out arms: where they belong nothing would say."""
+    arms = dict.fromkeys([*(one.arm for one in kept.readings), *(o.arm for o in kept.published)])
+    left = [arm for arm in arms if arm not in mapping.order]
+    if mapping.order and left:
+        raise SpecError(
+            f"the order of the mapping names no {', '.join(map(quoted, left[:5]))}",
+            place=source.name,
+            action="name every arm in order, oldest first",
+        )
 
 
 def is_moment(text: str) -> bool:
@@ -207,7 +230,7 @@ def _metrics_of(row: TableRow, mapping: mappings.Mapping) -> Iterator[tuple[str,
 def group_of(row: TableRow, mapping: mappings.Mapping) -> Pairs:
     """The dimensions of a row; empty cells are left out."""
     found: list[tuple[str, str]] = []
-    for name in mapping.columns.dimensions:
+    for name in mapping.settings:
         if name == mapping.columns.arm:  # the arm is never a dimension
             continue
         text = row[name].text
