@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,13 @@ from enum import StrEnum
 from posixpath import commonpath
 from typing import TYPE_CHECKING
 
+from kdelta.analysis import lacking
+from kdelta.analysis.lacking import alike, place, some
 from kdelta.analysis.standing import UNORDERED, without_v
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.sets import SET
 from kdelta.foreign.summaries import Dimension
-from kdelta.metric import Better
-from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, Trap
+from kdelta.stats.detectors import Trap
 from kdelta.stats.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 _GATE = re.compile(r"(?:\b|_)(?:reverse|gate|guard|guardrail|sanity|must_not)(?:\b|_)")
 _TARGET = re.compile(r"(?:\b|_)target(?:\b|_)")
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
-_SHOWN = 3  # of things of one kind that a sentence names
 
 
 class Decision(StrEnum):
@@ -71,8 +72,9 @@ class ImportAnswer:
 
     holds: changes and equalities that were shown.  open: what was compared and not decided.
     invalid: what is not comparable.  unlike: what was not reproduced, alike: what was.  missing:
-    what is incomplete.
-    needs: what would have to be known for what is open to be decided.
+    what is incomplete.  doubtful: what makes the data less than it looks.  needs: what would have
+    to be known where something is open.  unknown: what nothing says, though no verdict waits for
+    it.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -81,8 +83,10 @@ class ImportAnswer:
     invalid: tuple[str, ...]
     unlike: tuple[str, ...]
     alike: tuple[str, ...]
+    doubtful: tuple[str, ...]
     missing: tuple[str, ...]
     needs: tuple[str, ...]
+    unknown: tuple[str, ...]
     decisions: tuple[GateDecision, ...]
     levels: tuple[Levels, ...]
 
@@ -98,6 +102,8 @@ def answer(
     pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
     verdicts = Counter(pair.comparison.verdict for _, pair in pairs)
     levels = tuple(_levels(findings, tolerance))
+    waited = tuple(lacking.needs(findings))
+    unknown = tuple(text for text in lacking.unknown(findings) if text not in waited)
     return ImportAnswer(
         counts=tuple((str(verdict), verdicts[verdict]) for verdict in Verdict if verdicts[verdict]),
         holds=tuple(_holds(pairs)),
@@ -105,17 +111,13 @@ def answer(
         invalid=(*_unsound(dimensions), *_reasons(pairs, Verdict.INVALID), *_alone(findings)),
         unlike=(*map(_apart, (one for one in levels if not one.reproduced)), *_wrong(findings)),
         alike=tuple(map(_apart, (one for one in levels if one.reproduced))),
-        missing=(*_lost(findings), *_unread(notes)),
-        needs=tuple(_needs(findings)) if verdicts[Verdict.UNDECIDED] else (),
+        doubtful=tuple(lacking.doubtful(findings, notes)),
+        missing=(*lacking.lost(findings), *_unread(notes)),
+        needs=(*waited, *unknown) if verdicts[Verdict.UNDECIDED] else (),
+        unknown=unknown,
         decisions=tuple(_decisions(pairs)),
         levels=levels,
     )
-
-
-def place(finding: Finding) -> str:
-    """Metric and setting in words."""
-    where = ", ".join(f"{name} {text}" for name, text in finding.group)
-    return f"{finding.metric.name} ({where})" if where else finding.metric.name
 
 
 def change(pair: JudgedPair) -> str:
@@ -126,6 +128,8 @@ def change(pair: JudgedPair) -> str:
     text = f"{100 * (found.ratio - 1):+.2f} %"
     if found.interval is None:
         return text
+    if math.isinf(found.interval[1]):
+        return f"{text} (no interval)"
     low, high = (100 * (bound - 1) for bound in found.interval)
     return f"{text} ({low:+.2f} to {high:+.2f})"
 
@@ -142,30 +146,22 @@ def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
             if any(UNORDERED in caution.sentence for caution in finding.cautions):
                 turnable.add((pair.old, pair.new))
     for (old, new, verdict), places in found.items():
-        told = f"{old} -> {new}: {verdict} in {_some(places)}"
+        told = f"{old} -> {new}: {verdict} in {some(places)}"
         if verdict.is_step and (old, new) in turnable:
             told += f", if {old} is the old one: nothing says so, --old and --new would"
         yield told
 
 
-def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return "; ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> Iterator[str]:
     """The reasons of one verdict, the most frequent first, with how often it was given."""
-    found: dict[str, list[str]] = {}
+    told = []
     for finding, pair in pairs:
         if pair.comparison.verdict is verdict:
             first, *others = pair.comparison.reasons or ("no reason",)
             first = "; ".join((first, *(text for text in others if _CORRECTED in text)))
-            bare = first.replace(pair.old, "#").replace(pair.new, "#")
-            key = re.sub(r"[-+]?\d+(?:\.\d+)?", "#", bare)
-            found.setdefault(key, []).append(f"{pair.old} -> {pair.new}, {place(finding)}: {first}")
-    for texts in sorted(found.values(), key=len, reverse=True):
-        more = f" (and {len(texts) - 1} alike)" if len(texts) > 1 else ""
-        yield texts[0] + more
+            before = f"{pair.old} -> {pair.new}, {place(finding)}: "
+            told.append((before, first, f"{pair.old}\n{pair.new}"))
+    return alike(told)
 
 
 def _unsound(dimensions: Sequence[Dimension]) -> Iterator[str]:
@@ -177,7 +173,7 @@ def _unsound(dimensions: Sequence[Dimension]) -> Iterator[str]:
 def _alone(findings: Sequence[Finding]) -> Iterator[str]:
     alone = [place(finding) for finding in findings if not finding.pairs]
     if alone:
-        yield f"one arm only, so nothing to compare: {_some(alone)}"
+        yield f"one arm only, so nothing to compare: {some(alone)}"
 
 
 def _levels(findings: Sequence[Finding], tolerance: float) -> Iterator[Levels]:
@@ -238,25 +234,7 @@ def _wrong(findings: Sequence[Finding]) -> Iterator[str]:
         if caution.trap is Trap.FACTS and "published" in caution.sentence
     ]
     if texts:
-        yield f"published, and not what the values make: {_some(list(dict.fromkeys(texts)))}"
-
-
-def _lost(findings: Sequence[Finding]) -> Iterator[str]:
-    lost = dict.fromkeys(
-        f"{arm.arm} {arm.of_planned} {arm.replicate}s ({place(finding)})"
-        for finding in findings
-        for arm in finding.arms
-        if arm.n < arm.planned and arm.n
-    )
-    said = dict.fromkeys(
-        f"{one.arm} {one.ok or 0}/{(one.ok or 0) + one.failed} ({place(finding)})"
-        for finding in findings
-        for one in finding.published
-        if one.failed
-    )
-    texts = [*lost, *(text for text in said if not lost)]
-    if texts:
-        yield f"runs without a value: {_some(texts)}"
+        yield f"published, and not what the values make: {some(list(dict.fromkeys(texts)))}"
 
 
 def _unread(notes: Sequence[str]) -> Iterator[str]:
@@ -265,28 +243,7 @@ def _unread(notes: Sequence[str]) -> Iterator[str]:
         yield files[0]
     elif files:
         names = list(dict.fromkeys(note.partition(": ")[0] for note in files))
-        yield f"{len(files)} things are kept and not judged, in {_some(names)} (notes below)"
-
-
-def _needs(findings: Sequence[Finding]) -> Iterator[str]:
-    """What the data do not tell, in the terms of somebody who can add it."""
-    traps = {caution.trap for finding in findings for caution in finding.cautions}
-    values = any(arm.n for finding in findings for arm in finding.arms)
-    if not values and findings:
-        yield "the values themselves, one for each run"
-    if any(finding.metric.better is Better.NONE for finding in findings):
-        yield "unit and direction (a column ns, or [metrics.NAME] in a mapping)"
-    if Trap.REPLICATE in traps and values:
-        yield "the boot of each value (a column boot), at least 5 boots an arm"
-    elif Trap.FEW in traps:
-        yield "at least 5 boots an arm"
-    said = [caution.sentence for finding in findings for caution in finding.cautions]
-    if values and any(UNKNOWN_ORDER in text for text in said):
-        yield "the order in which they were run (a column order)"
-    if values and any(IN_TURN in text for text in said):
-        yield "runs of the arms in turn, or the old arm once more behind the new"
-    if Trap.STATE in traps:
-        yield "the page state (columns such as anon_huge_kb)"
+        yield f"{len(files)} things are kept and not judged, in {some(names)} (notes below)"
 
 
 def _decisions(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[GateDecision]:
@@ -340,14 +297,14 @@ def _decided(
         if verdict in (Verdict.UNDECIDED, Verdict.INVALID)
     ]
     if worse:
-        decision, why = Decision.REJECT, f"worse in {_some(worse)}"
+        decision, why = Decision.REJECT, f"worse in {some(worse)}"
     elif open_:
-        decision, why = Decision.UNDECIDED, f"not decided in {_some(open_)}"
+        decision, why = Decision.UNDECIDED, f"not decided in {some(open_)}"
     elif better:
         decision, why = Decision.ACCEPT, "no gate is worse"
     else:
         decision, why = Decision.REJECT, "the target is no better"
-    gained = f"better in {_some(better)}; " if better else ""
+    gained = f"better in {some(better)}; " if better else ""
     return GateDecision(
         old=old,
         new=new,

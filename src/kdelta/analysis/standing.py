@@ -19,6 +19,8 @@ from kdelta.stats.series import Series
 from kdelta.stats.verdict import Comparison, Verdict
 
 UNORDERED = "nothing says which arm is the old one"
+SAME_UNITS = f'say {UNITS} = "same" under [facts] of a mapping if they are'
+ELSEWHERE = "the page state of these arms differs where it was audited"
 
 
 def limited(
@@ -50,7 +52,7 @@ def _units(old: Series, new: Series, comparison: Comparison) -> Iterator[str]:
         return
     for caution in comparison.cautions:
         if caution.trap is Trap.UNITS:
-            yield f'{caution.sentence} say {UNITS} = "same" under [facts] of a mapping if they are'
+            yield f"{caution.sentence} {SAME_UNITS}"
 
 
 def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterator[str]:
@@ -63,9 +65,8 @@ def _elsewhere(old: Series, new: Series, audits: Sequence[GroupAudit]) -> Iterat
             continue
         for name, texts in audit.fields:
             if name not in here and texts[was] and texts[now] and texts[was] != texts[now]:
-                where = f"differs where it was audited{_where(audit.group)}"
                 told = f"{name} {texts[was]} against {texts[now]}"
-                yield f"the page state of these arms {where}: {told}; here it was not audited"
+                yield f"{ELSEWHERE}{_where(audit.group)}: {told}; here it was not audited"
                 return
 
 

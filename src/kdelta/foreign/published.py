@@ -18,8 +18,12 @@ def of_row(
     metric: str,
     figures: Figures,
     mapping: Mapping,
+    failure: str = "",
 ) -> Published | None:
-    """What a row says of an arm without showing the values; None: nothing.  Raises SpecError."""
+    """What a row says of an arm without showing the values; None: nothing.  Raises SpecError.
+
+    failure: why runs of the row failed, as its status and gates say.
+    """
     shared = mapping.columns
     cv, percent = row.text(figures.cv), row.text(figures.cv_percent)
     mean, median = row.text(figures.mean), row.text(figures.median)
@@ -41,7 +45,7 @@ def of_row(
         ok=_count(row, figures.n or shared.n) if ok else None,
         failed=_count(row, figures.failed or shared.failed) if failed else None,
         status=row.text(shared.status),
-        failure=row.text(shared.failure),
+        failure=row.text(shared.failure) or failure,
     )
 
 

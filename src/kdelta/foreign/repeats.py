@@ -19,7 +19,8 @@ _NUMBERED = re.compile(r"[A-Za-z]*[-_ #]?\d{1,6}", re.ASCII)  # run3: every arm 
 _NAME = 60
 _TOLD = 3
 _LITTLE = 64  # bytes of files that may well be alike: a figure or two
-_COPIED = "were they copied? They are counted as they stand"
+MISPLACED = "one arm may be wrong"
+COPIED = "were they copied? They are counted as they stand"
 
 
 def files(sources: Sequence[SourceFile]) -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def files(sources: Sequence[SourceFile]) -> tuple[str, ...]:
         if source.size > _LITTLE:
             alike.setdefault(source.sha256, []).append(source.name)
     return tuple(
-        f"{' and '.join(names[:_TOLD])} are the same to the byte: {_COPIED}"
+        f"{' and '.join(names[:_TOLD])} are the same to the byte: {COPIED}"
         for names in alike.values()
         if len(names) > 1
     )[:_TOLD]
@@ -52,7 +53,7 @@ def _rows(file: LoadedFile) -> Iterator[str]:
     again = len(lines) - len({line.cells for line in lines})
     if again:
         told = f"{again} of {len(lines)} rows stand there twice, with the same run"
-        yield f"{file.source.name}: {told}: {_COPIED}"
+        yield f"{file.source.name}: {told}: {COPIED}"
 
 
 def _fine(file: LoadedFile) -> bool:
@@ -79,7 +80,7 @@ def _blocks(readings: Sequence[ForeignReading]) -> Iterator[str]:
             for arm, metric, again, count in found[:_TOLD]
         ]
         more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-        yield f"{'; '.join(told)}{more} come again, one after the other as before: {_COPIED}"
+        yield f"{'; '.join(told)}{more} come again, one after the other as before: {COPIED}"
 
 
 def _again(values: Sequence[float]) -> int:
@@ -105,4 +106,4 @@ def _runs(readings: Sequence[ForeignReading]) -> Iterator[str]:
         run, names = next(iter(shared.items()))
         more = f", and {len(shared) - 1} more runs" if len(shared) > 1 else ""
         both = printable(" and ".join(names), _NAME)
-        yield f"run {printable(run, _NAME)} stands under {both}{more}: one arm may be wrong"
+        yield f"run {printable(run, _NAME)} stands under {both}{more}: {MISPLACED}"

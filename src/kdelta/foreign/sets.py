@@ -111,3 +111,19 @@ def _detail(items: Sequence[ForeignReading]) -> tuple[bool, int, int]:
         -len({item.line for item in items}),
         -len(items),
     )
+
+
+def told_apart(homes: Sequence[str]) -> dict[str, str]:
+    """Each set by what tells it from the others: its last folder, else what paths do not share."""
+    names = list(dict.fromkeys(homes))
+    last = [name.rpartition("/")[2] for name in names]
+    if len(set(last)) == len(last):
+        return dict(zip(names, last, strict=True))
+    parts = [name.split("/") for name in names]
+    shortest = min(map(len, parts))
+    start = next((at for at in range(shortest) if len({one[at] for one in parts}) > 1), shortest)
+    rest = [one[start:] for one in parts]
+    while all(len(one) > 1 for one in rest) and len({one[-1] for one in rest}) == 1:
+        rest = [one[:-1] for one in rest]
+    cut = ["/".join(one) for one in rest]
+    return dict(zip(names, cut if all(cut) and len(set(cut)) == len(cut) else names, strict=True))

@@ -48,6 +48,9 @@ def cautions(case: Case, *, paired: bool) -> Iterator[Caution]:
             text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
             reason = f": {one.failure}" if one.failure else ""
             yield Caution(trap=Trap.FAILED, sentence=text + reason)
+        elif one.failure:
+            text = f"{one.arm}: runs behind the summary failed: {one.failure}"
+            yield Caution(trap=Trap.FAILED, sentence=text)
         if n and not one.failed and n < detectors.MIN_REPLICATES:
             text = f"{one.arm}: {n} runs, {detectors.MIN_REPLICATES} are the least"
             yield Caution(trap=Trap.FEW, sentence=text)

@@ -328,7 +328,7 @@ def _figures(
     cells = [row[column] for column in _listed(figures)]
     if figures.value is not None:
         cells = [row[figures.value]]
-    said = published.of_row(kept.number, row, key, name, figures, mapping)
+    said = published.of_row(kept.number, row, key, name, figures, mapping, failure)
     if said:
         kept.published.append(said)
     count = row.text(figures.n or mapping.columns.n)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.analysis.answer import Decision, ImportAnswer, change
 from kdelta.analysis.judgement import Finding, JudgedPair
-from kdelta.foreign.sets import SET
+from kdelta.foreign.sets import SET, told_apart
 from kdelta.rendering.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -40,6 +40,7 @@ def lines(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
         ("not comparable", found.invalid, Tone.BAD),
         ("not reproduced", found.unlike, Tone.WARN),
         ("reproduced", found.alike, Tone.PLAIN),
+        ("doubtful", found.doubtful, Tone.WARN),
         ("incomplete", found.missing, Tone.WARN),
     ):
         for text in sentences[:_SENTENCES]:
@@ -47,8 +48,11 @@ def lines(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
         more = len(sentences) - _SENTENCES
         if more > 0:
             yield from paragraph(f"{word}: and {more} more (--json has all)", Tone.FAINT)
-    if found.needs:
-        yield from paragraph(f"for a verdict there is missing: {'; '.join(found.needs)}")
+    waited = [text for text in found.needs if text not in found.unknown]
+    if waited:
+        yield from paragraph(f"for a verdict there is missing: {'; '.join(waited)}")
+    if found.unknown:
+        yield from paragraph(f"the data do not say: {'; '.join(found.unknown)}")
     if not found.counts:
         yield from paragraph("nothing was compared", Tone.WARN)
     if sum(count for _, count in found.counts) > 1:
@@ -61,19 +65,24 @@ def _table(findings: Sequence[Finding]) -> Iterator[Line]:
     shown = sorted(pairs, key=lambda each: _FIRST.index(each[1].comparison.verdict))
     rows = pairs if len(pairs) <= _ROWS else shown[:_ROWS]
     varying = _varying(findings)
-    yield from first_that_fits([_columns(rows, varying, longest) for longest in _LONGEST])
+    homes = [text for finding in findings for name, text in finding.group if name == SET]
+    sets = told_apart(homes)
+    yield from first_that_fits([_columns(rows, varying, sets, longest) for longest in _LONGEST])
     if len(pairs) > len(rows):
         more = len(pairs) - len(rows)
         yield from paragraph(f"and {more} comparisons more: --csv and --json have all", Tone.FAINT)
 
 
 def _columns(
-    rows: Sequence[tuple[Finding, JudgedPair]], varying: Sequence[str], longest: int
+    rows: Sequence[tuple[Finding, JudgedPair]],
+    varying: Sequence[str],
+    sets: Mapping[str, str],
+    longest: int,
 ) -> list[Column]:
     verdicts = tuple(
         Span(pair.comparison.verdict, VERDICT_TONES[pair.comparison.verdict]) for _, pair in rows
     )
-    where = tuple(_where(finding, varying) for finding, _ in rows)
+    where = tuple(_where(finding, varying, sets) for finding, _ in rows)
     return [
         Column("metric", (short(finding.metric.name, longest + 6) for finding, _ in rows)),
         *([Column("where", (short(each, longest + 4) for each in where))] if any(where) else []),
@@ -97,10 +106,10 @@ def _varying(findings: Sequence[Finding]) -> tuple[str, ...]:
     )
 
 
-def _where(finding: Finding, varying: Sequence[str]) -> str:
-    """The setting by what varies; of a set the last folder, which tells it apart."""
+def _where(finding: Finding, varying: Sequence[str], sets: Mapping[str, str]) -> str:
+    """The setting by what varies; of a set what tells it apart."""
     return ", ".join(
-        text.rpartition("/")[2] if name == SET else text
+        sets.get(text, text) if name == SET else text
         for name, text in finding.group
         if name in varying
     )

@@ -95,7 +95,8 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
     few = len(found.findings) <= _FEW
     if details is False or (details is None and not few):
         count = len(found.findings)
-        text = f"details of {count} metrics and settings: --details, or one with --metric NAME"
+        what = f"{count} metrics and settings" if count > 1 else "the metric"
+        text = f"details of {what}: --details, or one with --metric NAME"
         return [*lines, (), *paragraph(text, Tone.FAINT)]
     return [*lines, *_details(found, compat=compat)]
 
@@ -221,15 +222,24 @@ def _published(said: Sequence[Published]) -> Iterator[Line]:
         Span(ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}") for one in said
     )
     small = _small(one.mean or one.median for one in said)
+    spreads = tuple(_figure(one.sd, small=small) for one in said)
     yield from table_lines(
         [
             Column("published", (short(one.arm, 36) for one in said), Tone.BOLD),
             Column("n", counts, right=True),
             Column("median", (_figure(one.median, small=small) for one in said), right=True),
             Column("mean", (_figure(one.mean, small=small) for one in said), right=True),
-            Column("CV %", (_percent(one.cv) for one in said), right=True),
+            *([Column("sd", spreads, right=True)] if any(one.sd for one in said) else []),
+            Column("CV %", (_percent(_cv(one)) for one in said), right=True),
         ]
     )
+
+
+def _cv(one: Published) -> float | None:
+    """As it was published, else of what was."""
+    if one.cv is not None or one.sd is None or not one.mean:
+        return one.cv
+    return one.sd / abs(one.mean)
 
 
 def _small(values: Iterable[float | None]) -> bool:

@@ -209,7 +209,9 @@ def trend(arms: Sequence[Series]) -> tuple[float, float] | None:
 
 def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What the order of the session says: interleaving and trend over all arms."""
-    found = []
+    found: list[Caution] = []
+    if not all(arm.valid for arm in arms):
+        return ()
     names = ", ".join(arm.arm for arm in arms)
     mixed = interleaved(arms)
     if mixed is None:
