@@ -101,3 +101,40 @@ def test_an_order_names_every_arm(tmp_path: Path) -> None:
 def test_a_mapping_for_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"is for files = b\.csv, and no file is left for it"):
         mapped(tmp_path, TABLE, 'files = ["b.csv"]\n' + PLAIN)
+
+
+def proposed(folder: Path, table: str) -> tuple[str, str]:
+    """The sentence and the proposal of a table that is asked about."""
+    path = folder / "a.csv"
+    path.write_text(table)
+    with pytest.raises(reader.UndescribedError) as caught:
+        reader.read([path])
+    return caught.value.sentence(), caught.value.proposal
+
+
+def test_a_proposal_says_of_a_column_one_thing_and_what_it_may_be_else(tmp_path: Path) -> None:
+    rows = "".join(f"m{at % 2},t{at % 3},{100 + at / 7:.3f}\n" for at in range(12))
+    _, text = proposed(tmp_path, f"machine,tester,ns\n{rows}")
+    found = mapping.parse(text, "m.toml")
+    assert (found.columns.arm, found.columns.dimensions) == ("machine", ("tester",))
+    legend = text.partition("\n# What a column may be")[2]
+    for key in ("arm", "role", "boot", "round", "run", "position", "status", "dimensions"):
+        assert key in legend
+        assert key in mapping.ColumnKeys.__struct_fields__
+    assert max(map(len, legend.splitlines())) <= 100
+
+
+def test_spreads_and_extremes_alone_are_no_times(tmp_path: Path) -> None:
+    said, text = proposed(tmp_path, "kernel,stdev_ns,min_ns,cv\n6.16,1,2,3\n6.17,2,3,4\n")
+    assert "min_ns, stdev_ns, cv are made of what was measured: where are the values" in said
+    assert "a number that nothing names" not in text
+
+
+def test_spreads_beside_a_number_that_nothing_names_are_not_asked_about(tmp_path: Path) -> None:
+    _, text = proposed(tmp_path, "kernel,stuff,stdev\n6.16,101,2\n6.17,112,3\n")
+    assert set(mapping.parse(text, "m.toml").metrics) == {"stuff"}
+
+
+def test_a_comma_that_may_be_two_things_is_asked_with_both_mends(tmp_path: Path) -> None:
+    said, _ = proposed(tmp_path, "kernel;ns\n6.16;100,074\n6.17;110,512\n")
+    assert 'or 100.074, which decimal = "," reads; for the other write it without' in said

@@ -180,6 +180,7 @@ def columns_of(source: SourceFile, missing: Collection[str]) -> Columns:
     doubt = ""
     if all(_THOUSANDS.match(text) for text in commas):
         doubt = f"{commas[0]} may be {commas[0].replace(',', '')} or {commas[0].replace(',', '.')}"
+        doubt += ', which decimal = "," reads; for the other write it without the comma'
     for column in cells.values():
         if any(_COMMA.match(t) for t in column.distinct) and any("." in t for t in column.distinct):
             doubt = f"column {column.name} has numbers with a comma and with a point"

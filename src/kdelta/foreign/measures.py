@@ -22,6 +22,7 @@ _COUNTS = ("ok_runs", "runs", "n", "run_count")  # best first
 _INDEX = ("boot", "round", "position", "run")
 _FEW_ROWS = 3
 _ARMS = 2
+_LEVELS = ("", "mean", "median", "values")  # where the others tell how figures scatter
 Columns = Mapping[str, str]  # statistic -> column; "" is the quantity itself
 
 
@@ -290,19 +291,28 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
     if not names:
         return
     work.measured = True
-    made = [name for name in names if words.said(name).part is Part.DERIVED]
+    made = [name for name in names if _made(name)]
+    why = "a number that nothing names"
+    if len(made) == len(names) and (beside := _of_arms(work)):
+        # Of one row for each arm all that is not named changes with the arm.
+        names = [*made, *beside]
+        work.ignore += beside
     if len(made) == len(names):
+        why = "made of what was measured, and no time itself"
+        are = "are" if len(made) > 1 else "is"
         work.doubts.append(
-            f"{', '.join(made[:4])} is made of what was measured: where are the values of each arm?"
+            f"{', '.join(made[:4])} {are} made of what was measured: where are the values of each"
+            " arm?"
         )
     else:
         names = [name for name in names if name not in made]
-        work.doubts.append(f"what are {', '.join(names[:4])}: which unit, and is lower better?")
+        what = "what are" if len(names) > 1 else "what is"
+        work.doubts.append(f"{what} {', '.join(names[:4])}: which unit, and is lower better?")
     for name in names:
         work.ignore.remove(name)
         work.metrics[name] = MetricKeys(value=name, better=Better.NONE)
         work.told = [one for one in work.told if one.column != name]
-        work.take(name, f"metrics.{name}: value", "a number that nothing names")
+        work.take(name, f"metrics.{name}: value", why)
     for column in list(work.ignore):  # what tells rows apart tells these apart, too
         left = words.said(column).part is Part.DIMENSION and not work.cells(column).constant
         if left and column not in work.metrics:
@@ -310,6 +320,27 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
             work.dimensions.append(column)
             work.told = [one for one in work.told if one.column != column]
             work.take(column, "dimensions", "its name says so")
+
+
+def _of_arms(work: Work) -> list[str]:
+    """Numbers that were taken for a detail of the arm, and that no name calls one; taken off."""
+    found = [
+        column
+        for column in work.details.values()
+        if work.cells(column).holds is Holds.NUMBERS
+        and not work.cells(column).constant
+        and words.said(column).part is Part.UNKNOWN
+    ]
+    for key in [key for key, column in work.details.items() if column in found]:
+        del work.details[key]
+    return found
+
+
+def _made(name: str) -> bool:
+    """True for what was made of figures: a ratio, a spread, an extreme."""
+    said = words.said(name)
+    level = said.statistic in _LEVELS or words.is_percentile(said.statistic)
+    return said.part is Part.DERIVED or (said.part is Part.STATISTIC and not level)
 
 
 def _same(work: Work, columns: Columns) -> bool:

@@ -21,6 +21,16 @@ _HEAD = """\
 # correct what is wrong, and import again with --mapping and the name of this file.
 # All keys: docs/foreign.md.
 """
+_LEGEND = """\
+
+# What a column may be, as KEY = "COLUMN" under [columns]:
+#   arm (what is compared), role, boot, round (within a boot), run (its name), position (order
+#   of execution), status; dimensions = ["COLUMN", ...] are settings: arms are compared where all
+#   are equal; state = [...] is page state; gates = [...] must be zero or true.
+# Above [columns]: ignore = ["COLUMN"] is not read; order = ["OLD", "NEW"] are the arms.
+# Under [metrics."NAME"]: value, or mean, sd and n, = "COLUMN"; unit = "us"; better = "lower",
+#   "higher" or "none", which is told and not judged.
+"""
 
 
 def text(source: SourceFile, guess: Guess, names: Sequence[str] = ()) -> str:
@@ -33,8 +43,15 @@ def text(source: SourceFile, guess: Guess, names: Sequence[str] = ()) -> str:
         for one in guess.told
     ]
     files = tuple(dict.fromkeys(names)) or (source.name.rpartition("/")[2],)
-    lines += ["", f"files = {_value(files)}", *_mapping(guess.mapping)]
-    return "\n".join(lines) + "\n"
+    lines += ["", f"files = {_value(files)}", *_mapping(_bare(guess.mapping))]
+    return "\n".join(lines) + "\n" + _LEGEND
+
+
+def _bare(mapping: Mapping) -> Mapping:
+    """The same without the arm among its dimensions: it is never one."""
+    keys = mapping.columns
+    kept = tuple(name for name in keys.dimensions if name != keys.arm)
+    return msgspec.structs.replace(mapping, columns=msgspec.structs.replace(keys, dimensions=kept))
 
 
 def sentence(guess: Guess) -> str:
