@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from kdelta.cli import main as cli_main
+from kdelta.foreign import folder
 
 
 @pytest.fixture(autouse=True)
@@ -235,3 +237,30 @@ def test_the_mend_is_that_of_the_fault(
     name: str, content: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, table(content.encode(), name))
+
+
+def test_a_full_disk_leaves_nothing_and_speaks_of_the_import(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        path.write_bytes(data[:20])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(folder, "write_aside", full)
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main(["import", table(b"kernel,ns\n6.16,5\n6.17,6\n")])
+    assert ended.value.code == 3
+    said = capsys.readouterr().err
+    assert "nothing was stored: No space left on device; free some space, then import it" in said
+    assert "trial" not in said
+    assert list(Path("runs").iterdir()) == []
+
+
+def test_an_import_that_could_not_be_read_again_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_MAX_BYTES", 900)
+    rows = "".join(f"{kernel},{at % 7}.5\n" for at in range(20) for kernel in ("6.16", "6.17"))
+    said = refused(capsys, table(f"kernel,ns\n{rows}".encode()))
+    assert "a.csv: it would be stored in" in said
+    assert "import a part of it" in said

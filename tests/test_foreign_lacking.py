@@ -121,6 +121,18 @@ def test_what_was_counted_twice_or_copied_stands_in_the_answer(tmp_path: Path) -
     assert "doubtful: 6.16: all values lie on a lattice of step 15625 ns" in first(coarse)
 
 
+def test_a_tick_over_a_power_of_two_is_a_lattice_with_all_its_digits(tmp_path: Path) -> None:
+    for number, tick in enumerate((1000 / 1024, 4 / 4096)):
+        cells = [
+            f"{arm},{boot},{tick * (1 + (boot + at) % 2 + at)!r}"
+            for boot in range(8)
+            for at, arm in enumerate(("6.16", "6.17"))
+        ]
+        table = "kernel,boot,us\n" + "\n".join(cells) + "\n"
+        said = first(judged(tmp_path / str(number), table))
+        assert f"lattice of step {tick:.6g} us" in said
+
+
 def test_no_interval_is_not_printed_as_infinite(tmp_path: Path) -> None:
     shown = plain(page.show(judged(tmp_path, rows(1), rows(1)), details=False))
     assert "(no interval)" in shown

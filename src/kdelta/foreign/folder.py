@@ -8,7 +8,10 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from kdelta.errors import StoreError
+import msgspec
+
+from kdelta.errors import SpecError, StoreError
+from kdelta.files import is_full, sync, write_aside
 from kdelta.foreign.record import FORMAT, Foreign
 from kdelta.journal import files
 from kdelta.journal.folders import FolderKind
@@ -16,21 +19,41 @@ from kdelta.journal.folders import FolderKind
 IMPORTS = FolderKind(
     file="foreign.json", word="import", first="import some with: kdelta import PATH"
 )
-_MAX_BYTES = 2**30
+_MAX_BYTES = 2**28  # of a file that `files.read` reads
 
 
 def write(root: Path, foreign: Foreign, now: datetime) -> Path:
-    """Store an import under `root`; the folder appears whole or not at all.  Returns it."""
-    with files.disk_errors(root):
+    """Store an import under `root`; the folder appears whole or not at all.  Returns it.
+
+    Raises SpecError for one that is too large to be read again, StoreError where nothing is stored.
+    """
+    data = msgspec.json.encode(foreign)
+    if len(data) > _MAX_BYTES:
+        raise SpecError(
+            f"it would be stored in {len(data) / 2**20:,.0f} MiB, more than"
+            f" {_MAX_BYTES / 2**20:,.0f}",
+            place=foreign.sources[0].name,
+            action="import a part of it: fewer files or fewer lines",
+        )
+    try:
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=root, prefix=f".{foreign.name}-"))
         try:
             scratch.chmod(0o755)
-            files.write(scratch / IMPORTS.file, foreign)
+            write_aside(scratch / IMPORTS.file, data)
+            sync(scratch)
             return _placed(scratch, root, f"{foreign.name}-{now:%Y%m%d-%H%M%S}")
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
+    except OSError as error:
+        raise StoreError(
+            f"nothing was stored: {error.strerror or error}",
+            place=str(root),
+            action="free some space, then import it again"
+            if is_full(error)
+            else "check that the folder exists and belongs to you, or give another with --runs",
+        ) from error
 
 
 def _placed(scratch: Path, root: Path, base: str) -> Path:
@@ -52,7 +75,7 @@ def load(folder: Path) -> Foreign:
     path = folder / IMPORTS.file
     with files.disk_errors(folder):
         if path.stat().st_size > _MAX_BYTES:
-            raise StoreError("the file is larger than 1 GiB", place=str(path))
+            raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
     found = files.read(path, Foreign, action="import it again")
     if found is None or found.format != FORMAT:
         raise StoreError(

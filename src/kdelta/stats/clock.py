@@ -21,6 +21,7 @@ MAX_ROUNDS = 64
 MAX_CALLS = 200
 _PAGES = tuple(2**power for power in range(10, 19))  # workloads touch 4 MiB to 1 GiB
 _MAX_DISTINCT = 400
+_PRINTED = 1e-6  # the finest step that somebody printed and cut; finer ones are figures in full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,12 @@ def common_step(values: Sequence[float]) -> float:
     return math.gcd(*whole) * printed
 
 
+def _exact(values: Sequence[float]) -> float:
+    """The step of values with all their digits, as a tick over a power of two has; 0: none."""
+    steps = (place for place in range(7, 13) if all(round(v, place) == v for v in values))
+    return next((float(10.0**-place) for place in steps), 0.0)
+
+
 def find_lattice(
     values: Sequence[float], *, ns_per_unit: float | None = 1.0, operations: int | None = None
 ) -> Lattice | None:
@@ -63,7 +70,7 @@ def find_lattice(
     operations:  operations of one round, if known; else powers of two are tried.
     """
     distinct = sorted({value for value in values if value > 0})[:_MAX_DISTINCT]
-    printed = resolution(distinct)
+    printed = resolution(distinct) or _exact(distinct)
     if len(distinct) < 2 or not printed:
         return None
     whole = [round(value / printed) for value in distinct]
@@ -71,7 +78,7 @@ def find_lattice(
     if multiple is not None:
         hz, tick = _named(multiple * printed, ns_per_unit)
         return Lattice(step=multiple * printed, hz=hz, tick_ns=tick)
-    if ns_per_unit is None:
+    if ns_per_unit is None or printed < _PRINTED:
         return None
     scale = printed * ns_per_unit
     pages = _PAGES if operations is None else (operations,)
