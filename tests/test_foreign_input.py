@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kdelta.cli import main as cli_main
-from kdelta.foreign import folder
+from kdelta.foreign import folder, tables
+from kdelta.foreign.plain_tables import Plain
 
 
 @pytest.fixture(autouse=True)
@@ -264,3 +265,18 @@ def test_an_import_that_could_not_be_read_again_is_refused(
     said = refused(capsys, table(f"kernel,ns\n{rows}".encode()))
     assert "a.csv: it would be stored in" in said
     assert "import a part of it" in said
+
+
+def test_a_file_that_grows_while_it_is_imported_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(b"kernel,ns\n6.16,5\n6.17,6\n")
+    read = tables.table
+
+    def slow(text: str, name: str, delimiter: str) -> Plain:
+        with Path(path).open("a") as stream:
+            stream.write("6.17,7\n")
+        return read(text, name, delimiter)
+
+    monkeypatch.setattr(tables, "table", slow)
+    assert "a.csv: it changed while it was read; import it when" in refused(capsys, path)

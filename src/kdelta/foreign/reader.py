@@ -21,6 +21,7 @@ from kdelta.foreign import (
     proposal,
     repeats,
     sets,
+    tables,
     tidy,
 )
 from kdelta.foreign.arms import is_version
@@ -87,6 +88,9 @@ def read(
         known = {item.arm for item in contents.readings} | {one.arm for one in contents.published}
         if known == set(given) and not all(map(is_version, given)):
             contents = replace(contents, order=given)
+    for (path, name), source in zip(found, sources, strict=True):
+        if not path.is_file() or path.stat().st_size != source.size:
+            raise tables.changed(name)
     return sources, merged((contents, Contents(notes=repeats.files(sources)))), chosen
 
 

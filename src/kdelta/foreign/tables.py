@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import math
+import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -135,7 +136,9 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
                 "it is no plain file", place=name, action="copy what it holds into a file"
             )
         with path.open("rb") as stream:
+            before = os.fstat(stream.fileno())
             data = stream.read(MAX_BYTES + 1)
+            after = os.fstat(stream.fileno())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise SpecError(f"it cannot be read: {why}", place=name, action="check the path") from error
@@ -143,7 +146,16 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
         raise SpecError(
             f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
         )
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise changed(name)
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+def changed(name: str) -> SpecError:
+    """The error of a file that somebody writes while it is imported."""
+    return SpecError(
+        "it changed while it was read", place=name, action="import it when it is written"
+    )
 
 
 def delimiter_of(text: str, suffix: str) -> str:
