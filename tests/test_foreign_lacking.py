@@ -144,3 +144,38 @@ def test_sets_are_called_by_what_tells_them_apart() -> None:
     assert told_apart(["x/may", "x/june"]) == {"x/may": "may", "x/june": "june"}
     assert told_apart(["x/a/1/r", "x/b/1/r", "x/a/2/r"])["x/b/1/r"] == "b/1"
     assert told_apart(["x", "x/y/x"]) == {"x": "x", "x/y/x": "x/y/x"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "said"),
+    [
+        ("faults", 0, "values of zero: no ratio to them"),
+        ("faults", -5, "negative values: the counter or the arithmetic is wrong"),
+        ("us", 0, "times of zero: the samples are too short"),
+        ("us", -5, "negative times: the clock or the arithmetic is wrong"),
+    ],
+)
+def test_only_of_times_the_clock_is_blamed(
+    tmp_path: Path, unit: str, value: int, said: str
+) -> None:
+    lines = [
+        f"{arm},x,{unit},lower,{boot},{value if boot == 3 else 10.5 + boot / 7:.3f}"
+        for boot in range(8)
+        for arm in ("6.16", "6.17")
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("kernel,name,unit,better,boot,value\n" + "\n".join(lines) + "\n")
+    shown = plain(page.show(judgement.judge("test", imported(path), JudgementChoice())))
+    assert said in " ".join(shown.split())
+    assert ("clock" in shown.partition("What other")[0]) is (unit == "us")
+
+
+def test_what_is_invalid_for_it_is_not_doubtful_too(tmp_path: Path) -> None:
+    lines = [
+        f"{arm},{arm}-job-{boot // 2},{boot},{10.5 + boot / 7:.3f}"
+        for boot in range(8)
+        for arm in ("6.16", "6.17")
+    ]
+    found = judged(tmp_path, "kernel,run_id,boot,ns\n" + "\n".join(lines) + "\n")
+    assert found.answer.invalid
+    assert found.answer.doubtful == ()

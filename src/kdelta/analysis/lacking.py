@@ -113,6 +113,8 @@ def doubtful(findings: Sequence[Finding], notes: Sequence[str]) -> Iterator[str]
 
 
 def _less(finding: Finding, caution: Caution) -> bool:
+    if finding.pairs and all(p.comparison.verdict is Verdict.INVALID for p in finding.pairs):
+        return False  # that says more
     if caution.trap is Trap.DOUBLE_COUNT:
         return True
     decided = any(

@@ -161,10 +161,11 @@ def _counted(foreign: Foreign) -> str:
     contents = foreign.contents
     values = len(contents.readings)
     count = len(foreign.sources)
+    summaries, fields = len(contents.published), len(contents.audited)
     parts = [f"{count} file{'s' * (count > 1)} as {foreign.kind}"]
-    parts += [f"{values} values"] if values else []
-    parts += [f"{len(contents.published)} published summaries"] if contents.published else []
-    parts += [f"{len(contents.audited)} audited fields"] if contents.audited else []
+    parts += [f"{values} value{'s' * (values > 1)}"] if values else []
+    parts += [f"{summaries} published summar{'ies' if summaries > 1 else 'y'}"] if summaries else []
+    parts += [f"{fields} audited field{'s' * (fields > 1)}"] if fields else []
     return ", ".join(parts)
 
 

@@ -53,7 +53,7 @@ def lines(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
         yield from paragraph(f"for a verdict there is missing: {'; '.join(waited)}")
     if found.unknown:
         yield from paragraph(f"the data do not say: {'; '.join(found.unknown)}")
-    if not found.counts:
+    if not (found.counts or found.invalid):
         yield from paragraph("nothing was compared", Tone.WARN)
     if sum(count for _, count in found.counts) > 1:
         yield ()

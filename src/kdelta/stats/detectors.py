@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, islice, pairwise
 
+from kdelta.metric import Better, Metric
 from kdelta.stats.clock import Lattice, find_lattice, resolution
 from kdelta.stats.series import Boot, Series
 from kdelta.stats.summary import Summary, summarise
@@ -49,6 +50,7 @@ _STILL_P, _UNLIKE_P = 0.1, 0.05  # of an arm that drifts alone: the other's, and
 _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_TIMES = ("", *_NS, "min", "h", "cycles", "jiffies", "ticks")  # "": nothing says what it is
 _JIFFIES = ("jiffies", "refined-jiffies")
 
 
@@ -378,16 +380,23 @@ def all_twice(series: Series) -> bool:
     return len(times) >= 4 and all(count % 2 == 0 for count in times.values())
 
 
+def is_time(metric: Metric) -> bool:
+    """False for a rate, and for a figure whose unit is known and none of time: bytes, faults."""
+    return metric.better is not Better.HIGHER and metric.unit.partition("/")[0] in _TIMES
+
+
 def _zeros(series: Series) -> list[Caution]:
     samples = _samples(series)
     zeros, negative = sum(value == 0 for value in samples), sum(value < 0 for value in samples)
     found = []
     if negative:
-        text = f"{negative} of {len(samples)} samples are negative: no time is"
+        what = "time" if is_time(series.metric) else "such figure"
+        text = f"{negative} of {len(samples)} samples are negative: no {what} is"
         found.append(Caution(trap=Trap.ZERO, sentence=f"{series.arm}: {text}"))
     if zeros:
-        text = f"{zeros} of {len(samples)} samples are zero, below what the clock can tell"
-        sentence = f"{series.arm}: {text}: make the sample longer"
+        sentence = f"{series.arm}: {zeros} of {len(samples)} samples are zero"
+        if is_time(series.metric):
+            sentence += ", below what the clock can tell: make the sample longer"
         found.append(Caution(trap=Trap.ZERO, sentence=sentence))
     return found
 

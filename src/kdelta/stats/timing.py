@@ -230,12 +230,17 @@ def _unusable(arms: Sequence[Series]) -> str:
         )
         return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
     negative = [arm.arm for arm in arms if min(min(boot.values) for boot in arm.valid) < 0]
+    timed = detectors.is_time(arms[0].metric)
     if negative:
-        return f"{', '.join(negative)}: negative times: the clock or the arithmetic is wrong"
+        what = "times: the clock" if timed else "values: the counter"
+        return f"{', '.join(negative)}: negative {what} or the arithmetic is wrong"
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
     if zeros and arms[0].metric.better is Better.HIGHER:
         return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
-    return f"{', '.join(zeros)}: times of zero: the samples are too short" if zeros else ""
+    why = (
+        "times of zero: the samples are too short" if timed else "values of zero: no ratio to them"
+    )
+    return f"{', '.join(zeros)}: {why}" if zeros else ""
 
 
 def _by_medians(arms: Sequence[Series]) -> str:
