@@ -280,3 +280,19 @@ def test_a_file_that_grows_while_it_is_imported_is_refused(
 
     monkeypatch.setattr(tables, "table", slow)
     assert "a.csv: it changed while it was read; import it when" in refused(capsys, path)
+
+
+def test_what_may_not_be_looked_at_is_bad_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = Path.stat
+
+    def denied(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "a.csv":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return looked(path, **options)
+
+    path = table(b"kernel,ns\n6.16,5\n6.17,6\n")
+    monkeypatch.setattr(Path, "stat", denied)
+    said = refused(capsys, path)
+    assert "a.csv: it cannot be read: Permission denied; check the path" in said

@@ -25,10 +25,10 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Files that were given one by one and have one name are called with the folders that differ.
     """
     found: list[tuple[Path, str]] = []
-    alone = [path for path in paths if not path.is_dir()]
+    alone = [path for path in paths if not _is_folder(path)]
     for path in paths:
         label = path.name or path.resolve().name
-        if path.is_dir():
+        if path not in alone:
             inside = sorted(_walk(path, 0))
             found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
         else:
@@ -38,6 +38,14 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
                 f"more than {MAX_FILES} files", place=str(path), action="import a part of them"
             )
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    """False also for what this user may not look at: reading it says why."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _told_apart(path: Path, others: Sequence[Path]) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kdelta.metric import Better, Metric
+
 HERTZ = (100, 250, 300, 1000)
 PIT_HZ = 1_193_182  # the rate of the timer by which x86 ticks
 CHANCE = 1e-3  # a lattice is only claimed when chance would lay so many values on one so rarely
@@ -21,6 +23,8 @@ MAX_ROUNDS = 64
 MAX_CALLS = 200
 _PAGES = tuple(2**power for power in range(10, 19))  # workloads touch 4 MiB to 1 GiB
 _MAX_DISTINCT = 400
+# Units of times; "": nothing says what it is.
+_TIMES = ("", "ns", "us", "ms", "s", "min", "h", "cycles", "jiffies", "ticks")
 _PRINTED = 1e-6  # the finest step that somebody printed and cut; finer ones are figures in full
 
 
@@ -38,6 +42,11 @@ def refined_tick_ns(hz: int) -> float:
     per_tick = (PIT_HZ + hz // 2) // hz
     rate = ((PIT_HZ << 8) + per_tick // 2) // per_tick
     return ((10**9 << 8) + rate // 2) // rate
+
+
+def is_time(metric: Metric) -> bool:
+    """False for a rate, and for a figure whose unit is known and none of time: bytes, faults."""
+    return metric.better is not Better.HIGHER and metric.unit.partition("/")[0] in _TIMES
 
 
 def resolution(values: Sequence[float]) -> float:

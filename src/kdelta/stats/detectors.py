@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, islice, pairwise
 
-from kdelta.metric import Better, Metric
-from kdelta.stats.clock import Lattice, find_lattice, resolution
+from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
 from kdelta.stats.series import Boot, Series
 from kdelta.stats.summary import Summary, summarise
 
@@ -50,7 +49,6 @@ _STILL_P, _UNLIKE_P = 0.1, 0.05  # of an arm that drifts alone: the other's, and
 _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-_TIMES = ("", *_NS, "min", "h", "cycles", "jiffies", "ticks")  # "": nothing says what it is
 _JIFFIES = ("jiffies", "refined-jiffies")
 
 
@@ -378,11 +376,6 @@ def all_twice(series: Series) -> bool:
     """Every value an even number of times, and at least 4 different ones."""
     times = Counter(boot.values[0] for boot in series.valid if len(boot.values) == 1)
     return len(times) >= 4 and all(count % 2 == 0 for count in times.values())
-
-
-def is_time(metric: Metric) -> bool:
-    """False for a rate, and for a figure whose unit is known and none of time: bytes, faults."""
-    return metric.better is not Better.HIGHER and metric.unit.partition("/")[0] in _TIMES
 
 
 def _zeros(series: Series) -> list[Caution]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors, lattices, magnitudes
-from kdelta.stats.clock import common_step
+from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
@@ -230,7 +230,7 @@ def _unusable(arms: Sequence[Series]) -> str:
         )
         return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
     negative = [arm.arm for arm in arms if min(min(boot.values) for boot in arm.valid) < 0]
-    timed = detectors.is_time(arms[0].metric)
+    timed = is_time(arms[0].metric)
     if negative:
         what = "times: the clock" if timed else "values: the counter"
         return f"{', '.join(negative)}: negative {what} or the arithmetic is wrong"
