@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -296,3 +297,22 @@ def test_what_may_not_be_looked_at_is_bad_input(
     monkeypatch.setattr(Path, "stat", denied)
     said = refused(capsys, path)
     assert "a.csv: it cannot be read: Permission denied; check the path" in said
+
+
+def test_a_doubt_is_said_also_where_no_proposal_can_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(b"a,b\n0.5,3.25\n0.75,4\n")
+    opened = Path.open
+
+    def denied(path: Path, mode: str = "r", **options: str) -> IO[str] | IO[bytes]:
+        if mode == "x":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path, mode, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(SystemExit):
+        cli_main.main(["import", path])
+    said = capsys.readouterr().err
+    assert "what are a, b: which unit, and is lower better?" in said
+    assert "cannot be written to a.mapping.toml: Permission denied; go to a folder" in said

@@ -127,8 +127,8 @@ def _proposed(error: UndescribedError, paths: tuple[Path, ...]) -> SpecError:
             number += 1
         except OSError as fault:
             raise InfraError(
-                f"the proposal cannot be written: {fault.strerror}",
-                place=str(path),
+                f"{error.cause}; a proposal cannot be written to {path}: {fault.strerror}",
+                place=error.place,
                 action="go to a folder of your own",
             ) from fault
     given = " ".join(shlex.quote(str(path)) for path in paths[:3])
