@@ -22,8 +22,9 @@ _OLD = vocabulary(
 )
 _NEW = vocabulary(
     "patched child after new fix fixed patch candidate with bad test series modified"
-    " treated treatment experiment post regressed changed"
+    " treated treatment experiment post regressed changed revert reverted"
 )
+_SWITCHES = (("0", "1"), ("no", "yes"), ("n", "y"), ("off", "on"), ("false", "true"))
 _WORD = re.compile(r"[a-z]+")
 _AGAIN = re.compile(
     r"(?:[-_ .]?(?:again|repeat(?:ed)?|bis|rerun|[ab12]|first|second|pre|post))\Z", re.I
@@ -75,13 +76,18 @@ def in_order(arms: Iterable[str], given: Sequence[str] = ()) -> tuple[list[str],
         ranked = sorted(names, key=version_key)
         keys = [version_key(name) for name in ranked]
         return _sided(ranked), "versions" if len(set(keys)) == len(keys) else _how(ranked, keys)
+    for switch in _SWITCHES:
+        if sorted(name.lower() for name in names) == sorted(switch):
+            return sorted(names, key=lambda name: switch.index(name.lower())), "words"
     sides = [side(name) for name in names]
     if any(sides):
         ranked = sorted(names, key=side)
         if len(names) == 3 and stem(ranked[0]) == stem(ranked[1]):
             return [ranked[0], ranked[2], ranked[1]], "words"  # the old arm, the new one, and again
-        known = len(names) == 2 or sorted(sides) == [-1, *[1] * (len(names) - 1)]
-        return ranked, "words" if known else ""
+        if len(names) == 2 or sorted(sides) == [-1, *[1] * (len(names) - 1)]:
+            return ranked, "words"
+        # patch1 and a name that says nothing stand as they come, behind what is called old.
+        return sorted(names, key=lambda name: side(name) >= 0), ""
     return names, ""
 
 

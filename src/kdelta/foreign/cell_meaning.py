@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
-from kdelta.foreign import words
+from kdelta.foreign import quantities, words
 from kdelta.foreign.columns import Cells, Holds
 from kdelta.foreign.tidy import is_moment
 from kdelta.foreign.wordlists import vocabulary
@@ -28,6 +29,9 @@ _NAMES_RUN = re.compile(  # run 1, rep-2, iteration #3
     re.IGNORECASE | re.ASCII,
 )
 _FEWEST_RUNS = 3
+_LONG = 4  # moments of a run that make an axis
+_AXES = {*quantities.TIME_UNITS.values()}
+_MOMENTS = {*vocabulary("t time elapsed at uptime second seconds timestamp")}
 _MAY_NAME_RUNS = (Part.UNKNOWN, Part.DIMENSION, Part.ARM, Part.POSITION)
 _COUNTED = ("samples", "observations", "measurements", "points", "readings")
 
@@ -103,6 +107,8 @@ def _part(part: Part, cells: Cells) -> Part | None:
     }
     for word in (Part.METRIC, Part.UNIT, Part.BETTER):
         found[word] = None if text else Part.UNKNOWN
+    if numbers and "measure" in "_".join(words.words(cells.name)):
+        found[Part.METRIC] = Part.VALUE  # measurement 0.31, measure 12.5
     return found.get(part)
 
 
@@ -112,6 +118,35 @@ def _listed(cells: Cells) -> Part | None:
         return Part.COUNT if cells.whole and words.words(cells.name)[-1] in _COUNTED else Part.VALUE
     digits = all(text[:1].isdigit() for text in cells.distinct)
     return Part.UNKNOWN if cells.holds is Holds.TEXT and not digits else None
+
+
+def _is_moment(name: str) -> bool:
+    """True for t_s, elapsed, seconds: the time since something began, or what something took."""
+    return {*words.words(name)} <= {*_CLOCKS, *_MOMENTS, *quantities.TIME_UNITS}
+
+
+def _is_axis(work: Work, cells: Cells, *, moment: bool) -> bool:
+    """True for times that rise alike again and again, or as a moment by one step: they were set.
+
+    0, 5, 10 ... of a log of one run, and of the next, are no times that the runs took.
+    """
+    try:
+        values = [float(text) for text in cells.texts]
+    except ValueError:
+        return False
+    starts = [at for at, value in enumerate(values) if not at or value <= values[at - 1]]
+    ends = [*starts[1:], len(values)]
+    runs = [values[start:end] for start, end in zip(starts, ends, strict=True)]
+    beside = any(
+        name != cells.name
+        and work.cells(name).holds is Holds.NUMBERS
+        and len({*work.cells(name).texts[: ends[0]]}) > 1
+        for name in work.of(Part.UNKNOWN, Part.TIME, Part.VALUE)
+    )
+    if not beside or min(map(len, runs)) < _LONG or len({len(run) for run in runs}) > 1:
+        return False
+    steps = {round(later - first, 6) for run in runs for first, later in pairwise(run)}
+    return (moment and len(steps) == 1) or (len(runs) > 1 and all(run == runs[0] for run in runs))
 
 
 def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
@@ -132,6 +167,8 @@ def _figure(work: Work, name: str, said: Said, cells: Cells) -> None:
         )
     ):
         work.left[name] = Said(part=Part.POSITION)
+    elif said.unit in _AXES and _is_axis(work, cells, moment=(moment := _is_moment(name))):
+        work.left[name] = Said(part=Part.ROUND if moment else Part.DIMENSION)
     elif cells.rises and _CLOCKS & {*words.words(name)}:
         work.left[name] = Said(part=Part.POSITION)  # nanoseconds since the machine began
     elif cells.holds is Holds.TEXT and all(map(_RANGE.match, cells.distinct)):

@@ -15,6 +15,10 @@ from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.work import Work
 from kdelta.metric import Better
 
+_SAID = {
+    Better.LOWER: vocabulary("min minimize minimise minimum less smaller fewer l lb lib < -"),
+    Better.HIGHER: vocabulary("max maximize maximise maximum more bigger larger h hb hib > +"),
+}
 _EMPTY = {*vocabulary("score value result figure performance perf number rating mark points")}
 
 
@@ -25,6 +29,13 @@ def of(name: str, unit: str) -> Better | None:
     if from_name is None or of_unit is None:
         return from_name.better if from_name else of_unit
     return of_unit if of_unit is from_name.better or is_empty(name) else None
+
+
+def told(text: str) -> Better | None:
+    """The direction that a cell says: lower, higher is better, none, min."""
+    word = text.strip().lower()
+    found = next((each for each in Better if each in word), None)
+    return found or next((better for better, listed in _SAID.items() if word in listed), None)
 
 
 def by_units(work: Work) -> None:

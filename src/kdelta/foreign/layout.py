@@ -320,21 +320,42 @@ def _statistics(found: Plain) -> Plain:
     for at in range(len(found.columns)):
         cells = [cell for cell in cells_of(found, at) if cell]
         named = [cell for cell in cells if _statistic(cell)]
-        if named and all(map(words.is_percentile, named)):
-            continue  # not rows that sum up others: what they were taken at is a setting
+        said = words.said(found.columns[at]).part
+        if (named and all(map(words.is_percentile, named))) or said in (Part.UNIT, Part.BETTER):
+            continue  # not rows that sum up others: what they were taken at, minutes, or better max
         if len(set(named)) > 1 and len(named) == len(cells) == len(found.lines):
             return _turned(found, at)
         others = [cell for cell in cells if not _statistic(cell)]
-        compared = words.said(found.columns[at]).part is Part.ARM
+        compared = said is Part.ARM
         counted = (compared and all(_statistic(cell) in _OF_ALL for cell in named)) or all(
             cell.isdecimal() or arms.is_version(cell) or cell.lower() in _SINGLE for cell in others
         )
+        runs = [cell for cell in cells if cell.isdecimal()]
+        if named and _number_runs(runs) and (rest := _words_below(cells, runs)):
+            counted, named = True, rest  # Std.-Abw. beside mean, below 1, 2, 3
+        elif not named and _number_runs(runs) and (rest := _words_below(cells, runs)):
+            doubt = f"are the rows called {printable(', '.join(rest), 80)} runs? else cut them"
+            return replace(found, doubts=(*found.doubts, doubt))
         if named and others and counted and len(named) < len(cells):
-            kept = tuple(line for line in found.lines if not _statistic(line.cells[at]))
+            kept = tuple(line for line in found.lines if line.cells[at] not in named)
             listed = ", ".join(dict.fromkeys(named))
             note = f"rows called {printable(listed, 80)} sum up others or warm up: no runs"
             return replace(found, lines=kept, notes=(*found.notes, note))
     return found
+
+
+def _words_below(cells: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """What stands below the numbers of runs, where it is all words; else nothing."""
+    rest = [*cells[len(runs) :]]
+    below = [*cells[: len(runs)]] == [*runs]
+    return rest if below and not any(map(_FIGURE.fullmatch, rest)) else []
+
+
+def _number_runs(cells: Sequence[str]) -> bool:
+    """True for 1, 2, 3 ..., or 0, 1, 2 ..., each as often as the others."""
+    numbers = sorted({int(cell) for cell in cells if len(cell) < 7})
+    whole = len(numbers) > 2 and numbers[0] in (0, 1) and numbers[-1] - numbers[0] < len(numbers)
+    return whole and len(set(Counter(cells).values())) == 1
 
 
 def _arms_below(found: Plain) -> Plain:

@@ -117,7 +117,7 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     missing: Annotated[tuple[str, ...], Meta(max_length=50)] = MISSING
     replicate: ReplicateUnit | None = None
     planned: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    ok: _Names = OK
+    ok: Annotated[tuple[str, ...], Meta(max_length=200)] = OK  # "": a cell that says nothing
     order: _Names = ()
     ignore: _Names = ()
     facts: dict[_Text, _Text] = {}

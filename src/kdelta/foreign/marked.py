@@ -51,13 +51,28 @@ _PHRASE = re.compile(
     r"\s+(?:(?:values?|numbers?|scores?|figures?)\s+)?(?:is|are|=+|means?)\s+(?:better|faster)\b",
     re.IGNORECASE,
 )
+_ARM_OF_RUN = re.compile(
+    r"(?P<arm>\S+?)(?:[-_ #.]*(?P<word>run|rep|iter|iteration|trial|round|boot)[-_ #]?|[-_#])"
+    r"(?P<number>\d{1,3})",
+    re.IGNORECASE | re.ASCII,
+)
+_NUMBERS = (Part.ROUND, Part.RUN, Part.BOOT)
+_FEW_RUNS = 2  # as many numbers may be of two machines, or of A and A again
 _COMMENTS = ("#", "//", "%", "*", ">")
 _SCALED = ("mean", "median", "sd", "min", "max", "values")
 
 
 def plain(found: Plain) -> Plain:
     """The table without warm-ups, with a direction in words, and with one unit for one metric."""
-    for step in (_without_warm_ups, _failures, _directions, _units, _one_unit, _again):
+    for step in (
+        _runs_in_names,
+        _without_warm_ups,
+        _failures,
+        _directions,
+        _units,
+        _one_unit,
+        _again,
+    ):
         found = step(found)
     return found
 
@@ -98,6 +113,44 @@ def _cells(found: Plain, at: int) -> list[str]:
 
 def _word(text: str) -> str:
     return "_".join(words.words(text))
+
+
+def _runs_in_names(found: Plain) -> Plain:
+    """6.16_1, 6.16_2 ... beside 6.17_1, 6.17_2 ...: the arms, and a column with the number."""
+    numbers = any(words.said(name).part in _NUMBERS for name in found.columns)
+    for at, name in enumerate(found.columns):
+        cut = [_ARM_OF_RUN.fullmatch(cell) for cell in _cells(found, at)]
+        parts = [one for one in cut if one]
+        held: dict[str, set[int]] = {}
+        for one in parts:
+            held.setdefault(one["arm"], set()).add(int(one["number"]))
+        runs = next(iter(held.values()), set())
+        whole = len(runs) > _FEW_RUNS and runs in ({*range(len(runs))}, {*range(1, len(runs) + 1)})
+        if numbers or not parts or len(parts) < len(cut) or len(held) < 2 or not whole:
+            continue
+        if any(each != runs for each in held.values()) or not all(map(_is_arm, held)):
+            continue
+        word = next((one["word"].lower() for one in parts if one["word"]), "run")
+        lines = tuple(
+            Line(
+                number=line.number,
+                cells=(*line.cells[:at], one["arm"], one["number"], *line.cells[at + 1 :]),
+            )
+            for line, one in zip(found.lines, parts, strict=True)
+        )
+        asked = f"is {printable(parts[0][0], 40)} of {printable(name, 40)} a run of"
+        sure = any(one["word"] for one in parts)
+        return Plain(
+            columns=(*found.columns[: at + 1], word, *found.columns[at + 1 :]),
+            lines=lines,
+            doubts=(*found.doubts, *(() if sure else (f"{asked} {parts[0]['arm']}?",))),
+            notes=found.notes,
+        )
+    return found
+
+
+def _is_arm(text: str) -> bool:
+    return arms.is_version(text) or bool(arms.side(text))
 
 
 def _without_warm_ups(found: Plain) -> Plain:

@@ -21,8 +21,16 @@ TIME_UNITS = {
     for word in words.split()
 }
 TIME_UNITS |= {"\N{MICRO SIGN}s": "us", "\N{GREEK SMALL LETTER MU}s": "us"}
-_COSTS = {"cycles": "cycles", "instructions": "instructions", "insns": "instructions"}
-_FAST = vocabulary("iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score")
+_COSTS = dict.fromkeys(("joule", "joules"), "J") | {
+    "cycles": "cycles",
+    "instructions": "instructions",
+    "insns": "instructions",
+}
+_JOULES = {"j": "J", "mj": "mJ", "uj": "uJ", "kj": "kJ"}  # pkg_j; j alone is an index
+_FAST = vocabulary(
+    "iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score tpmc nopm fps mips"
+    " mflops gflops"
+)
 _SLOW = vocabulary(
     "latency lat dur elapsed duration runtime walltime wall cost wallclock delay overhead time"
 )
@@ -75,6 +83,8 @@ def unit_of(rest: Sequence[str]) -> tuple[str, Better | None]:
     for find in (_quotient, _with_time):
         if found := find(rest):
             return found
+    if len(rest) > 1 and rest[-1] in _JOULES:
+        return _JOULES[rest[-1]], Better.LOWER
     for word in rest:
         if word in _FAST:
             return word if word not in ("throughput", "bandwidth", "bw") else "", Better.HIGHER

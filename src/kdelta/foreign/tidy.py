@@ -30,7 +30,7 @@ from kdelta.foreign.record import (
 )
 from kdelta.foreign.sets import SET
 from kdelta.foreign.tables import MAX_CELL, TableCell, TableRow, plain_number, rows
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Metric
 from kdelta.printable import printable, quoted
 from kdelta.stats.series import ReplicateUnit
 
@@ -446,12 +446,14 @@ def _metric(
     better = known.better or directions.of(name, unit)
     if mapping.columns.better:
         cell = row[mapping.columns.better]
-        found = next((each for each in Better if each in cell.text.lower()), None)
+        found = directions.told(cell.text)
         if found is None:
             raise cell.wrong('"lower" or "higher"')
         better = found
     told = known.better or mapping.columns.better
-    if better is None or (words.said(name).part is words.Part.STATISTIC and not told):
+    said = words.said(name)
+    spread = said.part is words.Part.STATISTIC and said.statistic not in ("mean", "median")
+    if better is None or (spread and not told):
         return None
     return Metric(name=name, unit=unit, better=better, assume=known.assume or Assume.NOTHING)
 

@@ -18,6 +18,7 @@ from kdelta.foreign.work import Work
 KERNEL = "kernel"  # the column that says which arm a row is of
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
 _BEHIND = re.compile(r"(?P<rest>[A-Za-z]\w*)[-.@](?P<arm>v?[2-9]\.\d{1,2}(?:[.-]\w+)*)")
+_RATE = re.compile(r"\b([A-Za-z]+)/([A-Za-z]+)\b")  # jobs/min, and not base/ns
 _MADE_OF_TWO = vocabulary("vs versus delta pct ratio midpoint change")
 
 
@@ -29,7 +30,8 @@ def arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
         return None
     if (behind := _BEHIND.fullmatch(name)) and not arms.is_version(name):
         return behind["arm"], words.words(behind["rest"])
-    pieces = [piece for piece in _PIECES.split(name) if piece]
+    whole = _RATE.sub(lambda cut: cut[0] if arms.side(cut[1]) else f"{cut[1]} per {cut[2]}", name)
+    pieces = [piece for piece in _PIECES.split(whole) if piece]
     for at in (0, len(pieces) - 1):
         piece = pieces[at]
         if not (

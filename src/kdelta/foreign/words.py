@@ -8,6 +8,7 @@ Nothing here looks at values: that is `guess`, which knows the whole table.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -280,6 +281,12 @@ def fails(name: str, text: str) -> bool:
         return float(word) != 0
     except ValueError:
         return word in ("yes", "true", "y", "fail", "failed", "bad")
+
+
+def never_good(name: str, texts: Sequence[str]) -> bool:
+    """True for a column called ok of which no cell, of words, says that a run was good."""
+    fine = _fine("_".join(words(name)))
+    return fine and bool(texts) and all(fails(name, t) and t[:1] not in "-0" for t in texts)
 
 
 @lru_cache(maxsize=_NAMES)
