@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import foreign_shapes as shapes
+from kdelta.errors import SpecError
 from kdelta.foreign import arms, reader
 
 
@@ -71,7 +72,111 @@ def measurements_of_a_robot(shape: shapes.Shape) -> None:
         shape.files[f"{arm}.json"] = json.dumps(rows)
 
 
+def changes_without_a_head(shape: shapes.Shape) -> None:
+    """In a mail that is answered, figures end in a change that the head line does not name."""
+    shape.arms = ("base", "patched")
+    rows = [
+        f"> > {n:5d} "
+        + " ".join(f"{shape.value(a, n, 900.0 * n):>12s}" for a in shape.arms)
+        + " -4.3%"
+        for n in (1, 8, 64)
+    ]
+    text = "> > Throughput in ops, higher is better:\n> >\n> > threads   base     patched\n"
+    shape.files["m.txt"] = (
+        f"On Tue, A wrote:\n{text}{chr(10).join(rows)}\n>\n> Nice numbers, all.\n"
+    )
+
+
+def table_of_a_commit(shape: shapes.Shape) -> None:
+    """No sentence is longer than three words, and the first column has no name."""
+    shape.arms = ("before", "after")
+    text = "With this patch:\n\n                      before       after     delta\n"
+    for case, level in (("page-fault", 500.0), ("munmap 4K", 80.0), ("munmap 2M", 9000.0)):
+        cells = "  ".join(f"{shape.value(arm, case, level)} ns" for arm in shape.arms)
+        text += f"    {case:16s}  {cells}  -7.5%\n"
+    shape.files["m.txt"] = text + "\nSigned-off-by: A\n"
+
+
+def counts_with_commas(shape: shapes.Shape) -> None:
+    """Commas between thousands cut no columns where blanks do."""
+    rows = []
+    for event, level in (("cycles", 10**9), ("cache-misses", 10**6)):
+        counts = [float(shape.rng.randint(level, 2 * level)) for _ in shape.arms]
+        for arm, count in zip(shape.arms, counts, strict=True):
+            shape.put(arm, event, count)
+        rows.append(f"{event:20s}" + "".join(f" {count:>16,.0f}" for count in counts) + "   +1.69%")
+    head = f"event     {'        '.join(shape.arms)}    change"
+    shape.files["e.txt"] = "\n".join([head, *rows]) + "\n"
+
+
+def scores_without_a_unit(shape: shapes.Shape) -> None:
+    """A direction of its own is enough where the unit is empty."""
+    cases = {"compile": ("s", False), "glx": ("", True)}
+    shape.files["a.json"] = json.dumps(
+        [
+            {
+                "kernel": arm,
+                "test": case,
+                "value": float(value),
+                "unit": cases[str(case)][0],
+                "higherIsBetter": cases[str(case)][1],
+            }
+            for arm, case, _, value in shape.each(*cases)
+        ]
+    )
+
+
+def answers_of_ping(shape: shapes.Shape) -> None:
+    for arm in shape.arms:
+        for run in range(shape.runs):
+            value = shape.value(arm, "round trip avg", 0.05)
+            shape.files[f"{arm}/run{run}.txt"] = (
+                "PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.\n\n--- 10.0.0.2 ping"
+                " statistics ---\n"
+                "9 packets transmitted, 9 received, 0% packet loss, time 8014ms\n"
+                f"rtt min/avg/max/mdev = 0.020/{value}/0.101/0.011 ms, ipg/ewma 0.055/0.046 ms\n"
+            )
+
+
+def boots_of_systemd(shape: shapes.Shape) -> None:
+    shape.files["boots.txt"] = "".join(
+        f"{arm}: Startup finished in {shape.value(arm, 'startup kernel', 1.3)}s (kernel)"
+        f" + {shape.value(arm, 'startup userspace', 3.3)}s (userspace) = 4.482s\n"
+        for _, arm in _runs(shape)
+    )
+
+
+def hours_of_jobs(shape: shapes.Shape) -> None:
+    rows = []
+    for run, arm in _runs(shape):
+        seconds = shape.rng.randint(3600, 7000)
+        shape.put(arm, "", float(seconds))
+        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        rows.append((arm, f"job{run}", clock))
+    shape.table("kernel,job,wallclock", rows)
+
+
+def pages_of_a_magazine(shape: shapes.Shape) -> None:
+    """Names of arms in three words; units behind what was measured."""
+    shape.arms = ("Linux 6.12 LTS", "Linux 6.18")
+    cases = {"Blender BMW (sec)": 40.0, "x265 4K (fps)": 60.0, "nginx (req/s)": 9e4}
+    head = f"| Test | {' | '.join(shape.arms)} | diff |\n|---|---|---|---|\n"
+    rows = "".join(
+        f"| {case} | {' | '.join(shape.value(a, case, level) for a in shape.arms)} | +2.5% |\n"
+        for case, level in cases.items()
+    )
+    shape.files["a.md"] = f"We tested both.\n\n{head}{rows}"
+
+
 READ = (
+    changes_without_a_head,
+    table_of_a_commit,
+    counts_with_commas,
+    scores_without_a_unit,
+    answers_of_ping,
+    boots_of_systemd,
+    hours_of_jobs,
+    pages_of_a_magazine,
     sums_in_german,
     units_behind_numbered_runs,
     directions_called_min_and_max,
@@ -130,7 +235,19 @@ def counters_over_time(shape: shapes.Shape) -> None:
     shape.files["a.csv"] = "\n".join(["kernel,t_s,pgfault", *rows]) + "\n"
 
 
+def groups_of_trees(shape: shapes.Shape) -> None:
+    """Columns called after trees, and numbers of groups before them."""
+    shape.arms = ("tip", "tip+fix")
+    rows = [
+        f"{n:<6d}" + "".join(f"{shape.value(a, n, 5.0):>10s}" for a in shape.arms)
+        for n in (1, 4, 16, 64)
+    ]
+    text = "hackbench -l 10000 (time in seconds)\n\ngroups       tip   tip+fix\n"
+    shape.files["h.txt"] = text + "\n".join(rows) + "\n"
+
+
 ASKED = (
+    groups_of_trees,
     remarks_on_failures,
     errors_of_some_runs,
     flags_of_an_unknown_kind,
@@ -155,6 +272,31 @@ def test_rows_of_unknown_words_below_numbered_runs_are_asked(tmp_path: Path) -> 
     assert shapes.read(shape, tmp_path)[0] == "asked"
     with pytest.raises(reader.UndescribedError, match="rows called Keskiarvo, Hajonta runs"):
         reader.read(sorted(tmp_path.glob("*.csv")))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("latency_us,count_6.16,count_6.17\n1,9000,8000\n2,400,500\n4,30,20\n", "no list of runs"),
+        ("test,6.12 -> 6.17\na,-2.1%\nb,+1.3%\nc,+3.8%\n", "where are the values of each arm"),
+        (
+            "kernel,run,us\n6.1,1,5.5\n6.2,1,6.5\n6.1,2,5.4\n6.2,2,6.4\n6.1,2,5.4\n",
+            "stand there twice",
+        ),
+    ],
+)
+def test_what_lost_its_runs_is_asked_for_them(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(reader.UndescribedError, match=said):
+        reader.read([tmp_path / "a.csv"])
+
+
+def test_intervals_of_sysbench_are_one_run_over_time(tmp_path: Path) -> None:
+    line = "s ] thds: 16 tps: 903.1 qps: 18000.00 lat (ms,95%): 20.00 err/s: 0.00\n"
+    for arm in ("6.16", "6.17"):
+        (tmp_path / f"{arm}.log").write_text("".join(f"[ {n}0{line}" for n in range(1, 6)))
+    with pytest.raises(SpecError, match="one run over time"):
+        reader.read([tmp_path])
 
 
 @pytest.mark.parametrize(

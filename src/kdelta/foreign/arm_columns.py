@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kdelta.foreign import arms, samples, settings, wide, words
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
-from kdelta.foreign.words import Part
+from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Work
 
 SUMMARY = ("mean", "median", "sd", "cv", "cv_percent", "values")
@@ -57,6 +57,11 @@ def arms_in_columns(work: Work) -> None:
         )
         for key, column in keys.items():
             work.take(column, f"arms.{arm}.{key}", "it is called after an arm")
+    if not any(keys.measured for keys in work.arms.values() if isinstance(keys, ArmKeys)):
+        work.doubts.append(
+            "are the columns of the arms counts? A histogram is no list of runs: put the runs into"
+            " the file, or a percentile of each"
+        )
     work.metrics[timed[0] or "value"] = MetricKeys()
     _likewise(work, next(iter(next(iter(found.values())))))
 
@@ -126,6 +131,9 @@ def arms_alike(work: Work) -> None:
         for name in work.of(Part.UNKNOWN)
         if work.cells(name).holds is Holds.NUMBERS and not work.cells(name).counts_up
     ]
+    first = work.cells(numbers[0]) if len(numbers) > 2 else None
+    if first and first.whole and first.rises and first.name == next(iter(work.table.cells)):
+        work.left[numbers.pop(0)] = Said(part=Part.DIMENSION)  # 1, 4, 16, 64: of what, not how long
     middles = [samples.middle(work.cells(name)) for name in numbers]
     if len(numbers) < 2 or not 0 < max(middles) <= _ALIKE * min(middles):
         return

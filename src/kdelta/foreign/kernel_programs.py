@@ -2,7 +2,7 @@
 """What tests of the kernel and small tools print, as records: a figure each, unit and direction.
 
 perf bench futex and epoll, hackbench, gup_test, kernel selftests, ebizzy, kcbench, zsh's time,
-hyperfine, openssl speed, 7z b.  Only lines of exactly their form are read.
+hyperfine, openssl speed, 7z b, ping, systemd-analyze.  Only lines of exactly their form are read.
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ _SEVEN = re.compile(
 )
 
 
+_PING = re.compile(
+    rf"(?:rtt|round-trip) min/avg/max/(?:mdev|stddev) = {PRINTED}/(?P<avg>{PRINTED})/\S+ ms\b.*"
+)
+_STARTUP = re.compile(r"(?:(?P<kernel>\S+): +)?Startup finished in (?P<parts>[^=]+?)(?: = .*)?")
+_STAGE = re.compile(rf"(?:(?P<min>\d+)min )?(?P<value>{PRINTED})(?P<unit>m?s) \((?P<name>\w+)\)")
+
+
 def records_of(lines: Lines) -> Iterator[Numbered]:
     """The records of the first of these programs that printed the text."""
     for read in (
@@ -74,6 +81,8 @@ def records_of(lines: Lines) -> Iterator[Numbered]:
         _seven,
         _switches,
         _prometheus,
+        _ping,
+        _startup,
     ):
         if found := list(read([(number, line.strip()) for number, line in lines])):
             yield from found
@@ -189,6 +198,25 @@ def _prometheus(lines: Lines) -> Iterator[Numbered]:
             )
             row[found["name"]] = found["value"]
     yield from rows.values()
+
+
+def _ping(lines: Lines) -> Iterator[Numbered]:
+    """The mean time of an answer."""
+    for number, line in lines:
+        if found := _PING.fullmatch(line):
+            yield number, _figure({}, "round trip avg", "ms", Better.LOWER, found["avg"])
+
+
+def _startup(lines: Lines) -> Iterator[Numbered]:
+    """The stages of a boot as systemd-analyze tells them: kernel, initrd, userspace."""
+    for number, line in lines:
+        if head := _STARTUP.fullmatch(line):
+            said = {"kernel": head["kernel"]} if head["kernel"] else {}
+            for stage in _STAGE.finditer(head["parts"]):
+                part = float(stage["value"]) / (1000 if stage["unit"] == "ms" else 1)
+                value = f"{60 * int(stage['min'] or 0) + part:.10g}"
+                name = f"startup {stage['name']}"
+                yield number, _figure(said, name, "s", Better.LOWER, value)
 
 
 def _seven(lines: Lines) -> Iterator[Numbered]:

@@ -12,6 +12,7 @@ import msgspec
 
 from kdelta.foreign import directions, totals, words
 from kdelta.foreign.arm_columns import SUMMARY
+from kdelta.foreign.cell_meaning import is_share
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -291,7 +292,7 @@ def _nameless(work: Work, *, all_asked: bool) -> None:
     if not names:
         return
     work.measured = True
-    made = [name for name in names if _made(name)]
+    made = [name for name in names if _made(name) or is_share(work.cells(name))]
     why = "a number that nothing names"
     if len(made) == len(names) and (beside := _of_arms(work)):
         # Of one row for each arm all that is not named changes with the arm.
@@ -409,6 +410,10 @@ def _repeats(work: Work) -> None:
     metric = work.keys.get("metric")
     by = (*work.arm, *work.dimensions, *([str(metric)] if metric else []))
     if "run" not in work.keys and not work.table.once_in_each(by, str(work.keys["round"])):
+        cells = list(zip(*(each.texts for each in work.table.cells.values()), strict=True))
+        again = len(cells) - len(set(cells))
+        copied = f" {again} of them stand there twice: copied? Then cut them" if again else ""
+        turn = work.keys["round"]
         work.doubts.append(
-            f"several rows are of one arm, setting and {work.keys['round']}: what tells them apart?"
+            f"several rows are of one arm, setting and {turn}: what tells them apart?{copied}"
         )

@@ -6,8 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kdelta.foreign import words
+from kdelta.foreign.words import Part
+
 _CUT = re.compile(r"\t+|[ \t]{2,}")
 _FIGURE = re.compile(r"[-+]?\d[\d.,]*(?:\s*(?:\+-|\+/-|\u00b1).*|\s?[%\w/]*)?")
+_DELTA = re.compile(r"[ \t]+(?=[-+]\d[\d.]*\s?%\s*\Z)")
+_CHANGE = re.compile(r"[-+]\d[\d.]*\s?%")
+_SAYS = re.compile(r"\w.*[A-Za-z]:|[A-Z][\w-]+-by: .*")  # With this patch: and who signed it
 _WORDS = 4  # of a line that cannot be a row
 _FEWEST = 3  # lines of a table, with its head
 
@@ -30,7 +36,8 @@ def table_in(text: str) -> str:
 
 def _is_prose(line: str) -> bool:
     """True for a sentence, or a part of one."""
-    return len(_CUT.split(line.strip())) == 1 and len(line.split()) >= _WORDS
+    said = len(line.split()) >= _WORDS or bool(_SAYS.fullmatch(line.strip()))
+    return said and len(_CUT.split(line.strip())) == 1
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -44,8 +51,11 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def _rows(block: Sequence[str]) -> list[list[str]]:
     """The cells of each line, head first; none where it is no table."""
-    rows = [_CUT.split(line.strip()) for line in block]
+    rows = [_CUT.split(_DELTA.sub("\t", line.strip())) for line in block]
     head, below = rows[0], rows[1:]
+    changes = all(len(row) > len(head) and _CHANGE.fullmatch(row[-1]) for row in below)
+    if changes and words.said(head[-1]).part is not Part.DERIVED:
+        head = [*head, "change"]  # which a head line that names the arms may lack
     width = len(below[0])
     if width < 2 or any(len(row) != width for row in below):
         return []

@@ -43,6 +43,8 @@ _SIGN = re.compile(
     "\\A\\s*[\U0001f300-\U0001faff\u2600-\u27bf\ufe0f]+\\s+(?=\\S)"
 )  # a red dot before -3 %
 _SEPARATED = (".csv", ".tsv", ".psv", ".tab")
+_BETWEEN_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_WIDE = re.compile(r"\S\s{2,}\S")
 _LIST = re.compile(r"[;|\s]+|,\s*")
 
 
@@ -163,6 +165,8 @@ def delimiter_of(text: str, suffix: str) -> str:
     if marked := _SEPARATOR.match(text):
         return marked["mark"]
     lines = [line for line in text[:_LOOKED_AT].splitlines() if line.strip(" #\t")]
+    if all("," not in _BETWEEN_THOUSANDS.sub("", line) and _WIDE.search(line) for line in lines):
+        lines = [_BETWEEN_THOUSANDS.sub("", line) for line in lines]  # 3,733,815   3,796,993
     # A title above the head may hold a comma; the lines below it do not lie.
     head = next((line for line in lines if _cuts(lines, line)), lines[0] if lines else "")
     if suffix == ".tsv" and "\t" in head:

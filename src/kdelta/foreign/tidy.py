@@ -323,6 +323,8 @@ def _figures(
         return
     if kept.metrics.setdefault(name, metric) != metric:
         held = kept.metrics[name].unit
+        if mapping.columns.unit and not metric.unit:
+            raise row[mapping.columns.unit].wrong(f"the unit of {name}")
         also = f": {held} there, {metric.unit} here" if held != metric.unit else ""
         raise _first(row, figures).wrong(f"in the unit and direction of {name} above{also}")
     cells = [row[column] for column in _listed(figures)]
@@ -441,7 +443,7 @@ def _metric(
     from_name = words.metric_of(name)
     # What a metric's own column or the mapping says comes before a unit for all of a row.
     unit = known.unit or row.text(mapping.columns.unit) or (from_name.unit if from_name else "")
-    if mapping.columns.unit and not unit:
+    if mapping.columns.unit and not unit and not mapping.columns.better:
         raise row[mapping.columns.unit].wrong(f"the unit of {name}")
     better = known.better or directions.of(name, unit)
     if mapping.columns.better:

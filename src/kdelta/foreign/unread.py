@@ -126,6 +126,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "put its figures into a table: kernel,run,test,kb_per_s (seeks_per_s in a column apart)",
     ),
     (
+        r"(?s)\A(?!.*\btransactions:).*?(?:^|\n)\[ *\d+s *\] thds: ",
+        "sysbench's reports of intervals are one run over time, and no value of a run",
+        'give all that sysbench printed of each run, with what stands below "SQL statistics"',
+    ),
+    (
         r"(?m)^% time +seconds +usecs/call +calls +errors syscall *$",
         "strace -c counts the time of calls that strace itself stops",
         "give what the program took without strace, a line for each run: kernel,run,seconds",

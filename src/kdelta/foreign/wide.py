@@ -19,6 +19,7 @@ KERNEL = "kernel"  # the column that says which arm a row is of
 _PIECES = re.compile(r"[\s_:()\[\]/]+")
 _BEHIND = re.compile(r"(?P<rest>[A-Za-z]\w*)[-.@](?P<arm>v?[2-9]\.\d{1,2}(?:[.-]\w+)*)")
 _RATE = re.compile(r"\b([A-Za-z]+)/([A-Za-z]+)\b")  # jobs/min, and not base/ns
+_FLAVOURS = {*vocabulary("lts stable mainline git rt debug default generic lowlatency kernel")}
 _MADE_OF_TWO = vocabulary("vs versus delta pct ratio midpoint change")
 
 
@@ -32,6 +33,10 @@ def arm_and_rest(name: str) -> tuple[str, tuple[str, ...]] | None:
         return behind["arm"], words.words(behind["rest"])
     whole = _RATE.sub(lambda cut: cut[0] if arms.side(cut[1]) else f"{cut[1]} per {cut[2]}", name)
     pieces = [piece for piece in _PIECES.split(whole) if piece]
+    if len(pieces) > 1 and pieces[0].lower() in ("linux", "kernel") and arms.is_version(name):
+        pieces = [f"{pieces[0]} {pieces[1]}", *pieces[2:]]
+    if arms.is_version(pieces[0]) and {piece.lower() for piece in pieces[1:]} <= _FLAVOURS:
+        return name.strip(), ()
     for at in (0, len(pieces) - 1):
         piece = pieces[at]
         if not (

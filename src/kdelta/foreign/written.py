@@ -44,7 +44,9 @@ _DURATION = re.compile(
     r"|(?:(?P<hours>\d+):)?(?P<minutes>\d{1,2}):(?P<seconds>\d{2}(?:\.\d+)?)",
     re.ASCII,
 )
-_PASSED = frozenset(vocabulary("real user sys elapsed wall walltime duration runtime time"))
+_PASSED = frozenset(
+    vocabulary("real user sys elapsed wall walltime wallclock took duration runtime time")
+)
 _TIMES = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6}
 _TIMES |= dict.fromkeys(("s", "sec", "secs"), 10**9)
 _PREFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
