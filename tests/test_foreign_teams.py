@@ -10,7 +10,8 @@ import pytest
 
 import foreign_shapes as shapes
 from kdelta.errors import SpecError
-from kdelta.foreign import arms, reader
+from kdelta.foreign import arms, reader, words
+from kdelta.metric import Better
 
 
 def _runs(shape: shapes.Shape) -> list[tuple[int, str]]:
@@ -168,7 +169,78 @@ def pages_of_a_magazine(shape: shapes.Shape) -> None:
     shape.files["a.md"] = f"We tested both.\n\n{head}{rows}"
 
 
+def rates_of_each_cpu(shape: shapes.Shape) -> None:
+    """mb_per_cpu_s is so much in a second of a CPU, and no time."""
+    rows = [(a, run, shape.value(a, "", 900.0)) for run, a in _runs(shape)]
+    shape.table("kernel,run,mb_per_cpu_s", rows)
+
+
+def counts_of_latencies(shape: shapes.Shape) -> None:
+    """latency count says how many there were: no time that is better short."""
+    shape.files["a.json"] = json.dumps(
+        [
+            {
+                "kernel": arm,
+                "run": run,
+                "latency": {
+                    "mean_us": float(shape.value(arm)),
+                    "count": shape.rng.randint(10**5, 2 * 10**5),
+                },
+            }
+            for run, arm in _runs(shape)
+        ]
+    )
+
+
+def console_of_several_boots(shape: shapes.Shape) -> None:
+    """The kernel and the boot of a figure stand in the first line of each boot."""
+    text = ""
+    for run, arm in _runs(shape):
+        text += f"[    0.000000] Linux version {arm} (me@box) (gcc 14.2.0) #1 SMP\n"
+        text += f"[    3.{run:06d}] bench: warm up done\n"
+        text += f"[    9.{run:06d}] bench: fault latency {shape.value(arm, '', 800.0)} ns\n"
+    shape.files["serial.log"] = text
+
+
+def nights_of_a_week(shape: shapes.Shape) -> None:
+    days = ("Mon", "Tue", "Wed", "Thu", "Fri")
+    rows = [(days[n % 5], a, run, shape.value(a)) for n, (run, a) in enumerate(_runs(shape))]
+    shape.table("weekday,kernel,run,build_s", rows)
+
+
+def folders_of_arms_and_nodes(shape: shapes.Shape) -> None:
+    """No part of the path alone tells the files apart: a level is the arm, another a setting."""
+    shape.arms = ("vanilla", "numa-fix-v3")
+    for arm in shape.arms:
+        for node, level in (("node0", 100.0), ("node1", 150.0)):
+            figures = [shape.value(arm, node, level) for _ in range(shape.runs)]
+            shape.files[f"r/{arm}/{node}/lat.txt"] = "# ns\n" + "\n".join(figures) + "\n"
+
+
+def a_remark_with_a_comma(shape: shapes.Shape) -> None:
+    shape.arms = ("6.16", "6.17")
+    rows = [
+        f"{m} {t} " + " ".join(shape.value(a, (m, t), 20.0 * t) for a in shape.arms)
+        for m in (1, 2)
+        for t in (2, 8)
+    ]
+    head = "# wakeup latency, schbench -m M -t T\nM T 6.16 6.17\n"
+    shape.files["sb.txt"] = head + "\n".join(rows) + "\n"
+
+
+def short_words_of_rates(shape: shapes.Shape) -> None:
+    name = shape.rng.choice(("thrpt", "tput", "Operationen pro Sekunde", "Kpps", "NOPM"))
+    shape.table(f"kernel,run,{name}", [(a, run, shape.value(a)) for run, a in _runs(shape)])
+
+
 READ = (
+    rates_of_each_cpu,
+    counts_of_latencies,
+    console_of_several_boots,
+    nights_of_a_week,
+    folders_of_arms_and_nodes,
+    a_remark_with_a_comma,
+    short_words_of_rates,
     changes_without_a_head,
     table_of_a_commit,
     counts_with_commas,
@@ -246,7 +318,16 @@ def groups_of_trees(shape: shapes.Shape) -> None:
     shape.files["h.txt"] = text + "\n".join(rows) + "\n"
 
 
+def rows_set_apart(shape: shapes.Shape) -> None:
+    """outlier yes, or used n, says that a row does not count: asked, since its author chose."""
+    name, yes, no = shape.rng.choice((("outlier", "yes", "no"), ("used", "n", "y")))
+    rows = [(a, run, shape.value(a), no) for run, a in _runs(shape)]
+    rows += [(arm, shape.runs + 1, "431.5", yes) for arm in shape.arms]
+    shape.table(f"kernel,iter,ns,{name}", rows)
+
+
 ASKED = (
+    rows_set_apart,
     groups_of_trees,
     remarks_on_failures,
     errors_of_some_runs,
@@ -289,6 +370,12 @@ def test_what_lost_its_runs_is_asked_for_them(text: str, said: str, tmp_path: Pa
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(reader.UndescribedError, match=said):
         reader.read([tmp_path / "a.csv"])
+
+
+def test_so_much_in_a_second_of_a_cpu_is_better_high() -> None:
+    found = words.said("mb_per_cpu_s")
+    assert (found.unit, found.better) == ("mb/cpu-s", Better.HIGHER)
+    assert words.said("time_per_cpu_s").better is Better.LOWER
 
 
 def test_intervals_of_sysbench_are_one_run_over_time(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _MOMENT = re.compile(
     r"(?<![\d.])\d\d?:\d\d(?!\d)|\d{4}-\d\d-\d\d|\bpid\b|\[\d{3,7}\]|\bruntime \d+ \(s\)",
     re.IGNORECASE,
 )
+_STAMP = re.compile(r"\A\[\s*\d+\.\d+\]\s*")  # of a kernel's log
 _TITLE = re.compile(r"(?P<mark>[#=*>-]+)\s*(?P<text>[^#=*>\s-].*?)\s*[#=*<-]*")
 _PAIR = re.compile(r"(?P<key>[A-Za-z][\w /.-]{0,40}?)\s*[:=]\s+(?P<rest>\S.*)|\b(?P<short>\w+)=\S+")
 _SAID = re.compile(r"(?P<key>[A-Za-z]\w{0,40})=(?P<rest>[A-Za-z][^\s=,;]*|\d+(?:\.\d+)+\S*)")
@@ -84,6 +85,7 @@ def _cut(line: str) -> tuple[str, str, str] | None:
         return None
     if prompt := _PROMPT.fullmatch(line):
         return "prompt", _COMMAND, prompt["command"]
+    line = _STAMP.sub("", line)
     bare = line.lstrip("#").strip()
     if (pair := _PAIR.fullmatch(bare)) and pair["key"]:
         return "pair", pair["key"].strip(), pair["rest"]

@@ -18,6 +18,7 @@ from kdelta.foreign import (
     directions,
     marked,
     measures,
+    remarks,
     samples,
     settings,
     wide,
@@ -28,21 +29,10 @@ from kdelta.foreign.mapping import MISSING, OK, Mapping
 from kdelta.foreign.record import SourceFile
 from kdelta.foreign.stack import ROUND, STACKED
 from kdelta.foreign.tidy import is_moment
-from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Guess, Work
 from kdelta.metric import Better
 
-_FAILED = vocabulary(
-    "fail failed failure error crash crashed timeout timedout killed invalid skipped"
-    " unsupported hung oom aborted bad no false broken lost panic hang missing n"
-    " interrupted"
-)
-_BROKE = {*_FAILED} - {"n", "no", "false", "bad", "error", "missing"}
-_BROKE |= {
-    *vocabulary("segfault segfaulted sigsegv died rebooted crashes stuck deadlock softlockup")
-}
-_NO_ERROR = {"none", "no", "nothing", "nil", "null"}
 _FUNCTIONS = frozenset(("function", "func", "symbol", "symbols"))
 _CALLS = frozenset(("hits", "hit", "calls", "called", "self"))
 _FEW = 24
@@ -348,14 +338,14 @@ def _statuses(work: Work) -> None:
         cells = work.cells(name)
         texts = {text.lower() for text in cells.distinct}
         if "status" in work.keys:
-            if texts <= {*OK, *_FAILED}:
+            if texts <= {*OK, *remarks.FAILED}:
                 work.gates.append(name)
                 work.take(name, "gates", "another status")
             continue
-        if not texts & {*OK, *_FAILED}:
+        if not texts & {*OK, *remarks.FAILED}:
             work.left[name] = Said(part=Part.UNKNOWN)
             continue
-        unknown = sorted(texts - {*OK, *_FAILED, "partial"})
+        unknown = sorted(texts - {*OK, *remarks.FAILED, "partial"})
         if texts == {"0", "1"}:
             unknown, work.ok = ["1"], tuple(word for word in OK if word != "1")
         if unknown:
@@ -364,49 +354,12 @@ def _statuses(work: Work) -> None:
             )
         work.key("status", name, "its cells say how runs ended")
     if "status" not in work.keys:
-        _remarks(work)
+        remarks.take(work)
     for name in work.of(Part.FAILURE):
         if "failure" in work.keys:
             work.leave(name, "a second column of reasons")
         else:
             work.key("failure", name, "its name says so")
-
-
-def _remarks(work: Work) -> None:
-    """Remarks on some rows that name a failure (OOM-killed): did those runs fail?  It is asked."""
-    summed = work.of(Part.COUNT, Part.STATISTIC)  # rows that sum up runs did not fail
-    for name in () if summed else work.of(Part.FAILURE, Part.NOTE, Part.UNKNOWN):
-        cells = work.cells(name)
-        own = work.left[name].part is Part.FAILURE
-        good = [text for text in cells.distinct if not _names_failure(text, own=own)]
-        bad = [text for text in cells.distinct if text not in good]
-        some = "" in cells.texts or (good and work.left[name].part is not Part.UNKNOWN)
-        if not bad or not some or cells.holds is not Holds.TEXT:
-            continue
-        listed = ", ".join(bad[:3])
-        if any(_has_figure(work, at) for at, text in enumerate(cells.texts) if text in bad):
-            work.doubts.append(
-                f"did the runs fail of which {name} says {listed}? (ok has the rest)"
-            )
-        elif own:
-            continue
-        work.ok = (*OK, "", *good)
-        work.key("status", name, "some of its cells name a failure")
-        return
-
-
-def _names_failure(text: str, *, own: bool) -> bool:
-    """True for oom-killed, "segfault in worker"; of a column of errors for all but none and ok."""
-    named = {*words.words(text)}
-    if own:
-        return not named <= {*OK, *_NO_ERROR}
-    return bool({part for word in named for part in word.split("-")} & _BROKE)
-
-
-def _has_figure(work: Work, at: int) -> bool:
-    """True when some column of figures has one in that row."""
-    figures = work.of(Part.TIME, Part.VALUE, Part.VALUES, Part.STATISTIC)
-    return any(work.cells(name).texts[at] for name in figures)
 
 
 def _replicates(work: Work) -> None:
@@ -475,7 +428,8 @@ def _plain(work: Work) -> None:
         work.take(name, "state", "a field of the audit")
     for name in work.of(Part.GATE):
         texts = work.cells(name).distinct
-        if words.never_good(name, texts) and not {*_FAILED} & {text.lower() for text in texts}:
+        failed = {*remarks.FAILED} & {text.lower() for text in texts}
+        if words.never_good(name, texts) and not failed:
             work.doubts.append(f"does {name} {', '.join(texts[:3])} mean a good run?")
             work.leave(name, "none of its cells is known to mean a good run")
             continue

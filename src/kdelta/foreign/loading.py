@@ -43,6 +43,7 @@ from kdelta.foreign.stack import (
     crossed,
     of_boots,
     of_grid,
+    of_paths,
     repeats,
     stacked,
     without_suffix,
@@ -187,7 +188,7 @@ def _table(
     text = text if delimiter == tables.BLANKS else shapes.of_comments(text, delimiter)
     if suffix in (".txt", ".dat", *_MARKED) and not mapped and delimiter == tables.BLANKS:
         first = next((line for line in text.splitlines() if line.strip()), "")
-        if len(first.split()) < 2 or "," in first:
+        if len(first.split()) < 2 or ("," in first and not first.startswith("#")):
             return LoadedFile(
                 number=number, label=label, source=replace(source, text=text), kind=None
             )
@@ -247,7 +248,7 @@ def numbered(files: Sequence[LoadedFile], wish: Wish) -> list[LoadedFile]:
     if len(tables_) < 3 or len(heads) > 1 or not (armless or boots):
         return list(files)
     names = [file.source.name for file in tables_]
-    if not (repeats(names) or crossed(names) or of_grid(names) or boots):
+    if not (repeats(names) or crossed(names) or of_paths(names) or of_grid(names) or boots):
         return list(files)
     parts = [
         StackedFile(

@@ -96,7 +96,11 @@ def _below(
     """What a program printed below each of several titles, with what these say."""
     found = [(said, _under(lines, list(read(lines)))) for said, lines in parts]
     if sum(bool(rows) for _, rows in found) < 2:
-        return []
+        if read is not sentences.records_of:
+            return []
+        above = {number: said for said, lines in parts for number, _ in lines}
+        whole = list(read([line for _, lines in parts for line in lines]))
+        return [(number, above[number] | row) for number, row in whole]
     return [(number, said | row) for said, rows in found for number, row in rows]
 
 

@@ -14,7 +14,7 @@ TIME_UNITS = {
         "ns": "ns nsec nsecs nanosecond nanoseconds nanos",
         "us": "us usec usecs microsecond microseconds micros",
         "ms": "ms msec msecs millisecond milliseconds millis",
-        "s": "s sec secs second seconds",
+        "s": "s sec secs second seconds sekunde sekunden seconde secondes segundo segundos",
         "min": "minute minutes mins",
         "h": "hour hours hrs",
     }.items()
@@ -29,6 +29,7 @@ _COSTS = dict.fromkeys(("joule", "joules"), "J") | {
 _JOULES = {"j": "J", "mj": "mJ", "uj": "uJ", "kj": "kJ"}  # pkg_j; j alone is an index
 _FAST = vocabulary(
     "iops tps qps rps mbps gbps mibps gibps kbps throughput bandwidth bw score tpmc nopm fps mips"
+    " pps kpps mpps thrpt thruput tput xput"
     " mflops gflops"
 )
 _SLOW = vocabulary(
@@ -51,6 +52,7 @@ _UNWANTED = vocabulary(
 _WANTED = vocabulary(
     "saved uptime think sleep mtbf remaining left failure timeout interval period lifetime battery"
 )
+_EACH = vocabulary("cpu core thread node socket worker client vcpu")
 _AMOUNTS = ("mb", "gb", "kb", "mib", "gib", "ops", "op", "requests", "req")
 
 
@@ -95,10 +97,15 @@ def unit_of(rest: Sequence[str]) -> tuple[str, Better | None]:
 
 def _quotient(rest: Sequence[str]) -> tuple[str, Better] | None:
     """ns per page, MB per s."""
+    if len(rest) > 2 and rest[-2] == "pro" and rest[-1] in TIME_UNITS:
+        rest = (*rest[:-2], "per", rest[-1])  # Operationen pro Sekunde
     if "per" not in rest[1:-1]:
         return None
     at = len(rest) - 1 - list(reversed(rest)).index("per")
     left, right = rest[:at], rest[at + 1 :]
+    of_each = len(right) > 1 and right[0] in _EACH and right[-1] in TIME_UNITS
+    if of_each and not {*left} & {*_SLOW, *TIME_UNITS, *_COSTS}:
+        return f"{left[-1]}/{right[0]}-{TIME_UNITS[right[-1]]}", Better.HIGHER  # mb per cpu s
     period = _LONG.get(right[0]) or TIME_UNITS.get(right[0])
     if period and not (period != "s" and left[-1] in TIME_UNITS):
         return f"{left[-1]}/{period}", Better.HIGHER

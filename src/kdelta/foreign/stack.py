@@ -135,6 +135,13 @@ def of_boots(names: Sequence[str]) -> bool:
     return list(_told(names)) == ["boot"]
 
 
+def of_paths(names: Sequence[str]) -> bool:
+    """True when paths differ in several parts, none of which tells each file: base/node0/a.txt."""
+    told = _told(names)
+    parts = [each for key, each in told.items() if key not in ("boot", ROUND)]
+    return len(parts) > 1 and all(len(set(each)) < len(names) for each in parts)
+
+
 def of_grid(names: Sequence[str]) -> bool:
     """True when names of files are arms times settings: mmap_old, fork_old, mmap_new, fork_new."""
     return _grid([_stem(name) for name in names]) is not None

@@ -167,6 +167,9 @@ def delimiter_of(text: str, suffix: str) -> str:
     lines = [line for line in text[:_LOOKED_AT].splitlines() if line.strip(" #\t")]
     if all("," not in _BETWEEN_THOUSANDS.sub("", line) and _WIDE.search(line) for line in lines):
         lines = [_BETWEEN_THOUSANDS.sub("", line) for line in lines]  # 3,733,815   3,796,993
+    plain = [line for line in lines if not line.lstrip().startswith("#")]
+    if len(plain) > 1 and not any(each in line for line in plain for each in _DELIMITERS):
+        lines = plain  # a comma in a remark cuts nothing
     # A title above the head may hold a comma; the lines below it do not lie.
     head = next((line for line in lines if _cuts(lines, line)), lines[0] if lines else "")
     if suffix == ".tsv" and "\t" in head:
@@ -239,6 +242,8 @@ def _heads(cells: list[str], below: list[str] | None, delimiter: str) -> bool:
 
     What has figures in the line below it is a head line: # kernel ns.
     """
+    if below and delimiter == BLANKS and len(_unmarked(cells, delimiter)) > len(below) + 1:
+        return False  # words above a table that is not as wide
     if below is None or any(_NUMBER.fullmatch(cell.strip()) for cell in below):
         return True
     return len(_unmarked(cells, delimiter)) > len(below)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from kdelta.foreign import arms
@@ -17,6 +18,8 @@ _RUN = re.compile(
     re.I,
 )
 _NAME = re.compile(r"[A-Za-z][\w.+-]{0,63}", re.ASCII)
+# What a kernel prints first: a boot of it begins.
+_BANNER = re.compile(r"(?:\[\s*\d+\.\d+\]\s*)?Linux version (?P<kernel>\S+) \(.*")
 _SAYS_NOTHING = ("kernel", "linux", "on", "with", "of", "for")
 _TITLE_OF = "title"  # a word that says nothing known: an arm, or a setting
 
@@ -47,9 +50,19 @@ def titled(text: str) -> dict[str, str]:
 def titles(lines: Iterable[tuple[int, str]]) -> dict[int, dict[str, str]]:
     """What each title says, by number of its line.
 
+    In the log of a console these are the first lines of each boot.
     Where some names are words of old and new arms and others are not, all are but titles.
     """
-    found = {number: said for number, line in lines if (said := titled(line.strip()))}
+    listed = [(number, line.strip()) for number, line in lines]
+    boots = [(number, cut["kernel"]) for number, line in listed if (cut := _BANNER.match(line))]
+    if len(boots) > 1:
+        seen = Counter[str]()
+        begun: dict[int, dict[str, str]] = {}
+        for number, kernel in boots:
+            seen[kernel] += 1
+            begun[number] = {"kernel": kernel, "boot": str(seen[kernel])}
+        return begun
+    found = {number: said for number, line in listed if (said := titled(line))}
     if any(_TITLE_OF in said and "kernel" not in said for said in found.values()) and not any(
         _TITLE_OF in said and "kernel" in said for said in found.values()
     ):

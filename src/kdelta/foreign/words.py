@@ -127,7 +127,7 @@ _PLAIN: dict[Part, tuple[str, ...]] = {
         " decision verdict conclusion interpretation run_status_note stable robust_stable"
         " semantic_warning reliable semantic_warning_reasons comparison_reliable"
         " comparison_robust_reliable experiment_note annotation todo author classify"
-        " significant confidence reliability star"
+        " significant confidence reliability star weekday day_of_week dow wochentag"
     ),
 }
 _LAST = (Part.BOOT, Part.ROUND, Part.RUN, Part.STATUS, Part.METRIC, Part.VALUE, Part.UNIT)
@@ -220,6 +220,7 @@ _MOMENTS = vocabulary("start begin began started end ended stop stopped finish f
 _OF_MOMENTS = {*_MOMENTS, "time", "at", "t", "clock", *quantities.TIME_UNITS}
 _GOOD = vocabulary("yes true y ok pass passed good done success succeeded complete completed valid")
 _SCATTER = re.compile(r"\N{PLUS-MINUS SIGN}|\+/?-")
+_COUNTED = vocabulary("count cnt nr num nobs")
 _PATH = re.compile(r"(?<=[a-z_])\.(?=[\w])")
 _SPLIT = re.compile(r"[^\w%.]+|_")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
@@ -351,6 +352,8 @@ def _quantity(found: tuple[str, ...]) -> Said:
         and {*rest} & {*_MOMENTS}
     ):
         return Said(part=Part.POSITION if rest[0] in _MOMENTS[:4] else Part.NOTE)
+    if len(found) > 1 and found[-1] in _COUNTED and not unit:
+        return Said(part=Part.UNKNOWN)  # latency count: how many, and not how long
     better = quantities.stated(found) or (
         None if quantities.contradicts(rest, unit, better) else better
     )
