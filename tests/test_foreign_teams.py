@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import foreign_shapes as shapes
+from foreign_records import judged
 from kdelta.errors import SpecError
 from kdelta.foreign import arms, reader, words
 from kdelta.metric import Better
@@ -233,7 +235,44 @@ def short_words_of_rates(shape: shapes.Shape) -> None:
     shape.table(f"kernel,run,{name}", [(a, run, shape.value(a)) for run, a in _runs(shape)])
 
 
+def queries_in_columns(shape: shapes.Shape) -> None:
+    """q1_s and q3_s beside q2_s and q4_s are no quartiles."""
+    cases = ("q1_s", "q2_s", "q3_s", "q4_s")
+    rows = [
+        (a, *(shape.value(a, case, 10.0 + n) for n, case in enumerate(cases))) for a in shape.arms
+    ]
+    shape.table("kernel," + ",".join(cases), rows)
+
+
+def lists_called_value(shape: shapes.Shape) -> None:
+    """A value that is a list holds the runs."""
+    units = {"latency": "ms", "qps": "1/s"}
+    shape.files["a.json"] = json.dumps(
+        [
+            {
+                "kernel": arm,
+                "metrics": {
+                    name: {
+                        "value": [float(shape.value(arm, name)) for _ in range(shape.runs)],
+                        "unit": unit,
+                    }
+                    for name, unit in units.items()
+                },
+            }
+            for arm in shape.arms
+        ]
+    )
+
+
+def seconds_of_a_kernel(shape: shapes.Shape) -> None:
+    rows = [(a, run, shape.value(a, "", 50.0)) for run, a in _runs(shape)]
+    shape.table("kernel,run,s_per_kernel", rows)
+
+
 READ = (
+    queries_in_columns,
+    lists_called_value,
+    seconds_of_a_kernel,
     rates_of_each_cpu,
     counts_of_latencies,
     console_of_several_boots,
@@ -353,6 +392,14 @@ def test_rows_of_unknown_words_below_numbered_runs_are_asked(tmp_path: Path) -> 
     assert shapes.read(shape, tmp_path)[0] == "asked"
     with pytest.raises(reader.UndescribedError, match="rows called Keskiarvo, Hajonta runs"):
         reader.read(sorted(tmp_path.glob("*.csv")))
+
+
+@pytest.mark.parametrize("names", [("v1", "v2", "v3"), ("patch-a", "patch-b", "patch-c")])
+def test_three_versions_of_a_series_are_no_sandwich(names: tuple[str, ...], tmp_path: Path) -> None:
+    rows = "".join(f"{arm},{run},10{run}.{n}\n" for n, arm in enumerate(names) for run in range(5))
+    (tmp_path / "a.csv").write_text(f"series,rep,ns\n{rows}")
+    (found,) = judged(tmp_path / "a.csv").findings
+    assert [(pair.old, pair.new) for pair in found.pairs] == [*pairwise(names)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.standing import limited, untold
 from kdelta.errors import SpecError
 from kdelta.foreign import clocks, summaries
-from kdelta.foreign.arms import in_order, stem
+from kdelta.foreign.arms import count_on, in_order, stem
 from kdelta.foreign.record import Foreign, ImportFormat, Pairs, Published
 from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
@@ -297,10 +297,11 @@ def _sandwich(case: Case) -> tuple[Series, Series, Series] | None:
     if len(case.series) != 3:
         return None
     roles = dict(case.roles)
+    names = [series.arm for series in case.series]
     for key in (
         [roles.get(series.arm, "") for series in case.series],
         [case.detail(series.arm, "commit") for series in case.series],
-        [stem(series.arm) for series in case.series],
+        [] if count_on(names) else [stem(name) for name in names],
     ):
         twice = next((word for word in key if word and key.count(word) == 2), None)
         if twice is not None:

@@ -82,7 +82,8 @@ def in_order(arms: Iterable[str], given: Sequence[str] = ()) -> tuple[list[str],
     sides = [side(name) for name in names]
     if any(sides):
         ranked = sorted(names, key=side)
-        if len(names) == 3 and stem(ranked[0]) == stem(ranked[1]):
+        again = len(names) == 3 and stem(ranked[0]) == stem(ranked[1])
+        if again and not count_on(names):
             return [ranked[0], ranked[2], ranked[1]], "words"  # the old arm, the new one, and again
         if len(names) == 2 or sorted(sides) == [-1, *[1] * (len(names) - 1)]:
             return ranked, "words"
@@ -101,6 +102,11 @@ def _sided(ranked: list[str]) -> list[str]:
 def _how(ranked: Sequence[str], keys: Sequence[tuple[tuple[int, ...], bool, str, bool]]) -> str:
     same = [name for name, key in zip(ranked, keys, strict=True) if keys.count(key) > 1]
     return "versions" if len({side(name) for name in same}) == len(same) else ""
+
+
+def count_on(names: Sequence[str]) -> bool:
+    """True for v1, v2, v3, or patch-a, patch-b, patch-c: none of them is the old one again."""
+    return len({name[:-1] for name in names}) == 1
 
 
 def stem(name: str) -> str:

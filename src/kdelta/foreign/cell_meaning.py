@@ -28,6 +28,7 @@ _NAMES_RUN = re.compile(  # run 1, rep-2, iteration #3
     r"(?P<word>run|rep|repetition|repeat|round|iter|iteration|trial|attempt|boot)[ _#-]*\d{1,6}",
     re.IGNORECASE | re.ASCII,
 )
+_LETTERED = re.compile(r"[pq]\d{1,2}", re.ASCII)
 _FEWEST_RUNS = 3
 _LONG = 4  # moments of a run that make an axis
 _AXES = {*quantities.TIME_UNITS.values()}
@@ -104,7 +105,7 @@ def _part(part: Part, cells: Cells) -> Part | None:
     found: dict[Part, Part | None] = {
         Part.VALUES: _listed(cells),
         Part.COUNT: Part.VALUES if lists else Part.UNKNOWN if text else None,
-        Part.VALUE: Part.UNKNOWN if text else None,
+        Part.VALUE: Part.VALUES if lists else Part.UNKNOWN if text else None,
         Part.FAILED: Part.GATE if text else None,
         Part.STATUS: Part.VALUE if numbers and set(cells.distinct) - {"0", "1"} else None,
         Part.FAILURE: Part.GATE if numbers else None,
@@ -123,6 +124,21 @@ def _listed(cells: Cells) -> Part | None:
         return Part.COUNT if cells.whole and words.words(cells.name)[-1] in _COUNTED else Part.VALUE
     digits = all(text[:1].isdigit() for text in cells.distinct)
     return Part.UNKNOWN if cells.holds is Holds.TEXT and not digits else None
+
+
+def queries(work: Work) -> None:
+    """q1 and q3 beside q2 and q4 are queries and no quartiles."""
+    others = {
+        word
+        for name, one in work.left.items()
+        if one.part is not Part.STATISTIC
+        for word in words.words(name)
+        if _LETTERED.fullmatch(word)
+    }
+    for name in work.of(Part.STATISTIC):
+        called = work.left[name].statistic
+        if _LETTERED.fullmatch(called) and any(word[0] == called[0] for word in others):
+            work.left[name] = words.unstatistical(name)
 
 
 def _is_moment(name: str) -> bool:

@@ -66,6 +66,7 @@ def guess(
     work.doubts += asked
     if table.doubtful:
         work.doubts.append(table.doubtful)
+    cell_meaning.queries(work)
     for name in source.columns:
         if by_file and work.left[name].part in (Part.ARM, Part.ROLE):
             work.left[name] = Said(part=Part.UNKNOWN)

@@ -109,7 +109,8 @@ def _quotient(rest: Sequence[str]) -> tuple[str, Better] | None:
     period = _LONG.get(right[0]) or TIME_UNITS.get(right[0])
     if period and not (period != "s" and left[-1] in TIME_UNITS):
         return f"{left[-1]}/{period}", Better.HIGHER
-    units = [TIME_UNITS.get(word) or _COSTS.get(word) for word in reversed(left) if word != "s"]
+    alone = [word for word in left if word != "s"] or left  # s per kernel; but: requests per page
+    units = [TIME_UNITS.get(word) or _COSTS.get(word) for word in reversed(alone)]
     unit = next((unit for unit in units if unit), None)
     return (f"{unit}/{'-'.join(right)}", Better.LOWER) if unit else None
 

@@ -372,6 +372,13 @@ def _quantity(found: tuple[str, ...]) -> Said:
     return Said(part=Part.STATISTIC, statistic=statistic, metric=metric, unit=unit, better=better)
 
 
+def unstatistical(name: str) -> Said:
+    """What a name says of which no word is that of a statistic: q1_s is of a query."""
+    unit, better = quantities.unit_of(words(name))
+    part = Part.TIME if better else Part.UNKNOWN
+    return Said(part=part, metric="_".join(words(name)), unit=unit, better=better)
+
+
 def _stripped(found: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """The words without those of a statistic, and which it is."""
     rest = [word for word in found if word not in _SPREADS]
