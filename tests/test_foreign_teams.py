@@ -425,6 +425,20 @@ def test_so_much_in_a_second_of_a_cpu_is_better_high() -> None:
     assert words.said("time_per_cpu_s").better is Better.LOWER
 
 
+def test_arms_that_call_a_column_otherwise_are_told_where(tmp_path: Path) -> None:
+    for arm, unit in (("6.12", "ms"), ("6.17", "us")):
+        (tmp_path / f"{arm}.csv").write_text(f"run,latency_{unit}\n1,1.5\n2,1.6\n3,1.4\n")
+    with pytest.raises(SpecError, match="latency_us where it is latency_ms in") as caught:
+        reader.read([tmp_path])
+    assert "in one unit" in caught.value.action
+
+
+def test_columns_of_arms_in_unlike_units_are_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("test,6.12 (ms),6.17 (us)\nopen,4.6,4298.5\nclose,1.6,1470\n")
+    with pytest.raises(reader.UndescribedError, match="are in unlike units: put all into one"):
+        reader.read([tmp_path / "a.csv"])
+
+
 def test_intervals_of_sysbench_are_one_run_over_time(tmp_path: Path) -> None:
     line = "s ] thds: 16 tps: 903.1 qps: 18000.00 lat (ms,95%): 20.00 err/s: 0.00\n"
     for arm in ("6.16", "6.17"):

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kdelta.foreign import arms, samples, settings, wide, words
+from kdelta.foreign import arms, samples, settings, wide, words, written
 from kdelta.foreign.columns import Holds
 from kdelta.foreign.mapping import ArmKeys, MetricKeys
 from kdelta.foreign.words import Part, Said
@@ -22,6 +22,7 @@ _PIECES = re.compile(r"[\s_:()\[\]/]+")
 
 def arms_in_columns(work: Work) -> None:
     """Columns that are called after arms: 6.16, v6.12.77_mean, base_ns, parent_a."""
+    _in_unlike_units(work)
     found: dict[str, dict[tuple[str, ...], str]] = {}
     for name, said in work.left.items():
         if _is_reference(work, name):
@@ -64,6 +65,18 @@ def arms_in_columns(work: Work) -> None:
         )
     work.metrics[timed[0] or "value"] = MetricKeys()
     _likewise(work, next(iter(next(iter(found.values())))))
+
+
+def _in_unlike_units(work: Work) -> None:
+    """6.12 (ms) beside 6.17 (us): arms that a mapping cannot compare, since it has one unit."""
+    cut = {name: wide.arm_and_rest(name) for name in work.of(Part.TIME)}
+    units = {
+        name: one[1] for name, one in cut.items() if one and one[1] and written.is_unit(one[1][0])
+    }
+    arms_ = {one[0] for name, one in cut.items() if one and name in units}
+    if len(units) == len(arms_) > 1 and len(set(units.values())) == len(arms_):
+        listed = " and ".join(units)
+        work.doubts.insert(0, f"{listed} are in unlike units: put all into one, in the file")
 
 
 def _is_reference(work: Work, name: str) -> bool:

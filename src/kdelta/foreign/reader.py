@@ -133,6 +133,8 @@ def _unknown(paths: Sequence[Path], files: Sequence[LoadedFile]) -> SpecError:
     for file in files:
         if file.unread:
             return SpecError(file.unread.cause, place=file.source.name, action=file.unread.action)
+    if unlike := _unlike_heads(files):
+        return unlike
     for file in files:
         if file.guess and file.source.lines and not file.guess.profile:
             known = file.guess.mapping
@@ -162,6 +164,22 @@ def _why_nothing(file: LoadedFile) -> str:
     if file.source.name.lower().endswith((".yaml", ".yml")) and file.kind is None:
         return ": YAML that is read has no anchors, no blocks of text, and is at most 20 deep"
     return ""
+
+
+def _unlike_heads(files: Sequence[LoadedFile]) -> SpecError | None:
+    """Files that may be arms, and call what they measured otherwise: latency_ms, latency_us."""
+    found = [file for file in files if file.guess and file.guess.measured and file.guess.armless]
+    heads = {file.source.columns: file for file in found}
+    if len(heads) < 2 or len({len(head) for head in heads}) > 1:
+        return None
+    (one, first), (other, second) = list(heads.items())[:2]
+    pairs = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+    listed = " where it is ".join(printable(name, 60) for name in reversed(pairs[0]))
+    return SpecError(
+        f"a column is called {listed} in {printable(first.source.name, 60)}",
+        place=second.source.name,
+        action="call it alike in all files, in one unit, if each file is an arm",
+    )
 
 
 def _contents(files: Sequence[LoadedFile], kind: ImportFormat, wish: Wish) -> Contents:
