@@ -309,7 +309,12 @@ def test_they_are_read(maker: shapes.Maker, seed: int, tmp_path: Path) -> None:
 def remarks_on_failures(shape: shapes.Shape) -> None:
     """A remark on a few rows says that they failed, though a figure stands there."""
     rows: list[tuple[object, ...]] = [(a, run, shape.value(a), "") for run, a in _runs(shape)]
-    words = ("OOM-killed", "segfault in worker 3", "aborted by watchdog")
+    words = (
+        "noisy neighbour - discard",
+        "OOM-killed",
+        "segfault in worker 3",
+        "aborted by watchdog",
+    )
     rows += [(arm, shape.runs + 1, 4.5, shape.rng.choice(words)) for arm in shape.arms]
     shape.table("kernel,attempt,elapsed_s,comment", rows)
 
@@ -394,6 +399,13 @@ def test_rows_of_unknown_words_below_numbered_runs_are_asked(tmp_path: Path) -> 
         reader.read(sorted(tmp_path.glob("*.csv")))
 
 
+def test_a_title_in_one_blank_cuts_no_cells_below_it(tmp_path: Path) -> None:
+    rows = "open  18.07 +- 2%   18.82 +- 1%\nmmap  11.42 +- 2%   10.6 +- 1%\n"
+    (tmp_path / "a.txt").write_text(f"usec per call\ncase  6.16          6.17\n{rows}")
+    with pytest.raises(reader.UndescribedError, match="a coefficient of variation"):
+        reader.read([tmp_path / "a.txt"])
+
+
 @pytest.mark.parametrize("names", [("v1", "v2", "v3"), ("patch-a", "patch-b", "patch-c")])
 def test_three_versions_of_a_series_are_no_sandwich(names: tuple[str, ...], tmp_path: Path) -> None:
     rows = "".join(f"{arm},{run},10{run}.{n}\n" for n, arm in enumerate(names) for run in range(5))
@@ -437,6 +449,13 @@ def test_columns_of_arms_in_unlike_units_are_asked_about(tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("test,6.12 (ms),6.17 (us)\nopen,4.6,4298.5\nclose,1.6,1470\n")
     with pytest.raises(reader.UndescribedError, match="are in unlike units: put all into one"):
         reader.read([tmp_path / "a.csv"])
+
+
+def test_quartiles_beside_a_median_stay_statistics(tmp_path: Path) -> None:
+    rows = "".join(f"{a},{n},10.{n},8.{n},12.{n}\n" for a in ("6.1", "6.2") for n in range(5))
+    (tmp_path / "a.csv").write_text(f"kernel,boot,p50_us,p25_us,p75_us\n{rows}")
+    found = reader.read([tmp_path / "a.csv"])[1]
+    assert [metric.name for metric in found.metrics] == ["us"]
 
 
 def test_intervals_of_sysbench_are_one_run_over_time(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def queries(work: Work) -> None:
     others = {
         word
         for name, one in work.left.items()
-        if one.part is not Part.STATISTIC
+        if one.part is not Part.STATISTIC and not one.statistic
         for word in words.words(name)
         if _LETTERED.fullmatch(word)
     }

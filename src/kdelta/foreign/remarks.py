@@ -17,6 +17,7 @@ FAILED = vocabulary(
 )
 _BROKE = {*FAILED} - {"n", "no", "false", "bad", "error", "missing"}
 _BROKE |= {*vocabulary("segfault segfaulted sigsegv died rebooted crashes stuck deadlock")}
+_BROKE |= {*vocabulary("discard discarded exclude excluded outlier ignore ignored unusable")}
 _YES, _NO = vocabulary("yes y true t 1 x"), vocabulary("no n false f 0")
 _APART = vocabulary("outlier outliers ignore ignored drop dropped rejected reject bad")
 _USED = vocabulary("use used keep kept include included accept accepted counted")

@@ -268,7 +268,9 @@ def _cut(text: str, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]
     if delimiter == BLANKS:
         # Two blanks separate columns whose cells hold one blank themselves.
         lines = [line for line in text.splitlines() if line.strip()]
-        wide = all(re.search(r"\S\s{2,}\S", line) for line in lines)
+        titles = next((at for at, line in enumerate(lines[:_TITLES]) if _WIDE.search(line)), 0)
+        lines = lines[titles:] if len(lines) > titles + 2 else lines
+        wide = all(_WIDE.search(line) for line in lines)
         cut = re.compile(r"\s{2,}" if wide and not _narrow(lines) else r"\s+")
         cells = [line for line in lines if '"' in line]
         quoted = bool(cells) and not any('"' in _IN_QUOTES.sub("", line) for line in cells)
