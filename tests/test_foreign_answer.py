@@ -196,7 +196,7 @@ def test_levels_that_were_reproduced_are_a_line_with_their_spread(tmp_path: Path
         measured(tmp_path / "d" / name / "r.csv", {"6.16": level, "6.17": 1.5 * level})
     found = judged(tmp_path / "d")
     assert found.answer.unlike == ()
-    first, second = found.answer.alike
+    first, second = found.answer.reproduced
     assert first.startswith("6.16, t_us: ")
     assert first.endswith(" % apart")
     assert "(d/may)" in second

@@ -71,7 +71,7 @@ class ImportAnswer:
     """Sentences on an import, the most important first, and what they were made of.
 
     holds: changes and equalities that were shown.  open: what was compared and not decided.
-    invalid: what is not comparable.  unlike: what was not reproduced, alike: what was.  missing:
+    invalid: what is not comparable.  unlike: what was not reproduced, reproduced: what was.  missing:
     what is incomplete.  doubtful: what makes the data less than it looks.  needs: what would have
     to be known where something is open.  unknown: what nothing says, though no verdict waits for
     it.
@@ -82,7 +82,7 @@ class ImportAnswer:
     open: tuple[str, ...]
     invalid: tuple[str, ...]
     unlike: tuple[str, ...]
-    alike: tuple[str, ...]
+    reproduced: tuple[str, ...]
     doubtful: tuple[str, ...]
     missing: tuple[str, ...]
     needs: tuple[str, ...]
@@ -110,7 +110,7 @@ def answer(
         open=tuple(_reasons(pairs, Verdict.UNDECIDED)),
         invalid=(*_unsound(dimensions), *_reasons(pairs, Verdict.INVALID), *_alone(findings)),
         unlike=(*map(_apart, (one for one in levels if not one.reproduced)), *_wrong(findings)),
-        alike=tuple(map(_apart, (one for one in levels if one.reproduced))),
+        reproduced=tuple(map(_apart, (one for one in levels if one.reproduced))),
         doubtful=tuple(lacking.doubtful(findings, notes)),
         missing=(*lacking.lost(findings), *_unread(notes)),
         needs=(*waited, *unknown) if verdicts[Verdict.UNDECIDED] else (),

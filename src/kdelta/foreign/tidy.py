@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kdelta.errors import SpecError
-from kdelta.foreign import directions, published, unlike, words
+from kdelta.foreign import directions, fitting, published, unlike, words
 from kdelta.foreign import mapping as mappings
 from kdelta.foreign.arms import is_version
 from kdelta.foreign.mapping import Figures, MetricKeys
@@ -31,7 +30,7 @@ from kdelta.foreign.record import (
 from kdelta.foreign.sets import SET
 from kdelta.foreign.tables import MAX_CELL, TableCell, TableRow, plain_number, rows
 from kdelta.metric import Assume, Metric
-from kdelta.printable import printable, quoted
+from kdelta.printable import printable
 from kdelta.stats.series import ReplicateUnit
 
 TRUE = ("true", "yes", "1", "on", "y")
@@ -68,13 +67,14 @@ def read(number: int, source: SourceFile, mapping: mappings.Mapping, arm: str = 
 
     number: the table's place among the sources; arm: of a table without a column of arms.
     """
-    check(source, mapping)
+    fitting.columns(source, mapping)
     found = list(rows(source, decimal=mapping.decimal, missing=frozenset(mapping.missing)))
     places = _places(found, mapping.columns.position, mapping.columns.round)
     kept = _Read(number)
     for at, row in enumerate(found):
         _row(kept, row, mapping, (places[at] if places else None), arm)
-    _check_order(kept, source, mapping)
+    arms = [*(one.arm for one in kept.readings), *(one.arm for one in kept.published)]
+    fitting.order(arms, source, mapping)
     gated = _gated(kept)
     blocks = not mapping.columns.boot and _in_blocks(gated)
     readings = _placed(gated, boots=blocks)
@@ -111,40 +111,6 @@ def _in_one(item: ForeignReading) -> ForeignReading:
     if not _of_no_boot(item):
         return item
     return msgspec.structs.replace(item, replicate=f"{item.arm} {_NO_BOOT}")
-
-
-def check(source: SourceFile, mapping: mappings.Mapping) -> None:
-    """Raise SpecError when the mapping names a column that the table does not have."""
-    for key, column in mapping.named():
-        if column not in source.columns:
-            listed = ", ".join(printable(name, 40) for name in source.columns[:20])
-            raise SpecError(
-                f"there is no column {quoted(column)}, which the mapping's {key} names",
-                place=f"{source.name}: line 1",
-                action=f"the columns are {listed}",
-            )
-    for column, split in mapping.split.items():
-        at = source.columns.index(column)
-        cells = [line.cells[at] for line in source.lines if line.cells[at] not in mapping.missing]
-        if cells and not any(split.at in cell for cell in cells):
-            raise SpecError(
-                f"no cell has {quoted(split.at)}, at which the mapping splits column"
-                f" {quoted(column)}",
-                place=f"{source.name}: line {source.lines[0].number}",
-                action=f"correct at = in [split.{quoted(column)}]",
-            )
-
-
-def _check_order(kept: _Read, source: SourceFile, mapping: mappings.Mapping) -> None:
-    """Raise SpecError for an order that leaves out arms: where they belong nothing would say."""
-    arms = dict.fromkeys([*(one.arm for one in kept.readings), *(o.arm for o in kept.published)])
-    left = [arm for arm in arms if arm not in mapping.order]
-    if mapping.order and left:
-        raise SpecError(
-            f"the order of the mapping names no {', '.join(map(quoted, left[:5]))}",
-            place=source.name,
-            action="name every arm in order, oldest first",
-        )
 
 
 def is_moment(text: str) -> bool:

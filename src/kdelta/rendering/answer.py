@@ -39,7 +39,7 @@ def lines(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
         ("not decided", found.open, Tone.PLAIN),
         ("not comparable", found.invalid, Tone.BAD),
         ("not reproduced", found.unlike, Tone.WARN),
-        ("reproduced", found.alike, Tone.PLAIN),
+        ("reproduced", found.reproduced, Tone.PLAIN),
         ("doubtful", found.doubtful, Tone.WARN),
         ("incomplete", found.missing, Tone.WARN),
     ):
