@@ -18,7 +18,8 @@
 
 struct task {
 	uint64_t address; /* of its task_struct; 0: free */
-	uint64_t number, parent; /* by creation; 0: it was there before */
+	uint64_t number; /* by creation, or by when it was first seen */
+	uint64_t parent; /* 0: not known, it was there before */
 	unsigned int depth; /* of interrupts, while it does not run; see struct vcpu */
 	bool ours;
 };
@@ -46,6 +47,7 @@ static struct task *task_at(uint64_t address)
 		}
 		tasks.count++;
 		task->address = address;
+		task->number = ++tasks.created;
 		return task;
 	}
 }
