@@ -71,10 +71,10 @@ class ImportAnswer:
     """Sentences on an import, the most important first, and what they were made of.
 
     holds: changes and equalities that were shown.  open: what was compared and not decided.
-    invalid: what is not comparable.  unlike: what was not reproduced, reproduced: what was.  missing:
-    what is incomplete.  doubtful: what makes the data less than it looks.  needs: what would have
-    to be known where something is open.  unknown: what nothing says, though no verdict waits for
-    it.
+    invalid: what is not comparable.  unlike: what was not reproduced, reproduced: what was.
+    missing: what is incomplete.  doubtful: what makes the data less than it looks.  needs: what
+    would have to be known where something is open.  unknown: what nothing says, though no verdict
+    waits for it.
     """
 
     counts: tuple[tuple[str, int], ...]
