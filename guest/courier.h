@@ -7,7 +7,7 @@
  * device's I/O ports, see fw_cfg.h.  While there are no orders it is the one that waits: it stops
  * the virtual machine, to be saved there, and looks again in the one that goes on.
  *
- * It shares PID 1's memory, and one of the two always waits for the other.
+ * It shares PID 1's memory, and each of the two waits while the other is at work.
  */
 #ifndef KDELTA_COURIER_H
 #define KDELTA_COURIER_H
@@ -40,6 +40,7 @@ static struct {
 	int ask, answer, asked, answered; /* two pipes; a byte for each errand */
 	const char *name, *path;	  /* what is wanted, and where it goes; orders stay here */
 	char problem[256];		  /* why it could not be had; "": it is there */
+	const char *fault;		  /* why nothing can be had, NULL: it can */
 	size_t size;			  /* of the orders */
 	char orders[COURIER_ROOM + 1];
 	struct fw_cfg_place program;
@@ -128,12 +129,10 @@ static const char *courier_bring(void)
 /* The courier's own life: an errand for each byte that it is asked by. */
 static int courier_serve(void *unused)
 {
-	const char *problem = fw_cfg_open();
+	const char *problem = courier.fault ? courier.fault : fw_cfg_allow();
 	char byte;
 
 	(void)unused;
-	if (!problem)
-		problem = fw_cfg_prepare(COURIER_PROGRAM, &courier.program);
 	while (read(courier.asked, &byte, 1) == 1) {
 		if (!problem)
 			problem = strcmp(courier.name, COURIER_ORDERS) ? courier_bring() : courier_await();
@@ -159,11 +158,17 @@ static pid_t start_beside(int (*run)(void *), void *with)
 	return stack == MAP_FAILED ? -1 : clone(run, stack + COURIER_STACK, CLONE_VM | SIGCHLD, with);
 }
 
-/* False when there is no room for it. */
+/*
+ * False when there is no room for it.  What is prepared is so before it starts: two processes of one
+ * memory, of which the C library knows one, must not be at work in it at once.
+ */
 static bool courier_start(void)
 {
 	int ask[2], answer[2];
 
+	courier.fault = fw_cfg_open();
+	if (!courier.fault)
+		courier.fault = fw_cfg_prepare(COURIER_PROGRAM, &courier.program);
 	if (pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
 		return false;
 	courier.ask = ask[1];

@@ -98,6 +98,12 @@ static const char *fw_cfg_hold(void *pages, size_t count, uint64_t *at)
 #if defined(__x86_64__)
 static const char *fw_cfg_reach(void)
 {
+	return NULL;
+}
+
+/* What the process that reads needs for itself. */
+static const char *fw_cfg_allow(void)
+{
 	return ioperm(FW_CFG_DMA_PORT, 8, 1) ? "ioperm" : NULL;
 }
 
@@ -135,6 +141,11 @@ static const char *fw_cfg_reach(void)
 	return NULL;
 }
 
+static const char *fw_cfg_allow(void)
+{
+	return NULL;
+}
+
 static void fw_cfg_start(void)
 {
 	__sync_synchronize();
@@ -143,7 +154,7 @@ static void fw_cfg_start(void)
 }
 #endif
 
-/* Makes the device usable for this process.  Returns what does not work, NULL when all does. */
+/* Makes the device usable for who is allowed to read it, and has this memory.  Returns what does not work, NULL when all does. */
 static const char *fw_cfg_open(void)
 {
 	unsigned char *pages = mmap(NULL, 2 * FW_CFG_PAGE, PROT_READ | PROT_WRITE,

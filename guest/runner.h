@@ -57,7 +57,8 @@ static int runner_become(char *line)
 
 /*
  * The program runs on one CPU, the last, so that its marks open and close windows there.  It prints
- * into memory: no device is at work while it is counted.
+ * into memory: no device is at work while it is counted.  Until its line is there this makes system
+ * calls and nothing else, for PID 1 is at work in the same memory.
  */
 static int runner_live(void *unused)
 {
