@@ -7,7 +7,7 @@
  * device's I/O ports, see fw_cfg.h.  While there are no orders it is the one that waits: it stops
  * the virtual machine, to be saved there, and looks again in the one that goes on.
  *
- * It shares PID 1's memory, and each of the two waits while the other is at work.
+ * It shares PID 1's memory, and waits for PID 1, or PID 1 for it, but at boot.
  */
 #ifndef KDELTA_COURIER_H
 #define KDELTA_COURIER_H
@@ -40,7 +40,6 @@ static struct {
 	int ask, answer, asked, answered; /* two pipes; a byte for each errand */
 	const char *name, *path;	  /* what is wanted, and where it goes; orders stay here */
 	char problem[256];		  /* why it could not be had; "": it is there */
-	const char *fault;		  /* why nothing can be had, NULL: it can */
 	size_t size;			  /* of the orders */
 	char orders[COURIER_ROOM + 1];
 	struct fw_cfg_place program;
@@ -129,10 +128,12 @@ static const char *courier_bring(void)
 /* The courier's own life: an errand for each byte that it is asked by. */
 static int courier_serve(void *unused)
 {
-	const char *problem = courier.fault ? courier.fault : fw_cfg_allow();
+	const char *problem = fw_cfg_open();
 	char byte;
 
 	(void)unused;
+	if (!problem)
+		problem = fw_cfg_prepare(COURIER_PROGRAM, &courier.program);
 	while (read(courier.asked, &byte, 1) == 1) {
 		if (!problem)
 			problem = strcmp(courier.name, COURIER_ORDERS) ? courier_bring() : courier_await();
@@ -159,17 +160,14 @@ static pid_t start_beside(int (*run)(void *), void *with)
 }
 
 /*
- * False when there is no room for it.  What is prepared is so before it starts: two processes of one
- * memory, of which the C library knows one, must not be at work in it at once.
+ * False when it cannot be had.  It makes system calls and nothing else while PID 1 is at work, too: the
+ * C library knows of one process in this memory.  So what takes more is done before it starts.
  */
 static bool courier_start(void)
 {
 	int ask[2], answer[2];
 
-	courier.fault = fw_cfg_open();
-	if (!courier.fault)
-		courier.fault = fw_cfg_prepare(COURIER_PROGRAM, &courier.program);
-	if (pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
+	if (fw_cfg_map() || pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
 		return false;
 	courier.ask = ask[1];
 	courier.asked = ask[0];

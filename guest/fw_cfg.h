@@ -96,13 +96,12 @@ static const char *fw_cfg_hold(void *pages, size_t count, uint64_t *at)
 }
 
 #if defined(__x86_64__)
-static const char *fw_cfg_reach(void)
+static const char *fw_cfg_map(void)
 {
 	return NULL;
 }
 
-/* What the process that reads needs for itself. */
-static const char *fw_cfg_allow(void)
+static const char *fw_cfg_reach(void)
 {
 	return ioperm(FW_CFG_DMA_PORT, 8, 1) ? "ioperm" : NULL;
 }
@@ -113,7 +112,8 @@ static void fw_cfg_start(void)
 	outl(htobe32((uint32_t)fw_cfg.access_at), FW_CFG_DMA_PORT + 4);
 }
 #else
-static const char *fw_cfg_reach(void)
+/* Maps the device's registers, for all who share this memory.  Returns what does not work. */
+static const char *fw_cfg_map(void)
 {
 	unsigned char *registers;
 	uint64_t base = 0;
@@ -141,9 +141,9 @@ static const char *fw_cfg_reach(void)
 	return NULL;
 }
 
-static const char *fw_cfg_allow(void)
+static const char *fw_cfg_reach(void)
 {
-	return NULL;
+	return fw_cfg.start ? NULL : FW_CFG_NODES;
 }
 
 static void fw_cfg_start(void)
@@ -154,7 +154,7 @@ static void fw_cfg_start(void)
 }
 #endif
 
-/* Makes the device usable for who is allowed to read it, and has this memory.  Returns what does not work, NULL when all does. */
+/* Makes the device usable for this process.  Returns what does not work, NULL when all does. */
 static const char *fw_cfg_open(void)
 {
 	unsigned char *pages = mmap(NULL, 2 * FW_CFG_PAGE, PROT_READ | PROT_WRITE,
