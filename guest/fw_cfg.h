@@ -48,6 +48,7 @@ struct fw_cfg_file {
 /* The memory of a file that waits to be filled. */
 struct fw_cfg_place {
 	size_t size; /* of what fills it, 0: nothing does */
+	int pipe[2]; /* that holds its pages until then */
 	uint64_t at[FW_CFG_PLACE_PAGES];
 };
 
@@ -66,15 +67,15 @@ static struct {
 } fw_cfg;
 
 /*
- * Where the guest's memory has pages, which stay there from now on: a pipe that nobody reads holds
- * them.  Locked pages alone may be moved, to make room or to be nearer.  Returns what does not work,
- * NULL when all does.
+ * Where the guest's memory has pages, which stay there as long as a pipe is open that nobody reads
+ * and that holds them.  Locked pages alone may be moved, to make room or to be nearer.  Returns what
+ * does not work, NULL when all does.
  */
-static const char *fw_cfg_hold(void *pages, size_t count, uint64_t *at)
+static const char *fw_cfg_hold(void *pages, size_t count, uint64_t *at, int ends[2])
 {
 	const uint64_t there = 1ULL << 63, frame = (1ULL << 55) - 1;
 	struct iovec held = { pages, count * FW_CFG_PAGE };
-	int pagemap, ends[2];
+	int pagemap;
 	ssize_t size = count * sizeof(*at);
 
 	if (mlock(pages, held.iov_len))
@@ -161,11 +162,12 @@ static const char *fw_cfg_open(void)
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const char *problem;
 	uint64_t at[2];
+	int ends[2];
 
 	if (pages == MAP_FAILED)
 		return "mmap";
 	memset(pages, 0, 2 * FW_CFG_PAGE);
-	problem = fw_cfg_hold(pages, 2, at);
+	problem = fw_cfg_hold(pages, 2, at, ends);
 	if (problem)
 		return problem;
 	fw_cfg.access = (volatile struct fw_cfg_access *)pages;
@@ -240,6 +242,7 @@ static const char *fw_cfg_prepare(const char *path, struct fw_cfg_place *place)
 {
 	static const char zeros[FW_CFG_PAGE];
 	int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	const char *problem;
 	unsigned char *pages;
 	size_t i;
 
@@ -253,7 +256,10 @@ static const char *fw_cfg_prepare(const char *path, struct fw_cfg_place *place)
 		return path;
 	close(file);
 	place->size = 0;
-	return fw_cfg_hold(pages, FW_CFG_PLACE_PAGES, place->at);
+	problem = fw_cfg_hold(pages, FW_CFG_PLACE_PAGES, place->at, place->pipe);
+	/* The program's pages are its alone, or a kernel does not move them with it. */
+	munmap(pages, FW_CFG_PLACE);
+	return problem;
 }
 
 static bool fw_cfg_fits(const struct fw_cfg_file *file, const struct fw_cfg_place *place)
@@ -271,7 +277,7 @@ static bool fw_cfg_fill(const struct fw_cfg_file *file, struct fw_cfg_place *pla
 		if (!fw_cfg_write_to(place->at[at / FW_CFG_PAGE], control,
 				     size - at < FW_CFG_PAGE ? size - at : FW_CFG_PAGE))
 			return false;
-	return true;
+	return !close(place->pipe[0]) && !close(place->pipe[1]);
 }
 
 /* Copies such a file.  Returns what does not work, NULL when all does. */
