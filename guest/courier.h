@@ -7,7 +7,7 @@
  * device's I/O ports, see fw_cfg.h.  While there are no orders it is the one that waits: it stops
  * the virtual machine, to be saved there, and looks again in the one that goes on.
  *
- * It shares PID 1's memory, and waits for PID 1, or PID 1 for it, but at boot.
+ * It shares PID 1's memory; but for its start, one of the two always waits for the other.
  */
 #ifndef KDELTA_COURIER_H
 #define KDELTA_COURIER_H
@@ -160,20 +160,24 @@ static pid_t start_beside(int (*run)(void *), void *with)
 }
 
 /*
- * False when it cannot be had.  It makes system calls and nothing else while PID 1 is at work, too: the
- * C library knows of one process in this memory.  So what takes more is done before it starts.
+ * It makes system calls and nothing else while PID 1 is at work, too: the C library knows of one process
+ * in this memory.  So what takes more is done before it starts.  Returns what does not work, NULL when
+ * all does.
  */
-static bool courier_start(void)
+static const char *courier_start(void)
 {
+	const char *problem = fw_cfg_map();
 	int ask[2], answer[2];
 
-	if (fw_cfg_map() || pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
-		return false;
+	if (problem)
+		return problem;
+	if (pipe2(ask, O_CLOEXEC) || pipe2(answer, O_CLOEXEC))
+		return "pipe";
 	courier.ask = ask[1];
 	courier.asked = ask[0];
 	courier.answer = answer[1];
 	courier.answered = answer[0];
-	return start_beside(courier_serve, NULL) > 0;
+	return start_beside(courier_serve, NULL) > 0 ? NULL : "clone";
 }
 
 /*

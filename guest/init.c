@@ -565,6 +565,7 @@ static void send_all(FILE *port, bool serial)
 
 int main(void)
 {
+	const char *problem;
 	struct port port;
 	FILE *out;
 	bool quiet;
@@ -578,8 +579,9 @@ int main(void)
 	out = fdopen(port.fd, "w");
 	if (!out || setvbuf(out, NULL, _IOFBF, MAX_HELD))
 		give_up("the port: %s", strerror(errno));
-	if (!courier_start())
-		give_up("the courier: %s", strerror(errno));
+	problem = courier_start();
+	if (problem)
+		give_up("the courier: %s: %s", problem, strerror(errno));
 	if (!runner_start())
 		give_up("the runner: %s", strerror(errno));
 	calm();
