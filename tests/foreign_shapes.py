@@ -413,6 +413,14 @@ def read(shape: Shape, folder: Path) -> tuple[str, Contents]:
         return "asked", reader.read(paths, loading.Wish(mappings=(proposed,)))[1]
 
 
+def check(maker: Maker, seed: int, folder: Path, how: str) -> None:
+    """Assert that what a maker makes is read as it was made: at once, or by its own proposal."""
+    shape = drawn(maker, seed)
+    took, found = read(shape, folder)
+    assert took == how
+    assert cells(found) == everything(shape)
+
+
 def cells(contents: Contents) -> set[tuple[str, Values]]:
     """(arm, its values) of each arm, setting and metric that was read."""
     found: dict[object, list[float]] = defaultdict(list)

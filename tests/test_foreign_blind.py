@@ -63,10 +63,7 @@ READ = (
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("maker", READ, ids=lambda maker: maker.__name__)
 def test_they_are_read(maker: shapes.Maker, seed: int, tmp_path: Path) -> None:
-    shape = shapes.drawn(maker, seed)
-    how, found = shapes.read(shape, tmp_path)
-    assert how == "read"
-    assert shapes.cells(found) == shapes.everything(shape)
+    shapes.check(maker, seed, tmp_path, "read")
 
 
 def a_reference_in_every_row(shape: shapes.Shape) -> None:
@@ -110,10 +107,7 @@ PROPOSED = (
 def test_they_are_asked_about_and_the_proposal_is_right(
     maker: shapes.Maker, seed: int, tmp_path: Path
 ) -> None:
-    shape = shapes.drawn(maker, seed)
-    how, found = shapes.read(shape, tmp_path)
-    assert how == "asked"
-    assert shapes.cells(found) == shapes.everything(shape)
+    shapes.check(maker, seed, tmp_path, "asked")
 
 
 def test_bounds_that_rise_are_no_order(tmp_path: Path) -> None:

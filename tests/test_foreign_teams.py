@@ -293,10 +293,7 @@ READ = (
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("maker", READ, ids=lambda maker: maker.__name__)
 def test_they_are_read(maker: shapes.Maker, seed: int, tmp_path: Path) -> None:
-    shape = shapes.drawn(maker, seed)
-    how, found = shapes.read(shape, tmp_path)
-    assert how == "read"
-    assert shapes.cells(found) == shapes.everything(shape)
+    shapes.check(maker, seed, tmp_path, "read")
 
 
 def remarks_on_failures(shape: shapes.Shape) -> None:
@@ -379,10 +376,7 @@ ASKED = (
 def test_they_are_asked_about_and_the_proposal_is_right(
     maker: shapes.Maker, seed: int, tmp_path: Path
 ) -> None:
-    shape = shapes.drawn(maker, seed)
-    how, found = shapes.read(shape, tmp_path)
-    assert how == "asked"
-    assert shapes.cells(found) == shapes.everything(shape)
+    shapes.check(maker, seed, tmp_path, "asked")
 
 
 def test_rows_of_unknown_words_below_numbered_runs_are_asked(tmp_path: Path) -> None:
