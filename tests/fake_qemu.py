@@ -73,6 +73,10 @@ def obey():
 if behaviour == "refuses":
     print("qemu-system-x86_64: -plugin: invalid option", file=sys.stderr)
     sys.exit(1)
+if behaviour == "does not take it":
+    print("qemu-system-x86_64: Unknown savevm section or instance", file=sys.stderr)
+    print("qemu-system-x86_64: load of migration failed: Invalid argument", file=sys.stderr)
+    sys.exit(1)
 if behaviour == "cannot write":
     print("kdelta plugin: cannot write the counts: is the disk full?", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGABRT)

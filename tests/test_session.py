@@ -185,10 +185,16 @@ def test_a_checkpoint_that_qemu_refuses_is_told_from_its_other_faults(tmp_path: 
     (tmp_path / "state").touch()
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
     with (
-        Guest(fake_qemu.install(tmp_path, "refuses"), SETTINGS, launch) as guest,
-        pytest.raises(RestoreError, match="-plugin: invalid option"),
+        Guest(fake_qemu.install(tmp_path, "does not take it"), SETTINGS, launch) as guest,
+        pytest.raises(RestoreError, match="load of migration failed"),
     ):
         guest.finish(10)
+    with (
+        Guest(fake_qemu.install(tmp_path, "refuses"), SETTINGS, launch) as guest,
+        pytest.raises(InfraError, match="-plugin: invalid option") as caught,
+    ):
+        guest.finish(10)
+    assert type(caught.value) is InfraError
 
 
 def test_what_our_plugin_cannot_write_is_no_checkpoints_fault(tmp_path: Path) -> None:

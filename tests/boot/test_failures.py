@@ -132,10 +132,11 @@ def test_a_plugin_that_does_not_load_is_this_machines_fault(
 ) -> None:
     broken = tmp_path / "insns.so"
     broken.write_bytes(b"\x7fELF and nothing more")
-    victim.checkpoint()  # needs no plugin
+    saved = (victim.checkpoint().folder / "state").stat()  # needs no plugin
     monkeypatch.setattr(qemu, "plugin", lambda: broken)
     with pytest.raises(InfraError, match=r"insns\.so"):
         fail(victim, "silent", tmp_path / "0000")
+    assert (victim.checkpoint().folder / "state").stat().st_ino == saved.st_ino
 
 
 def test_a_kernel_that_cannot_have_the_cpu_model(victim: Machine) -> None:

@@ -41,8 +41,11 @@ _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # What KVM could not execute is this machine's fault; QEMU then stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
-_PLUGIN = "kdelta plugin: "  # before what our plugin says: no checkpoint's fault
-_PLUGIN_WRITES = f"{_PLUGIN}cannot write "
+_PLUGIN_WRITES = "kdelta plugin: cannot write "
+
+# What QEMU says of a saved guest that it does not take; whatever else stops it at its start (a
+# plugin, an option, no memory) is not the guest's fault, which would be booted again for nothing.
+_NOT_TAKEN = re.compile(r"load of migration failed|backing store size")
 
 # It ends with status 0 where someone asked it to.
 _ASKED_TO_END = re.compile(r"terminating on signal (\d+)")
@@ -299,8 +302,8 @@ class Guest:
         if ended not in (None, 0) and said and not _reason(console):
             if said[-1].startswith(_PLUGIN_WRITES):
                 return FullError(said[-1][:300], action="free some space, then resume the run")
-            ours = said[-1].startswith(_PLUGIN)
-            kind = RestoreError if self._restored and not ours else InfraError
+            refused = self._restored and _NOT_TAKEN.search(self.stderr_text)
+            kind = RestoreError if refused else InfraError
             return kind(f"QEMU: {said[-1][:300]}", action="see: kdelta doctor")
         asked = _ASKED_TO_END.search(self.stderr_text)
         if asked or (ended is not None and ended < 0):  # no guest can do that
