@@ -11,7 +11,7 @@
  *	module NAME PARAMETERS		load a kernel module
  *	modules				the symbols of loaded modules, as kallsyms has them
  *	swapon DEVICE			make all of a block device swap, and use it
- *	seed N				be busy for a while that N decides: the timer's phase
+ *	seed N				what N decides: the timer's phase, which memory is free
  *	run ARGUMENTS ...		run the static program
  *	tracefs				mount the kernel's tracing
  *	whole PATH			all of a file of /sys or /proc
@@ -52,6 +52,7 @@
 #include "courier.h"
 #include "cpu.h"
 #include "runner.h"
+#include "seed.h"
 #include "swap.h"
 
 #define PROTOCOL "2"
@@ -62,8 +63,6 @@
 #define MAX_OUTPUT (64L << 20)
 #define TRACEFS "/sys/kernel/tracing"
 #define MAX_HELD (1 << 20)
-/* A seed's turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
-#define MAX_TURNS 2500000ULL
 
 static void power_off(void)
 {
@@ -382,15 +381,6 @@ static void fetch(const char *name, const char *path)
 		give_up("%s: %s", name, problem);
 }
 
-static void be_busy(const char *seed)
-{
-	/* Multiples of the golden ratio's fraction are spread evenly, however many there are. */
-	uint64_t turns = (strtoull(seed, NULL, 10) * 2654435769u & UINT32_MAX) * MAX_TURNS >> 32;
-
-	for (; turns; turns--)
-		asm volatile("" : "+r"(turns));
-}
-
 static int run_program(FILE *out, const char *line)
 {
 	const char *problem = runner_check(line);
@@ -510,7 +500,7 @@ static int obey(FILE *out, char *line, bool serial)
 	else if (!strncmp(line, "try ", 4))
 		fprintf(out, "\n%d\n", obey(out, line + 4, serial));
 	else if (!strncmp(line, "seed ", 5))
-		be_busy(line + 5);
+		status = seed_sow(line + 5);
 	else if (!strcmp(line, "run") || !strncmp(line, "run ", 4))
 		status = run_program(out, line + 3);
 	else
