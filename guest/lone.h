@@ -198,6 +198,7 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 	if (!kd_lone.armed) {
 		kd_lone.armed = true;
 		kd_lone_state(KD_BEFORE);
+		kd_drain_batches();
 		KD_ARM();
 		sched_yield();	/* arming takes effect when the emulator ends its block */
 	}

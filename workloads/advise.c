@@ -5,9 +5,8 @@
  */
 #include "kdelta.h"
 
-#ifndef MADV_COLD
-#define MADV_COLD	20	/* Linux 5.4 */
-#define MADV_PAGEOUT	21
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT	21	/* Linux 5.4 */
 #endif
 
 enum { ADVISE };					/* phases */
