@@ -104,7 +104,7 @@ def test_layouts_are_attributed_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "samples", "cause"),
     [
-        ([*windows()], 3, "the plugin never saw PID 1's mark"),
+        ([*windows()], 3, "the program made no mark that the plugin saw"),
         (
             [ARMED, *windows(), [3, 3, 1, 0, 0]],
             3,

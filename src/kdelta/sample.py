@@ -111,6 +111,7 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     mitigations: str  # digest line of /sys/devices/system/cpu/vulnerabilities, as the guest saw it
     self_test: str = ""  # that QEMU passed with this CPU: program and known numbers; "": none
     program_sha256: str = ""  # of the program as it ran: compiler and C library decide a count, too
+    initramfs_sha256: str = ""  # of PID 1: what memory it takes before a program decides a little
 
     @property
     def identity(self) -> dict[str, object]:

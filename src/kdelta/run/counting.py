@@ -186,6 +186,7 @@ class _CountedTrial(GuestTrial):
             mitigations="; ".join(identity.seen.mitigations),
             self_test=self._tested,
             program_sha256=digest_of(self._binary),
+            initramfs_sha256=digest_of(guest.initramfs(settings.target)),
         )
 
 
@@ -200,7 +201,7 @@ def _counted(
 ) -> tuple[dict[str, insns.CountedWindow], ExactData]:
     """The window that stands for each phase; counts per phase, and the functions of that window."""
     if not counts.armed:
-        raise GuestError("the plugin never saw PID 1's mark")
+        raise GuestError("the program made no mark that the plugin saw")
     if counts.errors:
         raise GuestError(f"the marks do not fit: {counts.errors[0]}")
     phases: list[PhaseCounts] = []
