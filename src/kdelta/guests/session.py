@@ -247,7 +247,7 @@ class Guest:
                 f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU",
                 action="this machine is too busy: run again when it does less",
             )
-        return self.failed(f"{what} within {patience.seconds:.0f} s")
+        return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
 
     def failed(self, what: str) -> KdeltaError:
         """The error for a guest that did not do what it should, and whose fault that is."""
