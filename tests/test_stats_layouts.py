@@ -38,6 +38,11 @@ def test_a_layout_is_hit_beyond_a_share_of_the_median(dear: int, hit: int) -> No
     assert Layouts.of([100, dear, 100]).hit == hit
 
 
+def test_what_is_usual_leaves_out_the_layouts_that_are_hit() -> None:
+    assert Layouts.of([100, 104, 220, 96]).usual == 400
+    assert Layouts.of([100, 104, 120, 96]).usual == 420
+
+
 def test_every_layout_has_as_many_windows() -> None:
     with pytest.raises(ValueError, match="5 windows of 3 layouts"):
         choose([1, 2, 3, 4, 5], (), 3)

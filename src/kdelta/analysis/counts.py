@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,14 @@ from kdelta.stats.series import Boot, Series
 from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
+# What memory was free moved counts by up to 1 % between seeds, and has a part in both arms
+# (docs/method.md).
+UNSEEN_PERCENT = 2.0
+# Where it does: the page allocator, slabs that get or give back pages, random numbers by batches.
+_OF_MEMORY = re.compile(
+    r"get_page_from_freelist|_*rmqueue|free_unref_|free_frozen_page|free_pcppages|_*free_one_page"
+    r"|___slab_alloc|allocate_slab|__slab_free|chacha"
+)
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
@@ -74,6 +83,8 @@ class Measure:
     left_out: int = 0  # windows in which another task ran
     second: int | None = None  # another length that repeats; see stats.exact.Location
     layouts: Layouts | None = None  # that the windows went through
+    usual: int | None = None  # value if none of them were hit; None: it is value
+    takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
     later: int = 0  # requests to RCU to free something, which is done later and not counted
     handled: int = 0  # bytes by string instructions
 
@@ -91,6 +102,8 @@ class Measure:
             operation=self.operation,
             spread=max(self.deviation, self.trials_range),
             handled=self.handled,
+            usual=self.usual,
+            unseen=UNSEEN_PERCENT if self.takes_memory and self.trials == 1 else 0.0,
         )
 
 
@@ -329,10 +342,16 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         left_out=chosen.left_out,
         second=chosen.second,
         layouts=found[across.index].layouts,
+        usual=_usual(found[across.index].layouts),
+        takes_memory=_takes_memory(used[across.index], counts.phase),
         later=_later(used[across.index], counts.phase),
         handled=sum(row.bytes for row in _rows(used[across.index], counts.phase)),
         **_agreement(across),
     )
+
+
+def _usual(layouts: Layouts | None) -> int | None:
+    return layouts.usual if layouts and layouts.hit else None
 
 
 def _agreement(across: Location) -> dict[str, int]:
@@ -369,9 +388,17 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         trial=None,
         left_out=sum(measure.left_out for measure in phases),
         layouts=_layouts(phases),
+        usual=sum(measure.value if measure.usual is None else measure.usual for measure in phases)
+        if any(measure.usual is not None for measure in phases)
+        else None,
+        takes_memory=any(measure.takes_memory for measure in phases),
         later=sum(measure.later for measure in phases),
         handled=sum(measure.handled for measure in phases),
     )
+
+
+def _takes_memory(trial: TrialRecord, phase: str) -> bool:
+    return any(_OF_MEMORY.match(row.function) for row in _rows(trial, phase))
 
 
 def _later(trial: TrialRecord, phase: str) -> int:

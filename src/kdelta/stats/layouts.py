@@ -27,9 +27,22 @@ class Layouts:
     @staticmethod
     def of(counts: Sequence[int]) -> Layouts:
         """The layouts with these counts."""
-        usual = median(counts)
-        hit = sum(100 * (count - usual) > HIT_PERCENT * usual for count in counts)
-        return Layouts(counts=tuple(counts), hit=hit)
+        return Layouts(counts=tuple(counts), hit=len(counts) - len(_not_hit(counts)))
+
+    @property
+    def usual(self) -> int:
+        """What the sum would be if none were hit.
+
+        How many are hit is a property of the program's mappings, and of the order in which they
+        came to be, as much as of the kernel; this is not.
+        """
+        calm = _not_hit(self.counts)
+        return round(sum(calm) * len(self.counts) / len(calm))
+
+
+def _not_hit(counts: Sequence[int]) -> list[int]:
+    usual = median(counts)
+    return [count for count in counts if 100 * (count - usual) <= HIT_PERCENT * usual]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.metric import Better, Grade, Metric
@@ -40,7 +40,9 @@ class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
     spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
-    string instructions, each of which is one of `value` however many it copies or clears.
+    string instructions, each of which is one of `value` however many it copies or clears.  usual:
+    of several layouts, value as it would be if none were hit (stats.layouts); None: the same.
+    unseen: percent of it by which what memory a boot left may move it, which one seed cannot show.
     """
 
     value: int
@@ -48,6 +50,13 @@ class CountReading:
     operation: str
     spread: int
     handled: int = 0
+    usual: int | None = None
+    unseen: float = 0.0
+
+    @property
+    def if_none_is_hit(self) -> CountReading:
+        """The same without the layouts that are."""
+        return self if self.usual is None else replace(self, value=self.usual, usual=None)
 
     @property
     def per_operation(self) -> float:
@@ -148,7 +157,7 @@ def compare(
         side = "either" if old is new else "the old" if old is None else "the new"
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
-    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
+    verdict, reason = _decide_over_layouts(old, new, metric=metric, step_percent=step_percent)
     signless = _signless(old, new, step_percent)
     return Comparison(
         verdict=Verdict.UNDECIDED if signless else verdict,
@@ -201,6 +210,28 @@ def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> 
     return [f"operations per window differ: {was} against {now}"] if was != now else []
 
 
+def _decide_over_layouts(
+    old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
+) -> tuple[Verdict, str]:
+    """A decision that holds with the layouts that are hit and without them.
+
+    A program with one mapping more has other layouts hit: brk() of 6.18 took 9 % less in the mean
+    over all and 0.3 % more over the others.
+    """
+    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
+    if old.usual is None and new.usual is None:
+        return verdict, reason
+    usual, why = _decide(
+        old.if_none_is_hit, new.if_none_is_hit, metric=metric, step_percent=step_percent
+    )
+    if usual is verdict:
+        return verdict, reason
+    return Verdict.UNDECIDED, (
+        f"over all layouts it is {verdict} ({reason}), over those that are not hit {usual} ({why}):"
+        " which are hit depends on a program's mappings as much as on the kernel"
+    )
+
+
 def _decide(
     old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
 ) -> tuple[Verdict, str]:
@@ -212,17 +243,22 @@ def _decide(
         return Verdict.UNDECIDED, (
             f"the spread over windows and seeds is {spread} {metric.unit.partition('/')[0]},"
             f" and the difference is {size}: to decide, they must agree within {int(allowed)}"
-            " (more rounds, or a scenario with more operations)"
+            " (a scenario with more operations, or a larger --step-percent)"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (
             f"the difference of {size} is nearer to the threshold of {step_percent:g} %"
-            f" ({threshold:.0f}) than the spread of {spread}: choose another --step-percent,"
-            " or measure more rounds"
+            f" ({threshold:.0f}) than the spread of {spread}: choose another --step-percent"
         )
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
     if size <= threshold:
         return Verdict.SAME, f"differs by {percent}, threshold {step_percent:g} %"
+    unseen = max(old.unseen, new.unseen)
+    if size <= old.value * unseen / 100:
+        return Verdict.UNDECIDED, (
+            f"{percent} apart, of one seed, in a path that takes or frees memory: what was free at"
+            f" boot moves that by up to {unseen:g} %; --rounds 3 has other memory free in each"
+        )
     worse = (new.value > old.value) == (metric.better is Better.LOWER)
     direction = "up" if new.value > old.value else "down"
     verdict = Verdict.REGRESSION if worse else Verdict.IMPROVEMENT
