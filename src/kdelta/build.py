@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kdelta import cache, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.files import content_of
+from kdelta.files import read_once
 from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
@@ -67,7 +67,7 @@ def compiled(
     are the same program.  package: the Debian packages that bring the compiler, for the error
     sentence.  Raises BuildError when there is no compiler or it fails.
     """
-    texts = [part for path in sources for part in (path.name, content_of(path))]
+    texts = [part for path in sources for part in (path.name, read_once(path))]
     own = cache.digest(name, compiler, *flags, *texts)
     if brought := _given.get().get(own):
         return brought

@@ -134,7 +134,7 @@ def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool =
     return _digests[key]
 
 
-def content_of(path: Path) -> bytes:
+def read_once(path: Path) -> bytes:
     """The bytes of a small file, read once in this process for as long as it is not written to."""
     seen = path.stat()
     key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns

@@ -13,7 +13,7 @@ from pathlib import Path
 from kdelta import cache, elf, process
 from kdelta.arch import Arch
 from kdelta.errors import InfraError
-from kdelta.files import content_of
+from kdelta.files import read_once
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
@@ -109,6 +109,6 @@ def firmware_digest(qemu: Qemu, target: Arch) -> str:
     parts = []
     for name in target.firmware:
         files = (folder / name for folder in folders)
-        content = next((content_of(file) for file in files if file.is_file()), b"none")
+        content = next((read_once(file) for file in files if file.is_file()), b"none")
         parts += [name.encode(), content]
     return cache.digest(*parts)

@@ -15,7 +15,7 @@ import msgspec
 from kdelta import arch, build, cache, data, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.files import content_of
+from kdelta.files import read_once
 from kdelta.guests import qemu_archive
 from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.orders import Order
@@ -273,7 +273,7 @@ def plugin() -> Path:
 
 def plugin_digest() -> str:
     """SHA-256 of the plugin's source: part of what decides a count."""
-    return cache.digest(*map(content_of, _plugin_sources()))
+    return cache.digest(*map(read_once, _plugin_sources()))
 
 
 def _plugin_sources() -> list[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from kdelta import cache, data, guest
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestFault, InfraError
-from kdelta.files import content_of
+from kdelta.files import read_once
 from kdelta.guests import orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.emulator import Qemu
@@ -89,7 +89,7 @@ def name(arch: str) -> str:
     """
     if arch not in KNOWN:
         return ""
-    texts = map(content_of, guest.sources(_program()))
+    texts = map(read_once, guest.sources(_program()))
     return cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN[arch]), *texts)[:16]
 
 
