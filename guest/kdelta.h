@@ -115,10 +115,11 @@
 kd_api void kd_drain_batches(void)
 {
 	static char room[2 * KD_PAGE];	/* a page of it that nobody touches */
+	uintptr_t page = ((uintptr_t)room + KD_PAGE - 1) & -KD_PAGE;
 	int error = errno;
 
-	madvise((void *)(((uintptr_t)room + KD_PAGE - 1) & -KD_PAGE), KD_PAGE, MADV_COLD);
-	errno = error;
+	if (madvise((void *)page, KD_PAGE, MADV_COLD))
+		errno = error;	/* not else: behind fork() it would be a fault of its own */
 }
 
 /*
