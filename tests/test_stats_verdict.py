@@ -70,7 +70,8 @@ def test_what_layouts_are_hit_decides_nothing(new: int, usual: int, verdict: Ver
     ],
 )
 def test_a_small_step_of_one_seed_where_memory_is_taken(new: int, verdict: Verdict) -> None:
-    found = decide(replace(reading(10000), unseen=2.0), replace(reading(new), unseen=2.0))
+    old, new_one = (replace(reading(value), one_seed=True) for value in (10000, new))
+    found = compare(old, new_one, metric=INSNS_PER_OP, unseen_percent=2.0)
     assert found.verdict is verdict
     assert ("--rounds 3" in found.reasons[0]) is (verdict is Verdict.UNDECIDED)
 

@@ -103,7 +103,7 @@ class Measure:
             spread=max(self.deviation, self.trials_range),
             handled=self.handled,
             usual=self.usual,
-            unseen=UNSEEN_PERCENT if self.takes_memory and self.trials == 1 else 0.0,
+            one_seed=self.takes_memory and self.trials == 1,
         )
 
 
@@ -120,9 +120,14 @@ class Replicates(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountMethod(Method[Measure]):
-    """The exact instrument: windows to counts, compared by their readings."""
+    """The exact instrument: windows to counts, compared by their readings.
+
+    unseen_percent: by how much one seed may be off where kernels are built differently; 0 where
+    they are one commit apart, and boot alike.
+    """
 
     step_percent: float = STEP_PERCENT
+    unseen_percent: float = UNSEEN_PERCENT
     unit = "instructions"
     explains = True
     baseline = False
@@ -177,6 +182,7 @@ class CountMethod(Method[Measure]):
             new,
             metric=INSNS_PER_OP,
             step_percent=self.step_percent,
+            unseen_percent=self.unseen_percent,
             obstacles=forbidden,
         )
 

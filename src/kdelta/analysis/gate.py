@@ -82,8 +82,11 @@ def gate(
     kernel: str = "",
     fail_on: Collection[Bar] = (Bar.MORE_WORK,),
     step_percent: float | None = None,
+    alike: bool = False,
 ) -> GateResult:
     """Compare a kernel of a run (the last) with one (the first) of it, or of the baseline's run.
+
+    alike: see method_of.
 
     Raises SpecError for runs of two instruments, and for kernels that are not in them.
     """
@@ -92,7 +95,7 @@ def gate(
         raise SpecError(
             "the baseline is of another instrument", action="give two runs of the same one"
         )
-    method = method_of(record, step_percent=step_percent)
+    method = method_of(record, step_percent=step_percent, alike=alike)
     theirs = {
         (point, workload, scenario): part for point, part, workload, scenario in parts(old_run)
     }

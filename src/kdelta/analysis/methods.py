@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdelta.analysis.counts import CountMethod
+from kdelta.analysis.counts import UNSEEN_PERCENT, CountMethod
 from kdelta.analysis.evidence import Method, refuse_traced
 from kdelta.analysis.looks import levels
 from kdelta.analysis.times import TimeMethod
@@ -16,16 +16,22 @@ from kdelta.stats.series import ReplicateUnit
 from kdelta.study.spec import Replicate, TimeMachine
 
 
-def method_of(record: RunRecord, *, step_percent: float | None = None) -> Method[Any]:
+def method_of(
+    record: RunRecord, *, step_percent: float | None = None, alike: bool = False
+) -> Method[Any]:
     """How a run measured and decides.  step_percent None: the study's own threshold.
 
-    Raises SpecError for a traced run.
+    alike: its kernels were built in one tree, a change apart, and boot alike.  Raises SpecError for
+    a traced run.
     """
     if record.instrument is Instrument.TIME:
         return timing_of(record, step_percent=step_percent)
     refuse_traced(record)
     own = record.study.thresholds.step_percent
-    return CountMethod(step_percent=own if step_percent is None else step_percent)
+    return CountMethod(
+        step_percent=own if step_percent is None else step_percent,
+        unseen_percent=0.0 if alike else UNSEEN_PERCENT,
+    )
 
 
 def timing_of(

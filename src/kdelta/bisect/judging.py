@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Generic, Protocol
 
 from kdelta.analysis import builds
-from kdelta.analysis.counts import CountEvidence, CountMethod, Measure
+from kdelta.analysis.counts import UNSEEN_PERCENT, CountEvidence, CountMethod, Measure
 from kdelta.analysis.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
@@ -149,8 +149,12 @@ class PointCounting:
 
     def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
         """See PointInstrument."""
-        percent = self._journal.state.question.study.thresholds.step_percent
-        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
+        question = self._journal.state.question
+        method = CountMethod(
+            step_percent=question.study.thresholds.step_percent,
+            unseen_percent=0.0 if question.kind == "tree" else UNSEEN_PERCENT,
+        )
+        return Findings(self._journal, method, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See PointInstrument."""

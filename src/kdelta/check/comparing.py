@@ -34,7 +34,7 @@ def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
     """
     load, scenario = workload.parse_reference(before.scenario)
     record = _record(before, after)
-    case = gate(record, step_percent=LEAST_PERCENT).cases[0]
+    case = gate(record, step_percent=LEAST_PERCENT, alike=True).cases[0]
     pair = paired(before.result.exact.phases, after.result.exact.phases)
     change, reason = _change(
         case.comparison.verdict, case.old, case.new, case.comparison.spread, pair
@@ -105,7 +105,7 @@ def _may_be_more(record: RunRecord, tolerance: float) -> str:
     A little more by instructions may be much more by bytes, so both thresholds are asked.
     """
     for percent in (LEAST_PERCENT, tolerance):
-        found = gate(record, step_percent=percent).cases[0].comparison
+        found = gate(record, step_percent=percent, alike=True).cases[0].comparison
         less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
         if found.signless and not less:
             return found.signless

@@ -42,7 +42,8 @@ class CountReading:
     spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (stats.layouts); None: the same.
-    unseen: percent of it by which what memory a boot left may move it, which one seed cannot show.
+    one_seed: it is of one only, in a path that takes or gives back memory: what was free has a part
+    in it, which nothing shows.
     """
 
     value: int
@@ -51,7 +52,7 @@ class CountReading:
     spread: int
     handled: int = 0
     usual: int | None = None
-    unseen: float = 0.0
+    one_seed: bool = False
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -142,13 +143,15 @@ def compare(
     *,
     metric: Metric,
     step_percent: float = STEP_PERCENT,
+    unseen_percent: float = 0.0,
     obstacles: Sequence[str] = (),
     grade: Grade = Grade.EXACT_PATH,
 ) -> Comparison:
     """Decide between two arms.  None: the arm has no trial that ended ok.
 
     obstacles: sentences that say why the two must not be compared; any makes the result INVALID.
-    A change of up to step_percent of old is SAME.
+    A change of up to step_percent of old is SAME; a step of up to unseen_percent, of readings of
+    one seed, is UNDECIDED.
     """
     reasons = [*obstacles, *_operation_obstacles(old, new)]
     if reasons:
@@ -158,6 +161,12 @@ def compare(
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
     verdict, reason = _decide_over_layouts(old, new, metric=metric, step_percent=step_percent)
+    if verdict.is_step and _may_be_of_memory(old, new, unseen_percent):
+        verdict = Verdict.UNDECIDED
+        reason += (
+            ", of one seed, in a path that takes or frees memory: what was free at boot moves that"
+            f" by up to {unseen_percent:g} %; `kdelta run --rounds 3` has other memory free in each"
+        )
     signless = _signless(old, new, step_percent)
     return Comparison(
         verdict=Verdict.UNDECIDED if signless else verdict,
@@ -210,6 +219,11 @@ def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> 
     return [f"operations per window differ: {was} against {now}"] if was != now else []
 
 
+def _may_be_of_memory(old: CountReading, new: CountReading, unseen_percent: float) -> bool:
+    apart = 100 * abs(new.value - old.value)
+    return (old.one_seed or new.one_seed) and apart <= unseen_percent * old.value
+
+
 def _decide_over_layouts(
     old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
 ) -> tuple[Verdict, str]:
@@ -253,12 +267,6 @@ def _decide(
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
     if size <= threshold:
         return Verdict.SAME, f"differs by {percent}, threshold {step_percent:g} %"
-    unseen = max(old.unseen, new.unseen)
-    if size <= old.value * unseen / 100:
-        return Verdict.UNDECIDED, (
-            f"{percent} apart, of one seed, in a path that takes or frees memory: what was free at"
-            f" boot moves that by up to {unseen:g} %; --rounds 3 has other memory free in each"
-        )
     worse = (new.value > old.value) == (metric.better is Better.LOWER)
     direction = "up" if new.value > old.value else "down"
     verdict = Verdict.REGRESSION if worse else Verdict.IMPROVEMENT
