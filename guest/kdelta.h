@@ -111,6 +111,7 @@
  * Have the kernel empty this CPU's batches of pages that are on their way to a list of the LRU: it
  * does so for MADV_COLD, which finds nothing here.  Up to 30 pages that were unmapped before a
  * window would else be freed in it, and as many of its own later, as the boot left the batch.
+ * What a window leaves in a batch that is not full is moved on behind it, and not counted.
  */
 kd_api void kd_drain_batches(void)
 {

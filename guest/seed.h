@@ -19,8 +19,8 @@
 
 /* Turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
 #define SEED_TURNS   2500000ULL
-#define SEED_MOVABLE 256 /* pages, at most */
-#define SEED_PIPES   12 /* at most, each of 16 pages that cannot be moved */
+#define SEED_MOVABLE 256 /* pages that can be moved: fewer */
+#define SEED_PIPES   12 /* of 16 pages each that cannot: fewer */
 #define SEED_PIPE    16
 
 /* Fractions whose multiples are spread evenly, however many there are: one of the golden ratio,
@@ -36,15 +36,23 @@ static uint64_t seed_part(uint64_t number, uint32_t fraction, uint64_t limit)
 	return (number * fraction & UINT32_MAX) * limit >> 32;
 }
 
-/* Pages of a file in memory, which are neither cleared nor mapped; every second one goes again. */
+/*
+ * Pages of a file in memory, which are not mapped; every second one goes again.  A kernel without
+ * such files has only the others.
+ */
 static int seed_movable(uint64_t pages)
 {
 	const int hole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	long size = sysconf(_SC_PAGESIZE);
-	int file = memfd_create("seed", MFD_CLOEXEC);
+	int file;
 
-	if (file < 0 || (pages && fallocate(file, 0, 0, (off_t)pages * size)))
-		return errno;
+	if (!pages)
+		return 0;
+	file = memfd_create("seed", MFD_CLOEXEC);
+	if (file < 0)
+		return errno == ENOSYS ? 0 : errno;
+	if (fallocate(file, 0, 0, (off_t)pages * size))
+		return errno == EOPNOTSUPP ? 0 : errno;
 	for (uint64_t page = 0; page < pages; page += 2)
 		if (fallocate(file, hole, (off_t)page * size, size))
 			return errno;

@@ -293,6 +293,7 @@ static void marked_window(const char *start, size_t pages, unsigned int rounds)
 {
 	uint64_t began;
 
+	kd_drain_batches();
 	switch_event(&shared->cycles, PERF_EVENT_IOC_ENABLE);
 	switch_event(&shared->misses, PERF_EVENT_IOC_ENABLE);
 	began = kd_now();

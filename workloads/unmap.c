@@ -18,10 +18,10 @@ enum {							/* scenario flags */
 	SUSTAINED = 256,	/* what is freed goes on to the buddy allocator */
 };
 
-/* Pairs in one layout; where pages are touched, whole batches in all together: see KD_BATCHES. */
+/* Pairs in one layout; where pages are touched, a whole batch: see kd_drain_batches(). */
 #define PAIRS		16
 #define TOUCHES		31
-_Static_assert(TOUCHES * KD_LAYOUTS * KD_PAGE % KD_BATCHES == 0, "whole batches");
+_Static_assert(TOUCHES % KD_BATCH == 0, "whole batches");
 
 /*
  * How many free pages a CPU keeps to itself, as a part of a zone: next to none.  Left alone it
