@@ -7,8 +7,17 @@ from kdelta.analysis.audit import audited
 from kdelta.analysis.counts import Measure, Replicates
 from kdelta.analysis.evidence import State
 from kdelta.analysis.findings import Ladder, report
+from kdelta.analysis.gate import gate
 from kdelta.journal.run import RunRecord
-from kdelta.sample import TOTAL, Outcome, PhaseCounts, StateField, Try
+from kdelta.sample import (
+    TOTAL,
+    FunctionCount,
+    Outcome,
+    PhaseCounts,
+    StateField,
+    TrialResult,
+    Try,
+)
 from kdelta.stats.exact import LocationKind
 from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
@@ -161,6 +170,66 @@ def test_counts_of_two_programs_are_not_compared() -> None:
     was, now = (replace(ENVIRONMENT, program_sha256=each) for each in ("ab" * 32, "cd" * 32))
     arms = {"6.16.1": [replace(OLD, environment=was)], "6.17.1": [replace(NEW, environment=now)]}
     assert verdicts(only(run(arms))) == [None, Verdict.INVALID]
+
+
+def test_counts_of_two_pid_1_are_not_compared() -> None:
+    """What memory it takes before a program decides a little; each machine's compiler builds it."""
+    other = replace(ENVIRONMENT, initramfs_sha256="cd" * 32)
+    found = only(run({"6.16.1": [OLD], "6.17.1": [replace(NEW, environment=other)]}))
+    comparison = found.rungs[1].comparison
+    assert comparison is not None
+    assert comparison.verdict is Verdict.INVALID
+    assert comparison.reasons == (
+        "environments differ: initramfs_sha256 (not recorded against cdcdcdcdcdcd...)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "calls", "of_one_seed"),
+    [
+        ("get_page_from_freelist", PAGES, Verdict.UNDECIDED),
+        ("__free_frozen_pages", 1, Verdict.UNDECIDED),
+        ("__pcs_replace_empty_main", 1, Verdict.UNDECIDED),
+        ("get_partial_node.part.0", 1, Verdict.UNDECIDED),
+        ("chacha_permute", PAGES - 1, Verdict.UNDECIDED),
+        ("chacha_permute", PAGES, Verdict.REGRESSION),  # each getrandom() makes its own
+        ("free_pgtables", PAGES, Verdict.REGRESSION),
+        ("do_mprotect_pkey", PAGES, Verdict.REGRESSION),
+    ],
+)
+def test_a_small_step_that_may_be_of_the_memory_that_was_free(
+    function: str, calls: int, of_one_seed: Verdict
+) -> None:
+    row = FunctionCount(phase="protect", function=function, insns=0, calls=calls)
+
+    def trial(per_page: float) -> TrialResult:
+        plain = result(Trial(per_page=per_page))
+        return recounted(plain, functions=(*plain.exact.functions, row))
+
+    def judged(rounds: int, new: float = 304.5) -> Verdict | None:
+        arms = {"6.16.1": [trial(300)] * rounds, "6.17.1": [trial(new)] * rounds}
+        return verdicts(only(run(arms)))[1]
+
+    assert judged(1) is judged(2) is of_one_seed
+    assert judged(3) is judged(1, 310) is Verdict.REGRESSION
+    alike = gate(run({"6.16.1": [trial(300)], "6.17.1": [trial(304.5)]}), alike=True)
+    assert alike.cases[0].comparison.verdict is Verdict.REGRESSION
+
+
+def test_layouts_that_are_hit_count_in_the_sum_of_the_phases() -> None:
+    """The other phase has one layout, and stands in what is usual as it is."""
+
+    def trial(hit: int) -> TrialResult:
+        protect, touch = OLD.exact.phases
+        kernel = tuple(2_000_000 if at % 4 < hit else 1_000_000 for at in range(8))
+        own = replace(protect, user=(0,) * 8, kernel=kernel, layouts=4)
+        return recounted(OLD, phases=(own, touch), functions=())
+
+    none, one = (only(run({"6.16.1": [trial(hit)]})).rungs[0].total for hit in (0, 1))
+    assert none is not None
+    assert one is not None
+    assert (none.usual, one.usual) == (None, none.value)
+    assert one.value == none.value + 1_000_000
 
 
 def test_mitigations_may_differ_between_kernels() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from kdelta import data
 from kdelta.stats.exact import LocationKind, representative
-from kdelta.stats.layouts import HIT_PERCENT, Layouts, choose
+from kdelta.stats.layouts import BATCH, HIT_PERCENT, Layouts, choose
 
 
 def test_one_layout_is_the_window_that_stands_for_all() -> None:
@@ -41,6 +42,14 @@ def test_a_layout_is_hit_beyond_a_share_of_the_median(dear: int, hit: int) -> No
 def test_what_is_usual_leaves_out_the_layouts_that_are_hit() -> None:
     assert Layouts.of([100, 104, 220, 96]).usual == 400
     assert Layouts.of([100, 104, 120, 96]).usual == 420
+
+
+def test_the_dear_layout_of_a_batch_is_usual() -> None:
+    """The batch moves on in it, whatever the program's mappings are."""
+    found = Layouts.of([100] * (BATCH - 1) + [200])
+    assert (found.hit, found.usual) == (1, 100 * (BATCH - 1) + 200)
+    header = (data.directory("guest") / "kdelta.h").read_text()
+    assert f"#define KD_BATCH	{BATCH}\n" in header
 
 
 def test_every_layout_has_as_many_windows() -> None:

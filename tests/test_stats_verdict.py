@@ -70,10 +70,16 @@ def test_what_layouts_are_hit_decides_nothing(new: int, usual: int, verdict: Ver
     ],
 )
 def test_a_small_step_of_one_seed_where_memory_is_taken(new: int, verdict: Verdict) -> None:
-    old, new_one = (replace(reading(value), one_seed=True) for value in (10000, new))
+    old, new_one = (replace(reading(value), few_seeds=True) for value in (10000, new))
     found = compare(old, new_one, metric=INSNS_PER_OP, unseen_percent=2.0)
     assert found.verdict is verdict
     assert ("--rounds 3" in found.reasons[0]) is (verdict is Verdict.UNDECIDED)
+
+
+def test_a_small_step_that_only_hits_make_large() -> None:
+    old, new = (replace(reading(value), few_seeds=True) for value in (100000, 105000))
+    found = compare(old, replace(new, usual=101500), metric=INSNS_PER_OP, unseen_percent=2.0)
+    assert found.verdict is Verdict.UNDECIDED
 
 
 def test_the_direction_is_the_metrics() -> None:

@@ -33,17 +33,27 @@ from kdelta.stats.decomposition import Share
 from kdelta.stats.exact import Location, LocationKind, representative
 from kdelta.stats.layouts import Chosen, Layouts, choose
 from kdelta.stats.series import Boot, Series
-from kdelta.stats.verdict import STEP_PERCENT, Comparison, CountReading, Verdict, compare
+from kdelta.stats.verdict import (
+    LEAST_SEEDS,
+    STEP_PERCENT,
+    Comparison,
+    CountReading,
+    Verdict,
+    compare,
+)
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 # What memory was free moved counts by up to 1 % between seeds, and has a part in both arms
 # (docs/method.md).
 UNSEEN_PERCENT = 2.0
-# Where it does: the page allocator, slabs that get or give back pages, random numbers by batches.
+# Where it does: the page allocator, slabs that get or give back pages or objects by batches.
 _OF_MEMORY = re.compile(
-    r"get_page_from_freelist|_*rmqueue|free_unref_|free_frozen_page|free_pcppages|_*free_one_page"
-    r"|___slab_alloc|allocate_slab|__slab_free|chacha"
+    r"get_page_from_freelist|_*rmqueue|_*free_unref_|_*free_frozen_page|free_pcppages"
+    r"|_*free_one_page|__free_pages_ok|_*alloc_pages_bulk|___slab_alloc|allocate_slab|new_slab"
+    r"|__slab_free|_*kmem_cache_free_bulk|_*get_partial_node|put_cpu_partial|_*unfreeze_partials"
+    r"|__put_partials|__pcs_replace_|_*refill_(?:objects|sheaf)|barn_"
 )
+_OF_RANDOM = re.compile("chacha")  # numbers, by batches, unless each call makes its own
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
@@ -103,7 +113,7 @@ class Measure:
             spread=max(self.deviation, self.trials_range),
             handled=self.handled,
             usual=self.usual,
-            one_seed=self.takes_memory and self.trials == 1,
+            few_seeds=self.takes_memory and self.trials < LEAST_SEEDS,
         )
 
 
@@ -122,7 +132,7 @@ class Replicates(StrEnum):
 class CountMethod(Method[Measure]):
     """The exact instrument: windows to counts, compared by their readings.
 
-    unseen_percent: by how much one seed may be off where kernels are built differently; 0 where
+    unseen_percent: by how much few seeds may be off where kernels are built differently; 0 where
     they are one commit apart, and boot alike.
     """
 
@@ -349,7 +359,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         second=chosen.second,
         layouts=found[across.index].layouts,
         usual=_usual(found[across.index].layouts),
-        takes_memory=_takes_memory(used[across.index], counts.phase),
+        takes_memory=_takes_memory(used[across.index], counts),
         later=_later(used[across.index], counts.phase),
         handled=sum(row.bytes for row in _rows(used[across.index], counts.phase)),
         **_agreement(across),
@@ -403,8 +413,13 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
     )
 
 
-def _takes_memory(trial: TrialRecord, phase: str) -> bool:
-    return any(_OF_MEMORY.match(row.function) for row in _rows(trial, phase))
+def _takes_memory(trial: TrialRecord, counts: PhaseCounts) -> bool:
+    operations = counts.operations * counts.layouts
+    return any(
+        _OF_MEMORY.match(row.function)
+        or (_OF_RANDOM.match(row.function) and row.calls < operations)
+        for row in _rows(trial, counts.phase)
+    )
 
 
 def _later(trial: TrialRecord, phase: str) -> int:

@@ -6,6 +6,7 @@ The rules are those of every instrument; how an instrument measures and decides 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -408,11 +409,17 @@ def _environment_differences(method: Method[M], old: TrialRecord, new: TrialReco
     if was is None or now is None:
         return ["the environment of a trial was not recorded"]
     named = [
-        f"{name} ({was.get(name)} against {now.get(name)})"
+        f"{name} ({_short(was.get(name))} against {_short(now.get(name))})"
         for name in dict.fromkeys([*was, *now])
         if was.get(name) != now.get(name)
     ]
     return [f"environments differ: {', '.join(named)}"] if named else []
+
+
+def _short(value: object) -> str:
+    """A condition in words; of a SHA-256 enough to tell it from another."""
+    text = str(value) or "not recorded"
+    return f"{text[:12]}..." if re.fullmatch(r"[0-9a-f]{64}", text) else text
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:

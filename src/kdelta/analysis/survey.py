@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,7 +13,7 @@ from kdelta.analysis.explanation import Explanation, explain
 from kdelta.analysis.findings import Ladder, Report, Rung, report
 from kdelta.journal.run import RunRecord
 from kdelta.sample import TOTAL
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.verdict import Comparison, Verdict
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
 
@@ -24,7 +24,8 @@ class SurveyCell:
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
     or because it is the first count.  undecided: a change beyond the threshold that is no step.
-    signless: bytes by string instructions keep it from having a sign, or from being none.
+    signless: bytes by string instructions keep it from having a sign, or from being none.  by_hits:
+    the layouts that are hit do.
     """
 
     per_operation: float | None
@@ -33,6 +34,7 @@ class SurveyCell:
     crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
     undecided: bool = False
     signless: bool = False
+    by_hits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,8 @@ class SurveyStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signless:
-    """Two neighbouring kernels of a scenario, built alike, that bytes keep from an answer."""
+class OpenPair:
+    """Two neighbouring kernels of a scenario, built alike, that something keeps from an answer."""
 
     reference: str
     old: str
@@ -87,14 +89,18 @@ class Signless:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A whole run as a table.  changes: the largest first, each beyond step_percent."""
+    """A whole run as a table.  changes: the largest first, each beyond step_percent.
+
+    signless, by_hits: pairs that bytes by string instructions, or layouts that are hit, leave open.
+    """
 
     report: Report[Measure]
     step_percent: float
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
-    signless: tuple[Signless, ...] = ()
+    signless: tuple[OpenPair, ...] = ()
+    by_hits: tuple[OpenPair, ...] = ()
 
 
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
@@ -114,20 +120,26 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
         changes=tuple(sorted(chain.from_iterable(changes), key=_size, reverse=True)),
-        signless=tuple(chain.from_iterable(map(_signless, found.ladders))),
+        signless=_open(found.ladders, lambda judged: judged.signless),
+        by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
 
 
-def _signless(ladder: Ladder[Measure]) -> Iterator[Signless]:
+def _open(
+    ladders: Sequence[Ladder[Measure]], why: Callable[[Comparison], str]
+) -> tuple[OpenPair, ...]:
     """Of sums; those of two compilers are nobody's answer anyway."""
-    for rung in ladder.rungs:
-        if (judged := rung.comparison) and judged.signless and not judged.crossing:
-            yield Signless(
-                reference=f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip(),
-                old=rung.previous or "",
-                new=rung.arm,
-                why="; ".join(judged.reasons),
-            )
+    return tuple(
+        OpenPair(
+            reference=f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip(),
+            old=rung.previous or "",
+            new=rung.arm,
+            why="; ".join(judged.reasons),
+        )
+        for ladder in ladders
+        for rung in ladder.rungs
+        if (judged := rung.comparison) and why(judged) and not judged.crossing
+    )
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
@@ -244,12 +256,13 @@ def _cell(rung: Rung[Measure] | None, phase: str) -> SurveyCell:
         note="invalid" if invalid else "",
         crossing=rung.comparison.crossing if rung.comparison else "",
         signless=bool(phase == TOTAL and rung.comparison and rung.comparison.signless),
+        by_hits=bool(phase == TOTAL and rung.comparison and rung.comparison.by_hits),
     )
 
 
 def _judged(cell: SurveyCell, step_percent: float, *, decided: bool) -> SurveyCell:
     moved = not cell.crossing and not cell.note and _beyond(cell.ratio or 1, step_percent)
-    return replace(cell, undecided=cell.signless or (moved and not decided))
+    return replace(cell, undecided=cell.signless or cell.by_hits or (moved and not decided))
 
 
 def quiet(found: Survey) -> int:

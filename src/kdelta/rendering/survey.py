@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.analysis.survey import OpenPair, Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.metric import number, plural
 from kdelta.rendering.columns import (
     ABSENT,
@@ -89,7 +89,8 @@ def _span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
-        return Span(_SAME + _UNDECIDED, Tone.WARN) if cell.signless else Span(_SAME, Tone.FAINT)
+        left_open = cell.signless or (cell.by_hits and not cell.crossing)
+        return Span(_SAME + _UNDECIDED, Tone.WARN) if left_open else Span(_SAME, Tone.FAINT)
     if cell.crossing:
         return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
     if cell.undecided:
@@ -116,8 +117,11 @@ def _legend(found: Survey) -> Iterator[Line]:
     if any(row.phases for row in found.rows):
         text += "; below a scenario: its phases that changed where the sum over them did not"
     cells = [cell for row in found.rows for _, cells in _rows(row) for cell in cells]
-    why = ["the counts scatter too much for it"] * any(c.undecided > c.signless for c in cells)
+    known = [c.signless or c.by_hits for c in cells]
+    scattered = any(c.undecided > why for c, why in zip(cells, known, strict=True))
+    why = ["the counts scatter too much for it"] * scattered
     why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
+    why += ["other layouts are hit"] * any(c.by_hits for c in cells)
     if why:
         text += f"; {_UNDECIDED}: UNDECIDED, {' or '.join(why)}"
     if apart := _apart(found):
@@ -162,15 +166,19 @@ def _changes(found: Survey) -> Iterator[Line]:
         yield from paragraph(f"{head}:", Tone.BOLD)
     for change in found.changes:
         yield from _change(change)
-    if found.signless:
-        pairs = plural(len(found.signless), "pair")
-        yield from paragraph(f"UNDECIDED by the bytes of string instructions, {pairs}:", Tone.BOLD)
-    for one in found.signless:
-        yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
-        yield from paragraph(f"{one.why}.", indent="  ")
+    yield from _left_open("the bytes of string instructions", found.signless)
+    yield from _left_open("the layouts that are hit", found.by_hits)
     yield from paragraph(
         f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
     )
+
+
+def _left_open(by: str, pairs: Sequence[OpenPair]) -> Iterator[Line]:
+    if pairs:
+        yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
+    for one in pairs:
+        yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
+        yield from paragraph(f"{one.why}.", indent="  ")
 
 
 def _change(change: SurveyStep) -> Iterator[Line]:

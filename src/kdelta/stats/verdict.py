@@ -18,6 +18,7 @@ _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decide
 _DEAREST = 2 / 8
 _LITTLE_BYTES = 64  # of an operation: a structure that grew, unless they are
 _LITTLE_PERCENT = 1.0  # of a path, or more
+LEAST_SEEDS = 3  # two may agree by chance where a path has two lengths
 
 
 class Verdict(StrEnum):
@@ -42,8 +43,8 @@ class CountReading:
     spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (stats.layouts); None: the same.
-    one_seed: it is of one only, in a path that takes or gives back memory: what was free has a part
-    in it, which nothing shows.
+    few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
+    free has a part in it, of which that shows too little.
     """
 
     value: int
@@ -52,7 +53,7 @@ class CountReading:
     spread: int
     handled: int = 0
     usual: int | None = None
-    one_seed: bool = False
+    few_seeds: bool = False
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -89,6 +90,7 @@ class Comparison:
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
+    by_hits: why layouts that are hit keep it from an answer, "" where they do not.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -108,6 +110,7 @@ class Comparison:
     spread: float | None = None
     handled: float | None = None
     signless: str = ""
+    by_hits: str = ""
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -151,7 +154,7 @@ def compare(
 
     obstacles: sentences that say why the two must not be compared; any makes the result INVALID.
     A change of up to step_percent of old is SAME; a step of up to unseen_percent, of readings of
-    one seed, is UNDECIDED.
+    few seeds, is UNDECIDED.
     """
     reasons = [*obstacles, *_operation_obstacles(old, new)]
     if reasons:
@@ -160,12 +163,16 @@ def compare(
         side = "either" if old is new else "the old" if old is None else "the new"
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
-    verdict, reason = _decide_over_layouts(old, new, metric=metric, step_percent=step_percent)
+    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
+    by_hits = _by_hits(old, new, verdict, metric=metric, step_percent=step_percent)
+    if by_hits:
+        verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
     if verdict.is_step and _may_be_of_memory(old, new, unseen_percent):
         verdict = Verdict.UNDECIDED
         reason += (
-            ", of one seed, in a path that takes or frees memory: what was free at boot moves that"
-            f" by up to {unseen_percent:g} %; `kdelta run --rounds 3` has other memory free in each"
+            f", of fewer than {LEAST_SEEDS} seeds, in a path that takes or frees memory: what was"
+            f" free at boot moves that by up to {unseen_percent:g} %;"
+            f" `kdelta run --rounds {LEAST_SEEDS}` has other memory free in each"
         )
     signless = _signless(old, new, step_percent)
     return Comparison(
@@ -177,6 +184,7 @@ def compare(
         spread=(old.spread + new.spread) / old.operations,
         handled=(new.handled - old.handled) / old.operations,
         signless=signless,
+        by_hits=by_hits,
     )
 
 
@@ -220,28 +228,29 @@ def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> 
 
 
 def _may_be_of_memory(old: CountReading, new: CountReading, unseen_percent: float) -> bool:
-    apart = 100 * abs(new.value - old.value)
-    return (old.one_seed or new.one_seed) and apart <= unseen_percent * old.value
+    pairs = (old, new), (old.if_none_is_hit, new.if_none_is_hit)
+    return (old.few_seeds or new.few_seeds) and any(
+        100 * abs(now.value - was.value) <= unseen_percent * was.value for was, now in pairs
+    )
 
 
-def _decide_over_layouts(
-    old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
-) -> tuple[Verdict, str]:
-    """A decision that holds with the layouts that are hit and without them.
+def _by_hits(
+    old: CountReading, new: CountReading, verdict: Verdict, *, metric: Metric, step_percent: float
+) -> str:
+    """Why the layouts that are hit forbid a verdict, "" where it is the same without them.
 
     A program with one mapping more has other layouts hit: brk() of 6.18 took 9 % less in the mean
     over all and 0.3 % more over the others.
     """
-    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
     if old.usual is None and new.usual is None:
-        return verdict, reason
+        return ""
     usual, why = _decide(
         old.if_none_is_hit, new.if_none_is_hit, metric=metric, step_percent=step_percent
     )
     if usual is verdict:
-        return verdict, reason
-    return Verdict.UNDECIDED, (
-        f"over all layouts it is {verdict} ({reason}), over those that are not hit {usual} ({why}):"
+        return ""
+    return (
+        f"and {usual} over those that are not hit ({why}):"
         " which are hit depends on a program's mappings as much as on the kernel"
     )
 
