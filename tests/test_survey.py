@@ -128,6 +128,18 @@ def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
     assert "REGRESSION over all layouts" in open_
 
 
+def test_a_change_of_too_few_seeds_says_so() -> None:
+    named = {"get_page_from_freelist": 1.0}
+    arms = {
+        label: [records.result(records.Trial(per_page=per_page, functions=named))]
+        for label, per_page in (("6.16.12", 300.0), ("6.17.13", 305.0))
+    }
+    shown = " ".join(text(surveyed(records.run(arms))).split())
+    assert "+2%?" in shown
+    assert "or are of too few seeds (--rounds 3)" in shown
+    assert "of too few seeds" not in text(surveyed(records.run(arms), step_percent=5.0))
+
+
 def test_small_changes_are_not_listed_and_can_be() -> None:
     record = two_scenarios(records.result(records.trial_of("6.16.12")))
     assert len(surveyed(record, step_percent=0.5).changes) > len(surveyed(record).changes)

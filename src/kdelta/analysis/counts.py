@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +17,7 @@ from kdelta.analysis.evidence import (
     gather,
     refuse_traced,
 )
+from kdelta.analysis.free_memory import UNSEEN_PERCENT, takes_memory
 from kdelta.journal.run import RunRecord
 from kdelta.metric import INSNS_PER_OP, Grade, Metric
 from kdelta.sample import (
@@ -43,17 +43,6 @@ from kdelta.stats.verdict import (
 )
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
-# What memory was free moved counts by up to 1 % between seeds, and has a part in both arms
-# (docs/method.md).
-UNSEEN_PERCENT = 2.0
-# Where it does: the page allocator, slabs that get or give back pages or objects by batches.
-_OF_MEMORY = re.compile(
-    r"get_page_from_freelist|_*rmqueue|_*free_unref_|_*free_frozen_page|free_pcppages"
-    r"|_*free_one_page|__free_pages_ok|_*alloc_pages_bulk|___slab_alloc|allocate_slab|new_slab"
-    r"|__slab_free|_*kmem_cache_free_bulk|_*get_partial_node|put_cpu_partial|_*unfreeze_partials"
-    r"|__put_partials|__pcs_replace_|_*refill_(?:objects|sheaf)|barn_"
-)
-_OF_RANDOM = re.compile("chacha")  # numbers, by batches, unless each call makes its own
 _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
@@ -359,7 +348,9 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         second=chosen.second,
         layouts=found[across.index].layouts,
         usual=_usual(found[across.index].layouts),
-        takes_memory=_takes_memory(used[across.index], counts),
+        takes_memory=takes_memory(
+            _rows(used[across.index], counts.phase), counts.operations * counts.layouts
+        ),
         later=_later(used[across.index], counts.phase),
         handled=sum(row.bytes for row in _rows(used[across.index], counts.phase)),
         **_agreement(across),
@@ -410,15 +401,6 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         takes_memory=any(measure.takes_memory for measure in phases),
         later=sum(measure.later for measure in phases),
         handled=sum(measure.handled for measure in phases),
-    )
-
-
-def _takes_memory(trial: TrialRecord, counts: PhaseCounts) -> bool:
-    operations = counts.operations * counts.layouts
-    return any(
-        _OF_MEMORY.match(row.function)
-        or (_OF_RANDOM.match(row.function) and row.calls < operations)
-        for row in _rows(trial, counts.phase)
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdelta.analysis.counts import UNSEEN_PERCENT, CountMethod
+from kdelta.analysis.counts import CountMethod
 from kdelta.analysis.evidence import Method, refuse_traced
+from kdelta.analysis.free_memory import UNSEEN_PERCENT
 from kdelta.analysis.looks import levels
 from kdelta.analysis.times import TimeMethod
 from kdelta.errors import SpecError

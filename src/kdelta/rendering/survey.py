@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from kdelta.analysis.free_memory import UNSEEN_PERCENT
 from kdelta.analysis.survey import OpenPair, Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.metric import number, plural
 from kdelta.rendering.columns import (
@@ -25,6 +26,7 @@ from kdelta.rendering.columns import (
 from kdelta.rendering.explain import sentence
 from kdelta.rendering.show import limits_of
 from kdelta.sample import TOTAL
+from kdelta.stats.verdict import LEAST_SEEDS
 
 _NAME_WIDTH: Final = 34
 _KERNEL_WIDTH: Final = 16
@@ -119,7 +121,9 @@ def _legend(found: Survey) -> Iterator[Line]:
     cells = [cell for row in found.rows for _, cells in _rows(row) for cell in cells]
     known = [c.signless or c.by_hits for c in cells]
     scattered = any(c.undecided > why for c, why in zip(cells, known, strict=True))
-    why = ["the counts scatter too much for it"] * scattered
+    seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
+    few = seeds * (found.step_percent < UNSEEN_PERCENT)
+    why = [f"the counts scatter too much for it{few}"] * scattered
     why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
     why += ["other layouts are hit"] * any(c.by_hits for c in cells)
     if why:
