@@ -45,7 +45,9 @@ _MAP = """\
 """
 _FLAGS = {"KD_OVER_LAYOUTS": 1 << 31, "KD_OVER_BATCHES": 1 << 30}
 # Quiet for counting: who takes times needs none of it.
-_ASIDE = ("kd_alone", "kd_audit_task", "kd_fixed_layout", "KD_BEGIN", "KD_END")
+_ASIDE = (
+    *("kd_alone", "kd_audit_task", "kd_fixed_layout", "kd_drain_batches", "KD_BEGIN", "KD_END"),
+)
 _REPLACED = {
     ("kd_audit_anon", 6): "kd_look({1}, {2});",
     ("kd_audit_state", 5): "kd_look({1}, {2});",
