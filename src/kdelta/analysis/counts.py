@@ -122,7 +122,7 @@ class CountMethod(Method[Measure]):
     """The exact instrument: windows to counts, compared by their readings.
 
     unseen_percent: by how much few seeds may be off where kernels are built differently; 0 where
-    they are one commit apart, and boot alike.
+    they are one series apart, and boot alike.
     """
 
     step_percent: float = STEP_PERCENT

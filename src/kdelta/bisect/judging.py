@@ -47,18 +47,10 @@ class Findings(Generic[M]):
     """What a bisection has measured so far, by point, by its instrument's method."""
 
     def __init__(
-        self,
-        journal: Journal,
-        method: Method[M],
-        *,
-        near: Method[M] | None = None,
-        extra: BisectStep | None = None,
+        self, journal: Journal, method: Method[M], *, extra: BisectStep | None = None
     ) -> None:
-        """near: how two points are compared between which there is none; None: as all others.
-        extra: a step whose trials are on the disk, and which the journal has not.
-        """
+        """extra: a step whose trials are on the disk, and which the journal has not."""
         self.method = method
-        self._near = near or method
         self.journal = journal
         self.phase = journal.state.question.phase
         self._extra = extra
@@ -100,10 +92,7 @@ class Findings(Generic[M]):
     def compare(self, old: Point, new: Point) -> Comparison:
         """The verdict on old -> new, both booted."""
         was, now = (self.arms[self.booted(point).label] for point in (old, new))
-        points = self.journal.state.points
-        apart = abs(points.index(old) - points.index(new))
-        method = self._near if apart == 1 else self.method
-        return compare_arms(method, was, now, phase=self.phase)
+        return compare_arms(self.method, was, now, phase=self.phase)
 
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
@@ -160,11 +149,8 @@ class PointCounting:
 
     def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
         """See PointInstrument."""
-        question = self._journal.state.question
-        method = CountMethod(step_percent=question.study.thresholds.step_percent)
-        # Kernels of two commits that follow each other boot alike; releases do not.
-        near = replace(method, unseen_percent=0.0) if question.kind == "tree" else None
-        return Findings(self._journal, method, near=near, extra=extra)
+        percent = self._journal.state.question.study.thresholds.step_percent
+        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """See PointInstrument."""
