@@ -139,4 +139,4 @@ def _programs(trials: tuple[TrialRecord, ...]) -> dict[tuple[str, str], set[str]
 
 
 def _told(values: set[str] | None) -> str:
-    return " and ".join(sorted(values)) if values else "unknown"
+    return " and ".join(sorted(value or "unknown" for value in values)) if values else "unknown"
