@@ -16,9 +16,9 @@ from pathlib import Path
 
 from kdelta import arch, cache
 from kdelta.attribution.symbols import Symbols
-from kdelta.attribution.work import work
 from kdelta.journal import beside, recount
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.probes.work import work
 from kdelta.sample import Outcome, TrialRecord
 
 HERE = Path(__file__).resolve().parent

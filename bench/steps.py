@@ -10,11 +10,11 @@ from pathlib import Path
 
 from commands import said
 from kdelta.analysis import calls, explanation
-from kdelta.analysis.evidence import points, scenarios
 from kdelta.analysis.survey import surveyed
 from kdelta.errors import KdeltaError
 from kdelta.journal import calls as kept
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.ladder.evidence import points, scenarios
 from kdelta.rendering.calls import Scale, sentence
 from kdelta.sample import TOTAL
 

@@ -23,8 +23,8 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.stats.exact import representative
 from kdelta.study import spec
+from kdelta.verdict.windows import representative
 
 PAGES = 16384
 WORKLOAD = "mprotect"

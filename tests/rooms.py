@@ -50,16 +50,22 @@ RUNGS: tuple[dict[str, str], ...] = (
             "what a study may ask of a machine, an entry for each axis; what a guest says that it"
             " got"
         ),
-        "stats": (
-            "numbers only: which window stands for a trial, when two counts differ; no files, no "
-            "clock"
+        "verdict": (
+            "which window stands for a trial, when two counts differ, the one shape of a comparison"
+            "; no files, no clock"
         ),
     },
     {
         "sample": "the rows that flow: trial, counts, run",
+        "stats": "numbers only: when two sets of times differ; no files, no clock",
         "toolchains": "compilers by name: this system's, or unpacked privately from the archive",
     },
     {
+        "attribution": "the plugin's output: windows to functions, windows to rows of counts",
+        "ladder": (
+            "the trials of a run to arms, arms to pairs, pairs to verdicts: ladders of kernels, and"
+            " the rules of which two may be compared"
+        ),
         "source": (
             "a kernel's source as a git tree, variants of it, its configuration, its build, who "
             "maintains it"
@@ -70,10 +76,13 @@ RUNGS: tuple[dict[str, str], ...] = (
             "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image; what an "
             "image says and holds; its modules"
         ),
+        "probes": (
+            "what the plugin records beside counts: call paths, memory, arguments, kinds of work"
+        ),
+        "table": "lines of a page, tables that fit it, the page of a run's ladders",
         "workload": "what a workload's TOML says",
     },
     {
-        "attribution": "the plugin's output; addresses to functions",
         "guest": "what enters a guest: static programs, the initramfs",
         "output": "what a workload's program printed, read strictly",
         "study": "study files (`spec`), the order of trials (`plan`; pure)",
@@ -102,7 +111,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "analysis": (
-            "a run in, findings out: ladders, explanations, audit, survey, what a report may "
+            "a run in, findings out: explanations, audit, survey, what a report may "
             "claim, judgement of others' results; pure"
         ),
         "doctor": "what `kdelta doctor` looks at, found out by trying",
@@ -125,6 +134,13 @@ RUNGS: tuple[dict[str, str], ...] = (
         "cli": "options, progress, error sentences, exit codes; the only room that prints or exits",
     },
 )
+# The core: mark, count, pair, verdict, table.  It imports nothing of the rest, and is read in one
+# sitting, in this order (docs/architecture.md).
+CORE = (
+    *("errors", "printable", "procfs", "arch", "machine", "metric", "sample"),
+    *("attribution", "verdict", "ladder", "table"),
+)
+CORE_LINES = 6000
 RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}
 
 _BEGIN, _END = "<!-- written by tests/rooms.py -->\n", "<!-- end -->\n"

@@ -14,7 +14,6 @@ from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import audit
-from kdelta.rendering import columns as page
 from kdelta.rendering.formats import written
 from kdelta.sample import (
     MachineFacts,
@@ -22,6 +21,7 @@ from kdelta.sample import (
     StateField,
     TrialResult,
 )
+from kdelta.table import columns as page
 
 ASKED = MachineSettings(cpus=2, cmdline="mem=1G")
 SEEN = MachineSeen(

@@ -10,8 +10,8 @@ from kdelta.analysis.findings import report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import beside
-from kdelta.rendering import columns as page
 from kdelta.sample import ExactData, Instrument, Outcome, PhaseCounts, TrialResult
+from kdelta.table import columns as page
 from timed_records import ENVIRONMENT, STATE, kernel, run
 
 

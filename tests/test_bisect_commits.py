@@ -24,8 +24,8 @@ from kdelta.bisect.outcome import Ending, boots, builds
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
-from kdelta.rendering.columns import plain
 from kdelta.sample import TrialResult
+from kdelta.table.columns import plain
 
 SLOW = "mm/mprotect.c"
 BODY = "long change_pte_range(int nr)\n{{\n\treturn {cost};\n}}\n"

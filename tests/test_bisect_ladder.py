@@ -23,8 +23,8 @@ from kdelta.journal import results
 from kdelta.journal.folders import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
-from kdelta.rendering.columns import plain
 from kdelta.sample import TrialResult
+from kdelta.table.columns import plain
 
 GOOD, BAD = 301.7, 669.8
 Values = Mapping[str, float | TrialResult | Exception]

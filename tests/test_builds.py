@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import builds
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.survey import quiet, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
+from kdelta.ladder import builds
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import show, survey
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import written
 from kdelta.sample import KernelIdentity
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import plain
+from kdelta.verdict.comparison import Verdict
 from ladder_records import SCENARIO, WORKLOAD, Trial, named_functions, result, run
 
 GCC_14 = "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"

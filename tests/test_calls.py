@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from kdelta.analysis import calls
 from kdelta.analysis.calls import Branch, CauseKind, difference
-from kdelta.attribution.calls import Functions, PathNode, functions, tree
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.show import explain
@@ -30,6 +29,7 @@ from kdelta.journal import calls as kept
 from kdelta.journal import packed, results
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.probes.calls import Functions, PathNode, functions, tree
 from kdelta.rendering.calls import Scale, sentence
 from kdelta.sample import Copied, CopyKind
 from ladder_records import Trial, result, run

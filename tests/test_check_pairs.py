@@ -9,7 +9,7 @@ from kdelta.check.comparing import _change
 from kdelta.check.page import Effect
 from kdelta.check.pairs import Paired, paired
 from kdelta.sample import PhaseCounts
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 # A write that copies a page, 465 a window, on two kernels of which one takes 8 more a page.
 FORK = (110521, 110539, 112153, 113525, 110539, 110539, 110539, 110539)

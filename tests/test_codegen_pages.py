@@ -19,8 +19,8 @@ from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
 from kdelta.rendering import codegen_page as page
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import written
+from kdelta.table.columns import plain
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
 GOLDEN = Path(__file__).resolve().parent / "golden" / "codegen"

@@ -12,7 +12,7 @@ from foreign_records import EVIDENCE, imported
 from kdelta.analysis.compat import benchfmt, lkp, mmtests
 from kdelta.foreign.series import cases
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import Boot, Series
+from kdelta.verdict.series import Boot, Series
 
 OLD = (241.0, 243.0, 242.0, 250.0, 244.0)
 NEW = (251.0, 249.0, 250.0, 252.0, 248.0)

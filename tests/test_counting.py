@@ -18,6 +18,7 @@ from kdelta.guests import checkpoint, qemu
 from kdelta.output import Reading, TimedWindow
 from kdelta.run import counting, selftest
 from kdelta.run.restoring import Bench
+from kdelta.sample import ExactData
 from kdelta.workload import Window, parse_reference
 from test_swap import EMULATOR, SETTINGS, kernel
 
@@ -57,6 +58,11 @@ def windows() -> list[list[int]]:
     return found
 
 
+def counted(found: insns.Counts, printed: Reading) -> ExactData:
+    marked = counting._marked(printed)
+    return insns.counted(found, TABLE, marked, printed.layouts)[1]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -71,9 +77,7 @@ def test_the_plugin_is_told_how_many_windows_come(name: str, expected: int) -> N
 
 
 def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> None:
-    _, data = counting._counted(
-        counts(tmp_path, [ARMED, *windows()]), TABLE, reading({"scan": 3, "touch": 3})
-    )
+    data = counted(counts(tmp_path, [ARMED, *windows()]), reading({"scan": 3, "touch": 3}))
     scan, touch = data.phases
     assert (scan.phase, scan.user, scan.kernel) == ("scan", (5, 5, 5), (13, 13, 22))
     assert (touch.phase, touch.user, touch.kernel) == ("touch", (7, 7, 7), (0, 0, 0))
@@ -87,9 +91,8 @@ def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> Non
 
 
 def test_layouts_are_attributed_together(tmp_path: Path) -> None:
-    _, data = counting._counted(
-        counts(tmp_path, [ARMED, *windows()]), TABLE, reading({"scan": 3, "touch": 3}, layouts=3)
-    )
+    printed = reading({"scan": 3, "touch": 3}, layouts=3)
+    data = counted(counts(tmp_path, [ARMED, *windows()]), printed)
     scan, touch = data.phases
     assert (scan.layouts, touch.layouts) == (3, 3)
     rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
@@ -120,7 +123,7 @@ def test_counts_that_do_not_fit_the_printed_samples(
 ) -> None:
     printed = reading({"scan": samples, "touch": samples})
     with pytest.raises(GuestError, match=cause):
-        counting._counted(counts(tmp_path, records), TABLE, printed)
+        counted(counts(tmp_path, records), printed)
 
 
 @pytest.mark.parametrize("which", ["plugin_digest", "name"])

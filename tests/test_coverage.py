@@ -18,7 +18,7 @@ from kdelta.errors import SpecError
 from kdelta.journal import beside, results
 from kdelta.journal.beside import Beside
 from kdelta.rendering import coverage as page
-from kdelta.rendering.columns import plain
+from kdelta.table.columns import plain
 from ladder_records import ladder
 from test_explained_work import stored
 from test_listing import AT, keep_counts

@@ -14,15 +14,15 @@ from msgspec import structs
 from kdelta.analysis.calls import CauseKind, difference
 from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
-from kdelta.attribution.calls import PathNode
-from kdelta.attribution.kinds import Kind
-from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
-from kdelta.attribution.work import WorkRow
 from kdelta.cli import show
 from kdelta.errors import SpecError
 from kdelta.journal import beside, results
 from kdelta.journal.beside import Beside, Histogram
 from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.probes.calls import PathNode
+from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
+from kdelta.probes.work import WorkRow
+from kdelta.probes.work_kinds import Kind
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.paragraph import sentences

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kdelta.analysis.explanation import USER, Presence, base_name, explain
 from kdelta.errors import SpecError
 from kdelta.sample import FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 from ladder_records import PAGES, STATE, Trial, failed, ladder, recounted, result, run
 
 OLD = result(Trial(per_page=300))

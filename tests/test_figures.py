@@ -14,11 +14,11 @@ from kdelta.analysis import figures, findings
 from kdelta.analysis.figures import FigureCell
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.rendering import columns as page
 from kdelta.rendering import figures as figures_page
 from kdelta.rendering import show
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, MetricValue, Outcome, TrialResult
+from kdelta.table import columns as page
 from ladder_records import PAGES, STUDY, Trial, arm, failed, recounted, result, run
 
 CLEARS = "rep stosb in clear_page_erms"

@@ -4,11 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis.audit import audited
-from kdelta.analysis.counts import Measure, Replicates
-from kdelta.analysis.evidence import State
-from kdelta.analysis.findings import Ladder, report
+from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import Measure, Replicates
+from kdelta.ladder.evidence import State
+from kdelta.ladder.ladders import Ladder
 from kdelta.sample import (
     TOTAL,
     FunctionCount,
@@ -18,9 +19,9 @@ from kdelta.sample import (
     TrialResult,
     Try,
 )
-from kdelta.stats.exact import LocationKind
-from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.windows import LocationKind
 from ladder_records import ENVIRONMENT, PAGES, STATE, Trial, failed, ladder, recounted, result, run
 
 OLD = result(Trial(per_page=300))

@@ -12,9 +12,9 @@ from foreign_records import imported, noise
 from kdelta.analysis import judgement
 from kdelta.analysis.judgement import Judgement, JudgementChoice
 from kdelta.rendering import judge as page
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import written
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import plain
+from kdelta.verdict.comparison import Verdict
 
 BOOTS = 9
 

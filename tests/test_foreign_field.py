@@ -16,7 +16,7 @@ from kdelta.errors import SpecError
 from kdelta.foreign import reader
 from kdelta.metric import Better
 from kdelta.rendering import judge as page
-from kdelta.rendering.columns import plain
+from kdelta.table.columns import plain
 
 BOOTS = 9
 

@@ -12,7 +12,7 @@ from kdelta.analysis import judgement
 from kdelta.analysis.judgement import Judgement, JudgementChoice
 from kdelta.foreign.sets import told_apart
 from kdelta.rendering import judge as page
-from kdelta.rendering.columns import plain
+from kdelta.table.columns import plain
 
 ORDER = "the order in which they were run (a column order)"
 STATE = "the page state (columns such as anon_huge_kb)"

@@ -13,7 +13,7 @@ from kdelta.foreign import loading, mapping, reader
 from kdelta.foreign.record import Contents
 from kdelta.foreign.series import Case, cases
 from kdelta.metric import Better
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 SEEDS = range(100, 148)
 

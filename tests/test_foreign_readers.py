@@ -15,7 +15,7 @@ from kdelta.foreign.arms import version_key
 from kdelta.foreign.record import Foreign, ImportFormat
 from kdelta.foreign.series import Case, cases
 from kdelta.metric import Assume, Better
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 BUNDLE_HEAD = "exact_version,metric,value,status,run_id,failure_reason\n"
 

@@ -24,7 +24,7 @@ from kdelta.analysis.judgement import JudgementChoice, judge
 from kdelta.foreign import loading, mapping, reader, summaries
 from kdelta.foreign.record import Published
 from kdelta.metric import Better
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 CYCLE = "cycle_ns_per_page"
 ITERATION = "iteration_ns_per_page"

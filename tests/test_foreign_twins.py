@@ -12,7 +12,7 @@ from foreign_records import imported
 from kdelta.analysis import judgement
 from kdelta.analysis.judgement import JudgementChoice
 from kdelta.rendering import judge as page
-from kdelta.rendering.columns import plain
+from kdelta.table.columns import plain
 
 CASES = [(rule, seed) for rule in session_twins.RULES for seed in range(3)]
 

@@ -27,9 +27,9 @@ from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import comparisons
 from kdelta.rendering import show as points
-from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.formats import written
 from kdelta.sample import Outcome
+from kdelta.table.columns import WIDTH, plain
 
 EXACT = ladder_records.ladder(rounds=2)
 TIMED = timed_records.run([20.0, 22.0, 20.0])

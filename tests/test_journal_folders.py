@@ -15,8 +15,8 @@ from kdelta.cli.runs import runs
 from kdelta.errors import SpecError
 from kdelta.journal import folders
 from kdelta.journal.run import RUNS, RunJournal, unfinished
-from kdelta.rendering.columns import headline
 from kdelta.study import spec
+from kdelta.table.columns import headline
 from run_records import NOW, execute, new_run
 
 

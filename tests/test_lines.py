@@ -36,10 +36,10 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import listing, work
 from kdelta.rendering import places as view_places
-from kdelta.rendering.columns import plain
 from kdelta.rendering.listing import Listing
 from kdelta.sample import KernelIdentity
 from kdelta.source import make
+from kdelta.table.columns import plain
 from ladder_records import ladder
 from test_explained_work import stored
 from test_listing import listed

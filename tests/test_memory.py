@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import counts_stream as stream
-from kdelta.attribution import insns, memory, values
+from kdelta.attribution import insns
 from kdelta.attribution.insns import Touched
-from kdelta.attribution.memory import EVERYWHERE, Map, MemoryRow, What
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import SpecError
+from kdelta.probes import memory, values
+from kdelta.probes.memory import EVERYWHERE, Map, MemoryRow, What
 from kdelta.study import probes
 
 DIRECT, PAGES, VMALLOC = 0xFF11000000000000, 0xFFD4000000000000, 0xFFA0000000000000

@@ -22,11 +22,11 @@ from kdelta.cli.merge import merge
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import merging
-from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.formats import written as as_format
 from kdelta.sample import Environment, TimeData
 from kdelta.stats.blocked import MachineValues, blocked_shift
 from kdelta.stats.shift import shift
+from kdelta.table.columns import WIDTH, plain
 
 HERE = ladder_records.run(
     {

@@ -23,10 +23,10 @@ from kdelta.metric import Better
 from kdelta.rendering import metrics as metrics_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
-from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.formats import written
 from kdelta.rendering.show import show
 from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
+from kdelta.table.columns import WIDTH, plain
 from ladder_records import failed, result, run, trial_of
 
 NO_PMU = "no PMU for us: No such file or directory"

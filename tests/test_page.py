@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdelta.rendering.columns import (
+from kdelta.table.columns import (
     Column,
     Span,
     first_that_fits,

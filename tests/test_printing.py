@@ -15,8 +15,8 @@ from kdelta.analysis.findings import report
 from kdelta.cli.printing import print_json, print_lines, print_table
 from kdelta.printable import quoted
 from kdelta.rendering import show
-from kdelta.rendering.columns import Span, paragraph, plain
 from kdelta.sample import FunctionCount, TrialResult
+from kdelta.table.columns import Span, paragraph, plain
 from ladder_records import result, run, trial_of
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]

@@ -17,8 +17,8 @@ import pytest
 
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
-from kdelta.attribution.calls import PathNode
 from kdelta.disassembly.lines import SourceLine
+from kdelta.probes.calls import PathNode
 from kdelta.rendering import flame
 from kdelta.rendering.profiles import Profiles, callgrind, folded, pprof, speedscope
 from ladder_records import ladder

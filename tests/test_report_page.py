@@ -20,9 +20,9 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.readings import readings
 from kdelta.analysis.work import KindDelta, WorkExplanation
-from kdelta.attribution.calls import PathNode
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunRecord
+from kdelta.probes.calls import PathNode
 from kdelta.rendering import plots
 from kdelta.rendering.page import written
 from kdelta.rendering.step import StepDetail

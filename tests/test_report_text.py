@@ -24,9 +24,9 @@ from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
 from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
-from kdelta.rendering.columns import Line, coloured, plain
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
+from kdelta.table.columns import Line, coloured, plain
 from ladder_records import (
     ENVIRONMENT,
     STATE,

@@ -15,7 +15,7 @@ from kdelta.analysis.findings import report
 from kdelta.guests import qemu
 from kdelta.run import selftest
 from kdelta.sample import TrialResult
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 from ladder_records import ENVIRONMENT, Trial, result, run
 
 AMD64 = arch.of("amd64")

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 import ladder_records
 from kdelta.analysis import history, triage
 from kdelta.analysis.lines import version_key
-from kdelta.attribution.calls import PathNode
-from kdelta.attribution.kinds import Kind
-from kdelta.attribution.work import WorkRow
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.probes.calls import PathNode
+from kdelta.probes.work import WorkRow
+from kdelta.probes.work_kinds import Kind
 from kdelta.rendering import site
 from kdelta.rendering import step as step_page
 from kdelta.workload import loadable

@@ -370,7 +370,7 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
     from kdelta.cli import spreading
-    from kdelta.cli.execution import Means
+    from kdelta.cli.means import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
@@ -418,7 +418,7 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
 
 def test_counts_leave_pools_for_times_alone(journal: RunJournal, tmp_path: Path) -> None:
     from kdelta.cli import spreading
-    from kdelta.cli.execution import Means
+    from kdelta.cli.means import Means
 
     file = tmp_path / "lab.toml"
     file.write_text('[pool.nodes]\nkind = "slurm"\n[pool.here]\nkind = "local"\njobs = 3\n')
@@ -433,7 +433,7 @@ def test_counts_leave_pools_for_times_alone(journal: RunJournal, tmp_path: Path)
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     from kdelta.cli import spreading
-    from kdelta.cli.execution import Means
+    from kdelta.cli.means import Means
     from kdelta.study import spec
 
     file = tmp_path / "lab.toml"

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.stats.exact import MODE_SHARE, RARE, LocationKind, representative
+from kdelta.verdict.windows import MODE_SHARE, RARE, LocationKind, representative
 
 WINDOWS = st.lists(st.integers(min_value=0, max_value=2**63), min_size=1, max_size=60)
 

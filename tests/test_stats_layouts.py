@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kdelta import data
-from kdelta.stats.exact import LocationKind, representative
-from kdelta.stats.layouts import BATCH, HIT_PERCENT, Layouts, choose
+from kdelta.verdict.layouts import BATCH, HIT_PERCENT, Layouts, choose
+from kdelta.verdict.windows import LocationKind, representative
 
 
 def test_one_layout_is_the_window_that_stands_for_all() -> None:

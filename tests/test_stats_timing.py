@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.stats.detectors import Trap
-from kdelta.stats.series import Boot, ReplicateUnit, Series
-from kdelta.stats.summary import summarise
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.cautions import Trap
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
+from kdelta.verdict.summary import summarise
 from timing_series import EVIDENCE, METRIC, arm, bundle, noisy, points
 
 GUEST = Grade.GUEST_TIME

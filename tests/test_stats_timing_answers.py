@@ -11,9 +11,9 @@ import pytest
 
 from kdelta.metric import Grade
 from kdelta.stats import clock
-from kdelta.stats.series import Boot
 from kdelta.stats.timing import compare, placed, unread
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.series import Boot
 from timing_series import arm, noisy
 
 HOST = Grade.HOST_TIME

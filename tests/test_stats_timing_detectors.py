@@ -11,10 +11,11 @@ import pytest
 
 from kdelta.metric import Grade
 from kdelta.stats import clock, comparability, detectors
-from kdelta.stats.detectors import Trap, inspect
-from kdelta.stats.series import Boot, Series
+from kdelta.stats.detectors import inspect
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.cautions import Trap
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.series import Boot, Series
 from timing_series import METRIC, arm, bundle, noisy
 
 TICK = 4_000_250

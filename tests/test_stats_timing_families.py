@@ -20,7 +20,7 @@ from kdelta.stats.multiplicity import copies, correct, holm
 from kdelta.stats.shift import least_p, shift
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 from timing_series import arm, bundle, noisy
 
 

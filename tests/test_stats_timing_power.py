@@ -18,7 +18,7 @@ import power
 from kdelta.metric import Grade
 from kdelta.stats.shift import shift
 from kdelta.stats.timing import ALPHA, compare
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 from simulation import Design, Noise, sessions
 
 SEED = 7

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdelta.metric import INSNS_PER_OP, Assume, Better, Grade, Metric
-from kdelta.stats.verdict import Comparison, CountReading, Verdict, compare
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
 
 THROUGHPUT = Metric(name="rate", unit="page/s", better=Better.HIGHER, assume=Assume.NOTHING)
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from bisect_bench import Bench, journal
 from kdelta.analysis import history
 from kdelta.analysis.claims import claim
-from kdelta.analysis.counts import CountMethod, counted
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
@@ -26,14 +25,15 @@ from kdelta.bisect.judging import PointCounting
 from kdelta.bisect.ladder import LadderSearch
 from kdelta.bisect.outcome import Ending
 from kdelta.bisect.search import Mark
+from kdelta.ladder.counts import CountMethod, counted
 from kdelta.rendering import comparisons, mail, page, show
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import gate as gate_view
 from kdelta.rendering import survey as survey_view
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import FunctionCount, TrialResult
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import plain
+from kdelta.verdict.comparison import Verdict
 from ladder_records import PAGES, SCENARIO, WORKLOAD, Trial, handling, result, run
 
 OLD = result(Trial(per_page=300))

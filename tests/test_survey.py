@@ -13,10 +13,10 @@ from kdelta.analysis.survey import Survey, quiet, surveyed
 from kdelta.cli.survey import survey as command
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import columns as page
 from kdelta.rendering import survey
 from kdelta.sample import Outcome, TrialResult
 from kdelta.study import roster, spec
+from kdelta.table import columns as page
 
 
 def two_scenarios(other: TrialResult | None) -> RunRecord:

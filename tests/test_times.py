@@ -23,7 +23,6 @@ from kdelta.bisect.timing import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
-from kdelta.rendering import columns as page
 from kdelta.rendering import judge
 from kdelta.rendering import show as page_of
 from kdelta.rendering.formats import written
@@ -37,8 +36,9 @@ from kdelta.sample import (
     TimeData,
     TrialResult,
 )
-from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
+from kdelta.table import columns as page
+from kdelta.verdict.comparison import Verdict
 from ladder_records import failed
 from timed_records import HOST, STATE, kernel, run
 

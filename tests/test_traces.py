@@ -20,7 +20,6 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import traces
 from kdelta.rendering.answers import answers
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import written
 from kdelta.sample import (
     ArmRecord,
@@ -34,6 +33,7 @@ from kdelta.sample import (
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 from kdelta.study.tracing import TracePer, map_of
+from kdelta.table.columns import plain
 from kdelta.tracing import observed, seeing
 from kdelta.tracing.seeing import Key, SeenRun
 from run_records import NOW, kernel

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta import workload
-from kdelta.analysis import findings, variants
+from kdelta.analysis import findings
 from kdelta.cli import run as command
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import columns as page
 from kdelta.rendering import show
 from kdelta.study import spec
+from kdelta.table import columns as page
+from kdelta.verdict.shares import closed
 
 
 def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
@@ -84,7 +85,7 @@ def test_a_scenario_without_a_regression_has_no_gap() -> None:
 def test_the_share_of_a_gap(
     values: tuple[float | None, float | None, float | None], share: float | None
 ) -> None:
-    assert variants.closed(*values) == share
+    assert closed(*values) == share
 
 
 def test_a_fix_that_makes_a_gate_longer_does_not_pass() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 import counts_stream as stream
 from kdelta import arch
-from kdelta.attribution import insns, work_arm64, work_riscv64, work_x86
-from kdelta.attribution.kinds import Kind
+from kdelta.attribution import insns
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.attribution.work import WorkRow, work
+from kdelta.probes import work_arm64, work_riscv64, work_x86
+from kdelta.probes.work import WorkRow, work
+from kdelta.probes.work_kinds import Kind
 
 L, S, A = Kind.LOAD, Kind.STORE, Kind.ATOMIC
 

@@ -7,7 +7,9 @@ are those of the files of a run: read strictly, an unknown key is an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Protocol, Self
 
 from msgspec import Struct, field
 
@@ -424,3 +426,42 @@ class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def point(self) -> str:
         """Its point of the matrix as tables call it: "cpus=2 preempt=full"; "" without one."""
         return " ".join(f"{name}={value or 'own'}" for name, value in self.axes.items())
+
+
+class Run(Protocol):
+    """A whole run as verdicts and tables read it; kdelta.journal.run.RunRecord is one.
+
+    name, title, scenarios ("mprotect:toggle", in order), gap (references of a good and a regressed
+    kernel, or nothing): as its study has them.  created: ISO 8601, UTC.  subjects: what the commits
+    of its arms are called, by label.
+    """
+
+    @property
+    def run_id(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def title(self) -> str: ...  # noqa: D102
+    @property
+    def created(self) -> str: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+    @property
+    def rounds(self) -> int: ...  # noqa: D102
+    @property
+    def kdelta_version(self) -> str: ...  # noqa: D102
+    @property
+    def subjects(self) -> dict[str, str]: ...  # noqa: D102
+    @property
+    def instrument(self) -> Instrument: ...  # noqa: D102
+    @property
+    def scenarios(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def gap(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def arms(self) -> tuple[ArmRecord, ...]: ...  # noqa: D102
+    @property
+    def trials(self) -> tuple[TrialRecord, ...]: ...  # noqa: D102
+
+    def part(self, arms: Sequence[ArmRecord]) -> Self:
+        """The run with these arms alone, and with their trials."""

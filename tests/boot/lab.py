@@ -17,8 +17,6 @@ from msgspec import structs
 
 from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
-from kdelta.attribution.calls import Functions
-from kdelta.attribution.calls import functions as followed_functions
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu, qemu_archive
 from kdelta.guests.checkpoint import Checkpoint
@@ -28,6 +26,9 @@ from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
+from kdelta.probes.calls import Functions
+from kdelta.probes.calls import functions as followed_functions
+from kdelta.run import symbol_cache
 from kdelta.run.counting import run_trial
 from kdelta.run.restoring import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
@@ -200,7 +201,7 @@ class Machine:
     def _functions(self, point: Checkpoint) -> symbols.Symbols:
         order = Order("kallsyms")
         image = digest_of(self.kernel.image)
-        return symbols.load(image, lambda: self._answers(point, (order,)).text(order.line))
+        return symbol_cache.load(image, lambda: self._answers(point, (order,)).text(order.line))
 
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(

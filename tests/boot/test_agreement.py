@@ -16,7 +16,7 @@ from boot.lab import Machine
 from kdelta import workload
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
-from kdelta.stats.exact import representative
+from kdelta.verdict.windows import representative
 
 pytestmark = pytest.mark.boot
 

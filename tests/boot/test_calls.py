@@ -17,10 +17,10 @@ from boot.command import Command
 from boot.lab import Machine
 from kdelta import data
 from kdelta.attribution import insns
-from kdelta.attribution.calls import PathNode
-from kdelta.attribution.calls import tree as tree_of
 from kdelta.journal import calls as kept
 from kdelta.journal.run import RunJournal
+from kdelta.probes.calls import PathNode
+from kdelta.probes.calls import tree as tree_of
 
 pytestmark = pytest.mark.boot
 

@@ -24,7 +24,7 @@ from kdelta.guests.session import Guest
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
-from kdelta.stats.exact import representative
+from kdelta.verdict.windows import representative
 
 pytestmark = pytest.mark.boot
 

@@ -12,9 +12,9 @@ from kdelta import workload
 from kdelta.host import cpus
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.run.timed import Timing, time_here
-from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
 pytestmark = pytest.mark.boot
 

@@ -19,9 +19,9 @@ import pytest
 from boot import callgrind, lab
 from boot.lab import Machine
 from kdelta import elf, guest
-from kdelta.attribution.calls import PathNode
-from kdelta.attribution.calls import tree as tree_of
 from kdelta.guests import qemu
+from kdelta.probes.calls import PathNode
+from kdelta.probes.calls import tree as tree_of
 
 pytestmark = pytest.mark.boot
 

@@ -14,12 +14,12 @@ from boot import lab
 from boot.command import Command
 from boot.lab import Machine
 from kdelta import data
-from kdelta.attribution import memory
-from kdelta.attribution.kinds import Kind
-from kdelta.attribution.memory import EVERYWHERE, What
-from kdelta.attribution.work import work
 from kdelta.journal import beside
 from kdelta.journal.run import RunJournal
+from kdelta.probes import memory
+from kdelta.probes.memory import EVERYWHERE, What
+from kdelta.probes.work import work
+from kdelta.probes.work_kinds import Kind
 
 pytestmark = pytest.mark.boot
 

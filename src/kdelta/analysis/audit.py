@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kdelta.analysis.evidence import parts
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import parts
 from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord, TrialResult
 
 _ENDED_BADLY = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kdelta.analysis.counts import CountEvidence
 from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
 from kdelta.analysis.netting import Node, Notes, net
 from kdelta.analysis.resemblance import akin, near
-from kdelta.attribution.calls import PathNode
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence
+from kdelta.probes.calls import PathNode
 from kdelta.sample import TOTAL, Copied
 
 # What only passes a call or a return on is no function of the path.  Before Linux 6.13 the end of

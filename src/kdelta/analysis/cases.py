@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdelta.analysis.evidence import ITERATION, Method, gather, parts
 from kdelta.foreign.series import Case
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import ITERATION, Method, gather, parts
 from kdelta.sample import TOTAL
 
 

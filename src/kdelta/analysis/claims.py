@@ -13,13 +13,14 @@ from msgspec import structs
 
 from kdelta.analysis.audit import ScenarioAudit, audited
 from kdelta.analysis.explanation import Explanation, explain
-from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung, report
-from kdelta.analysis.limits import limits
+from kdelta.analysis.findings import Report, report
 from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.ladders import Ladder, LadderStep, Rung
+from kdelta.ladder.limits import limits
 from kdelta.sample import Instrument
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 
 class Tag(StrEnum):

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kdelta.analysis.counts import counted
-from kdelta.analysis.evidence import scenarios
 from kdelta.analysis.explanation import USER, base_name
 from kdelta.disassembly.lines import SourceLine
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import counted
+from kdelta.ladder.evidence import scenarios
 
 _FILE = re.compile(r"\+\+\+ (?:b/)?(\S+)")
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")

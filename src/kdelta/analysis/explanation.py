@@ -11,15 +11,15 @@ from enum import StrEnum
 
 from msgspec.structs import replace as with_arms
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, Measure, counted
-from kdelta.analysis.evidence import State, compare_arms, copies, points, scenarios
 from kdelta.analysis.resemblance import namesakes
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure, counted
+from kdelta.ladder.evidence import State, compare_arms, copies, points, scenarios
 from kdelta.printable import meant, printable
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, FunctionCount
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls
 _STANDS_OUT = 0.1  # share of the difference from which a function is named in the sentence

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from kdelta.analysis.counts import CountEvidence, counted
-from kdelta.analysis.evidence import points
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, counted
+from kdelta.ladder.evidence import points
 from kdelta.sample import TOTAL, FunctionCount
 from kdelta.study.spec import Figure, FigureCount, FigurePer
 

@@ -6,186 +6,30 @@ A pure function of the record: another threshold needs no new measurement.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Generic
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from kdelta.analysis import figures, metrics, variants
-from kdelta.analysis.builds import nearest
+from kdelta.analysis import figures, metrics
 from kdelta.analysis.compat import kernbench
-from kdelta.analysis.evidence import (
-    ArmEvidence,
-    M,
-    Method,
-    ScenarioEvidence,
-    State,
-    compare_arms,
-    copies,
-    gathered,
-    ratios,
-)
 from kdelta.analysis.figures import FigureTable
-from kdelta.analysis.limits import limits
 from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import MetricTable
 from kdelta.journal.run import RunRecord
-from kdelta.metric import Grade
-from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, Environment, Instrument, Outcome
-from kdelta.stats.decomposition import Share
-from kdelta.stats.multiplicity import correct
-from kdelta.stats.verdict import Comparison
+from kdelta.ladder.evidence import M, ScenarioEvidence, gathered
+from kdelta.ladder.ladders import RunLadders, of_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One trial that ended without data; console is relative to the run folder, "" if none."""
-
-    trial: int
-    arm: str
-    outcome: Outcome
-    reason: str
-    console: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratios:
-    """new/old of one phase against the first and the previous kernel; None: not comparable."""
-
-    phase: str
-    first: float | None
-    previous: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rung(Generic[M]):
-    """One kernel of a ladder.
-
-    control: it is the first one, measured again.  total and phases are absent (None, empty) when no
-    trial yielded a value.  first and previous name the kernels that it is compared with; previous
-    is the ladder's baseline or, without one, the nearest above with valid values, of the same
-    compiler where one is.  passed: why that is not the row above, "" where it is.  skipped: why all
-    trials that ended found the scenario not supported, else "".  comparison is None for the first
-    kernel, while no trial has ended, and where one of the two was skipped.  share: what it closes
-    of the study's gap.
-    """
-
-    arm: str
-    control: bool
-    reference: str
-    release: str
-    version: str
-    build_id: str
-    compiler: str
-    total: M | None
-    phases: tuple[M, ...]
-    first: str | None
-    previous: str | None
-    passed: str
-    ratios: tuple[Ratios, ...]
-    state: State
-    ok: int
-    done: int
-    planned: int
-    skipped: str
-    comparison: Comparison | None
-    share: Share | None = None
-
-    @property
-    def gap_closed(self) -> float | None:
-        """The share without its interval: 0 nothing, 1 all; None: unknown."""
-        return self.share.value if self.share else None
-
-    def ratio(self, phase: str) -> Ratios:
-        """The ratios of a phase (or TOTAL)."""
-        empty = Ratios(phase=phase, first=None, previous=None)
-        return next((ratios for ratios in self.ratios if ratios.phase == phase), empty)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LadderStep:
-    """A change above the threshold between two kernels, per operation."""
-
-    old: str
-    new: str
-    old_value: float
-    new_value: float
-    operation: str
-    comparison: Comparison
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What trials were measured on, in words, and the arms whose trials these were."""
-
-    told: str
-    environment: Environment | None
-    arms: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder(Generic[M]):
-    """One scenario over all kernels of a run, in the study's order.
-
-    point: of the study's matrix, "" without one.  baseline: the arm that all others are compared
-    with, "" where each is compared with the one above.  goal, regressed: the ends of the study's
-    gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
-    operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
-    published: what the workload's own tool would print.
-    """
-
-    workload: str
-    scenario: str
-    point: str
-    baseline: str
-    goal: str
-    regressed: str
-    phases: tuple[str, ...]
-    operation: str | None
-    grade: Grade
-    rungs: tuple[Rung[M], ...]
-    steps: tuple[LadderStep, ...]
-    warnings: tuple[str, ...]
-    doubts: tuple[str, ...]
-    failures: tuple[Failure, ...]
-    machines: tuple[Machine, ...]
-    replicates: StrEnum | None
-    published: tuple[str, ...]
-    done: int
-    planned: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Generic[M]):
+class Report(RunLadders[M]):
     """Everything that a run shows.
 
-    explains: whether a step can be explained by functions.  step_percent: what is SAME.  alpha: the
-    share of false alarms that is allowed, None of counts.
     metrics: what workloads told beside their phases; figures: what the study wants to know of
-    functions; limits: what it cannot say, a sentence each; subjects: of arms' commits, by label.
+    functions.
     """
 
-    instrument: Instrument
-    explains: bool
-    run_id: str
-    name: str
-    title: str
-    created: str
-    seed: int
-    rounds: int
-    kdelta_version: str
-    step_percent: float
-    alpha: float | None
-    ladders: tuple[Ladder[M], ...]
-    done: int
-    planned: int
     metrics: tuple[MetricTable, ...]
     figures: tuple[FigureTable, ...]
-    limits: tuple[str, ...]
-    subjects: dict[str, str]
 
 
 def report(
@@ -196,300 +40,20 @@ def report(
 ) -> Report[Any]:
     """Analyse a stored run.  step_percent None: the study's own threshold.  known: its evidence."""
     method = method_of(record, step_percent=step_percent)
+    every = gathered(record, method) if known is None else known
+    found = of_run(record, method, every)
+    own = {field.name: getattr(found, field.name) for field in fields(found)}
+    own["ladders"] = tuple(
+        replace(
+            ladder,
+            published=kernbench.lines(
+                one.workload, {arm.arm.label: arm.trials for arm in one.arms}
+            ),
+        )
+        for ladder, one in zip(found.ladders, every, strict=True)
+    )
     return Report(
-        instrument=record.instrument,
-        explains=method.explains,
-        run_id=record.run_id,
-        name=record.name,
-        title=record.title,
-        created=record.created,
-        seed=record.seed,
-        rounds=record.rounds,
-        kdelta_version=record.kdelta_version,
-        step_percent=method.step_percent,
-        alpha=method.alpha,
-        ladders=ladders(record, method, known),
-        done=sum(trial.result is not None for trial in record.trials),
-        planned=len(record.trials),
+        **own,
         metrics=metrics.tables(record),
         figures=figures.tables(record) if method.explains else (),
-        limits=limits(record, method),
-        subjects=record.subjects,
     )
-
-
-def ladders(
-    record: RunRecord, method: Method[M], known: Sequence[ScenarioEvidence[M]] | None = None
-) -> tuple[Ladder[M], ...]:
-    """A ladder for each scenario at each point of the matrix.
-
-    The verdicts on one pair of arms, over all of them, are one family (Holm's correction).
-    """
-    every = gathered(record, method) if known is None else known
-    rungs = _corrected([_rungs(one.part, one.arms, method) for one in every])
-    return tuple(
-        _ladder(one, _with_shares(one.part, one.arms, own, method), method)
-        for one, own in zip(every, rungs, strict=True)
-    )
-
-
-def _corrected(every: Sequence[tuple[Rung[M], ...]]) -> list[tuple[Rung[M], ...]]:
-    families: dict[tuple[str, str | None], list[Comparison]] = {}
-    for rung in (rung for rungs in every for rung in rungs):
-        if rung.comparison:
-            families.setdefault((rung.arm, rung.previous), []).append(rung.comparison)
-    decided = {pair: iter(correct(family)) for pair, family in families.items()}
-    return [
-        tuple(
-            replace(rung, comparison=next(decided[rung.arm, rung.previous]))
-            if rung.comparison
-            else rung
-            for rung in rungs
-        )
-        for rungs in every
-    ]
-
-
-def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method[M]) -> Ladder[M]:
-    arms = own.arms
-    good, bad = variants.ends(own.part)
-    base = variants.baseline(own.part, method)
-    with_data = next((arm for arm in arms if arm.total), None)
-    verdicts = [rung.comparison for rung in rungs if rung.comparison]
-    return Ladder(
-        workload=own.workload,
-        scenario=own.scenario,
-        point=own.point,
-        baseline=base,
-        goal=good,
-        regressed=bad,
-        phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
-        operation=with_data.total.operation if with_data and with_data.total else None,
-        grade=method.grade(arms),
-        rungs=rungs,
-        steps=_steps(arms, rungs, good),
-        warnings=(
-            *method.warnings(arms, verdicts),
-            *(f"{r.arm} is compared with {r.previous}: {r.passed}" for r in rungs if r.passed),
-            *copies(arms),
-            *_flaky(arms),
-        ),
-        doubts=_doubts(arms),
-        failures=tuple(_failures(arms)),
-        machines=_machines(arms, method),
-        replicates=method.replicates(arms),
-        published=kernbench.lines(own.workload, {arm.arm.label: arm.trials for arm in arms}),
-        done=sum(rung.done for rung in rungs),
-        planned=sum(rung.planned for rung in rungs),
-    )
-
-
-def _rungs(
-    record: RunRecord, arms: Sequence[ArmEvidence[M]], method: Method[M]
-) -> tuple[Rung[M], ...]:
-    base = variants.baseline(record, method)
-    if base:
-        return tuple(_against(base, arms, method))
-    above: list[ArmEvidence[M]] = []
-    rungs = []
-    for arm in arms:
-        sound = [other for other in above if other.sound]
-        at = nearest(arm.kernel, [other.kernel for other in sound])
-        first, previous = (sound[0], sound[at]) if sound else (None, None)
-        rung = _rung(arm, first, previous, None, method)
-        rungs.append(replace(rung, passed=_passed(rung, above[-1])) if sound else rung)
-        above.append(arm)
-    return tuple(rungs)
-
-
-def _passed(rung: Rung[M], above: ArmEvidence[M]) -> str:
-    """Why a kernel is compared with another one than that of the row above, "" where it is not."""
-    name = above.arm.label
-    if rung.previous == name or rung.total is None:
-        return ""
-    if not above.sound:
-        return f"{name} has no valid count"
-    return (
-        f"{compiler_family(above.kernel.compiler)} built {name}, and these two are of one compiler"
-    )
-
-
-def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> list[Rung[M]]:
-    """Every arm against the baseline.
-
-    The control is the baseline once more; when there is nothing else to compare, it is compared
-    itself: the machine with itself.
-    """
-    fixed = next((arm for arm in arms if arm.arm.label == base), None)
-    control = next((arm for arm in arms if arm.arm.control), None)
-    if control and all(arm in (fixed, control) for arm in arms):
-        control = None
-    return [
-        _rung(arm, None, None, None, method)
-        if arm is fixed
-        else _rung(arm, fixed, None if arm is control else fixed, control, method)
-        for arm in arms
-    ]
-
-
-def _rung(
-    arm: ArmEvidence[M],
-    first: ArmEvidence[M] | None,
-    previous: ArmEvidence[M] | None,
-    control: ArmEvidence[M] | None,
-    method: Method[M],
-) -> Rung[M]:
-    kernel = arm.arm.kernel
-    read_back = arm.kernel
-    return Rung(
-        arm=arm.arm.label,
-        control=arm.arm.control,
-        reference=kernel.reference,
-        release=read_back.release or kernel.release,
-        version=kernel.version,
-        build_id=read_back.build_id or kernel.build_id,
-        compiler=read_back.compiler,
-        total=arm.total,
-        phases=arm.phases,
-        first=first.arm.label if first else None,
-        previous=previous.arm.label if previous else None,
-        passed="",
-        ratios=_ratios(arm, first, previous, method) if method.explains else (),
-        state=arm.state,
-        ok=arm.ok,
-        done=arm.done,
-        planned=len(arm.trials),
-        skipped=arm.skipped,
-        comparison=None if arm is control else _comparison(arm, previous, control, method),
-    )
-
-
-def _ratios(
-    arm: ArmEvidence[M],
-    first: ArmEvidence[M] | None,
-    previous: ArmEvidence[M] | None,
-    method: Method[M],
-) -> tuple[Ratios, ...]:
-    """Of each phase and of the sum; of times a ratio is nothing without its interval."""
-    names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
-    own = (ratios(method, old, arm, names) for old in (first, previous))
-    return tuple(
-        Ratios(phase=phase, first=one, previous=other)
-        for phase, one, other in zip(names, *own, strict=True)
-    )
-
-
-def _comparison(
-    arm: ArmEvidence[M],
-    previous: ArmEvidence[M] | None,
-    control: ArmEvidence[M] | None,
-    method: Method[M],
-) -> Comparison | None:
-    if not arm.done or arm.skipped or (previous and previous.skipped):
-        return None
-    if previous:
-        return compare_arms(method, previous, arm, control)
-    return None if arm.sound else compare_arms(method, arm, arm)
-
-
-def _with_shares(
-    record: RunRecord,
-    arms: Sequence[ArmEvidence[M]],
-    rungs: tuple[Rung[M], ...],
-    method: Method[M],
-) -> tuple[Rung[M], ...]:
-    """What each arm but its ends and the control closes of the study's gap.
-
-    Never surer than the step itself: at its level, and without intervals where it is no step.
-    """
-    names = variants.ends(record)
-    own = {arm.arm.label: arm for arm in arms if not arm.arm.control}
-    good, bad = (own.get(name) for name in names)
-    if good is None or bad is None or not (good.total and bad.total):
-        return rungs
-    others = [arm for name, arm in own.items() if name not in names and not arm.skipped]
-    step = next((rung.comparison for rung in rungs if rung.arm == names[1]), None)
-    if step and method.alpha:
-        method = replace(method, alpha=method.alpha / step.hypotheses)
-    shares = {share.arm: share for share in method.shares([good, bad, *others])}
-    if step and not step.verdict.is_step:
-        shares = {
-            name: share.unsure(f"the step is {step.verdict}") for name, share in shares.items()
-        }
-    return tuple(replace(rung, share=shares.get(rung.arm)) for rung in rungs)
-
-
-def _steps(
-    arms: Sequence[ArmEvidence[M]], rungs: Sequence[Rung[M]], goal: str
-) -> tuple[LadderStep, ...]:
-    """The steps to all arms but the goal of a gap, which is told on its own."""
-    values = {arm.arm.label: arm.total for arm in arms if arm.sound}
-    steps = [
-        LadderStep(
-            old=rung.previous or "",
-            new=rung.arm,
-            old_value=old.per_operation,
-            new_value=rung.total.per_operation,
-            operation=rung.total.operation,
-            comparison=rung.comparison,
-        )
-        for rung in rungs
-        if rung.arm != goal and rung.comparison and rung.comparison.verdict.is_step
-        if (old := values.get(rung.previous or "")) and rung.total
-    ]
-    return tuple(sorted(steps, key=_size, reverse=True))
-
-
-def _size(step: LadderStep) -> float:
-    ratio = step.comparison.ratio
-    return abs(math.log(ratio)) if ratio else math.inf
-
-
-def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
-    return [
-        Failure(
-            trial=trial.index,
-            arm=arm.arm.label,
-            outcome=trial.result.outcome,
-            reason=trial.result.reason,
-            console=trial.result.artifacts.get("console", ""),
-        )
-        for arm in arms
-        for trial in arm.trials
-        if trial.result and trial.result.outcome is not Outcome.OK
-    ]
-
-
-def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:
-    """Environments that differ in identity, and who ran in them."""
-    groups: list[tuple[Mapping[str, object], Machine, dict[str, None]]] = []
-    for arm in arms:
-        for result in (trial.result for trial in arm.used if trial.result):
-            own = method.conditions(result)
-            if own is None:
-                continue
-            labels = next((who for known, _, who in groups if known == own), None)
-            if labels is None:
-                told = method.machine(result)
-                machine = Machine(told=told, environment=result.environment, arms=())
-                groups.append((own, machine, labels := {}))
-            labels[arm.arm.label] = None
-    return tuple(replace(machine, arms=tuple(labels)) for _, machine, labels in groups)
-
-
-def _doubts(arms: Sequence[ArmEvidence[M]]) -> tuple[str, ...]:
-    """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
-    results = [trial.result for arm in arms for trial in arm.trials if trial.result]
-    found = [text for result in results if result.facts for text in result.facts.doubts]
-    return tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values())
-
-
-def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:
-    """Say which trials' guests died once and, on fresh boots, not again."""
-    return [
-        f"{arm.arm.label}: the guest of trial {trial.index} died once and not again, so no kernel"
-        f" is blamed: {died.reason}"
-        for arm in arms
-        for trial in arm.trials
-        if trial.result and (died := trial.result.flaky)
-    ]

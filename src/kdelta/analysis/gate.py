@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kdelta.analysis.evidence import ArmEvidence, compare_arms, gather, parts
 from kdelta.analysis.explanation import find_arm
 from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import ArmEvidence, compare_arms, gather, parts
 from kdelta.sample import Instrument
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 
 class Bar(StrEnum):

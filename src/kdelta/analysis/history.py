@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, Measure
-from kdelta.analysis.evidence import ScenarioEvidence, gathered
 from kdelta.analysis.explanation import Explanation, profile
-from kdelta.analysis.findings import Ladder, Report, report
+from kdelta.analysis.findings import Report, report
 from kdelta.analysis.lines import line, ordered, reference
 from kdelta.analysis.neighbours import Neighbour, beside, is_ladder
 from kdelta.analysis.pairs import Pair, compared
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import ScenarioEvidence, gathered
+from kdelta.ladder.ladders import Ladder
 from kdelta.sample import TOTAL, Instrument
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,12 @@ from kdelta.foreign.series import Case, GroupAudit, audits, cases
 from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
-from kdelta.stats.decomposition import Share, shares
-from kdelta.stats.detectors import Caution, Trap
-from kdelta.stats.series import Series
-from kdelta.stats.summary import Summary, summarise
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.stats.decomposition import shares
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Series
+from kdelta.verdict.shares import Share
+from kdelta.verdict.summary import Summary, summarise
 
 # What is said of values that were not published would only repeat that they were not.
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)

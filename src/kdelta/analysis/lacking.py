@@ -14,13 +14,14 @@ from kdelta.analysis.standing import ELSEWHERE, SAME_UNITS
 from kdelta.foreign import words
 from kdelta.foreign.repeats import COPIED, MISPLACED
 from kdelta.metric import Better
-from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, Trap
-from kdelta.stats.verdict import Verdict
+from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
+from kdelta.verdict.cautions import Trap
+from kdelta.verdict.comparison import Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.judgement import Finding, JudgedPair
-    from kdelta.stats.detectors import Caution
-    from kdelta.stats.summary import Summary
+    from kdelta.verdict.cautions import Caution
+    from kdelta.verdict.summary import Summary
 
 _SHOWN = 3  # of things of one kind that a sentence names
 _COARSE = (Trap.LATTICE, Trap.CLOCK)  # of a verdict; of what is not decided others are said first

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kdelta.analysis.evidence import SUPERFLUOUS
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import SUPERFLUOUS
 from kdelta.stats import sequential
 from kdelta.stats.detectors import MIN_REPLICATES
 

@@ -13,19 +13,19 @@ from typing import Any
 
 from msgspec import structs
 
-from kdelta.analysis import variants
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
-from kdelta.analysis.findings import Ladder, Rung, report
+from kdelta.analysis.findings import report
 from kdelta.analysis.methods import timing_of
 from kdelta.analysis.reproduction import apart
 from kdelta.analysis.times import TimeMeasure, TimeMethod
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
+from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord, Instrument
 from kdelta.stats.multiplicity import correct
-from kdelta.stats.verdict import Comparison, Verdict
 from kdelta.study.spec import Study
+from kdelta.verdict.comparison import Comparison, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ def _times(records: Mapping[str, RunRecord]) -> list[MergedPair]:
     every = [list(parts(run)) for run in records.values()]
     found: list[MergedPair] = []
     (name, first), *_ = records.items()
-    base = variants.baseline(first, methods[name])
+    base = baseline(first, methods[name])
     for same in zip(*every, strict=True):
         arms = {
             name: gather(part, workload, scenario, method)

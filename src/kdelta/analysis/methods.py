@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdelta.analysis.counts import CountMethod
-from kdelta.analysis.evidence import Method, refuse_traced
-from kdelta.analysis.free_memory import UNSEEN_PERCENT
 from kdelta.analysis.looks import levels
 from kdelta.analysis.times import TimeMethod
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import UNSEEN_PERCENT, CountMethod
+from kdelta.ladder.evidence import Method, refuse_traced
 from kdelta.sample import Instrument
-from kdelta.stats.series import ReplicateUnit
 from kdelta.study.spec import Replicate, TimeMachine
+from kdelta.verdict.series import ReplicateUnit
 
 
 def method_of(

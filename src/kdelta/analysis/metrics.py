@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdelta.analysis.evidence import points
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import points
 from kdelta.metric import Better
 from kdelta.sample import ArmRecord, MetricValue, Outcome, TrialRecord
 

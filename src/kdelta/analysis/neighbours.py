@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from kdelta.analysis import variants
-from kdelta.analysis.builds import nearest
-from kdelta.analysis.counts import CountEvidence, CountMethod
-from kdelta.analysis.evidence import compare_arms
 from kdelta.analysis.lines import line
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.builds import nearest
+from kdelta.ladder.counts import CountEvidence, CountMethod
+from kdelta.ladder.evidence import compare_arms
+from kdelta.ladder.ladders import baseline
 from kdelta.sample import TOTAL
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
 
 Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
 """Of one scenario the runs, the newest first, and what each has by kernel."""
@@ -44,9 +44,7 @@ class Neighbour:
 def is_ladder(record: RunRecord) -> bool:
     """True for a run of kernels in their order: no variants of one source, no control, no gap."""
     return not (
-        variants.gap(record)
-        or any(arm.control for arm in record.arms)
-        or variants.baseline(record, CountMethod())
+        record.gap or any(arm.control for arm in record.arms) or baseline(record, CountMethod())
     )
 
 

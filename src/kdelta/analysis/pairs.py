@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from kdelta.analysis.counts import CountEvidence, CountMethod
-from kdelta.analysis.evidence import compare_arms, obstacles
 from kdelta.analysis.neighbours import Counted, both
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, CountMethod
+from kdelta.ladder.evidence import compare_arms, obstacles
 from kdelta.procfs import compiler_family
-from kdelta.stats.verdict import Comparison, CountReading, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.analysis.evidence import points
-from kdelta.analysis.findings import Ladder
 from kdelta.analysis.times import per_operation
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import points
+from kdelta.ladder.ladders import Ladder
 from kdelta.sample import TOTAL, Outcome, TrialResult
 
 

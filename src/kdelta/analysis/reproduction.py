@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.analysis.findings import Ladder, Rung, report
+from kdelta.analysis.findings import report
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.sample import TOTAL, Instrument, TrialRecord
 
 

@@ -14,9 +14,9 @@ from kdelta.foreign.mapping import UNITS
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.series import Case, GroupAudit
 from kdelta.metric import Better
-from kdelta.stats.detectors import Caution, Trap
-from kdelta.stats.series import Series
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Series
 
 UNORDERED = "nothing says which arm is the old one"
 SAME_UNITS = f'say {UNITS} = "same" under [facts] of a mapping if they are'

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from kdelta.analysis.findings import ladders
 from kdelta.analysis.looks import levels, whole_rounds
 from kdelta.analysis.methods import timing_of
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.ladders import ladders
 from kdelta.sample import Outcome, Skip, SkipKind
 from kdelta.stats import sequential
 

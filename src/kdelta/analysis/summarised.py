@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from kdelta.foreign.record import Published
 from kdelta.foreign.series import Case
-from kdelta.stats.series import Series
-from kdelta.stats.summary import summarise
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.series import Series
+from kdelta.verdict.summary import summarise
 
 _ASSUMED = "from summaries, normal scatter assumed"
 

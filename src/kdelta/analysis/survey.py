@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from kdelta.analysis.counts import Measure
-from kdelta.analysis.evidence import points
 from kdelta.analysis.explanation import Explanation, explain
-from kdelta.analysis.findings import Ladder, Report, Rung, report
+from kdelta.analysis.findings import Report, report
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import Measure
+from kdelta.ladder.evidence import points
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.sample import TOTAL
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
 

@@ -6,16 +6,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kdelta.analysis.evidence import ITERATION, ArmEvidence, Method
-from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import ITERATION, ArmEvidence, Method
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.sample import TOTAL, UNKNOWN, ArmRecord, HostFacts, Outcome, TrialRecord, TrialResult
-from kdelta.stats.decomposition import Share, shares
+from kdelta.sample import (
+    TOTAL,
+    UNKNOWN,
+    ArmRecord,
+    HostFacts,
+    Outcome,
+    Run,
+    TrialRecord,
+    TrialResult,
+)
+from kdelta.stats.decomposition import shares
 from kdelta.stats.detectors import inspect
-from kdelta.stats.series import Boot, ReplicateUnit, Series
-from kdelta.stats.summary import Summary, summarise
+from kdelta.stats.multiplicity import correct
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
+from kdelta.verdict.shares import Share
+from kdelta.verdict.summary import Summary, summarise
 
 # What must be the same for two arms: the machine, and how it was set.
 _OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
@@ -141,7 +151,7 @@ class TimeMethod(Method[TimeMeasure]):
         found += [caution.sentence for each in verdicts for caution in each.cautions]
         return list(dict.fromkeys(found))
 
-    def limits(self, record: RunRecord) -> Iterator[str]:
+    def limits(self, record: Run) -> Iterator[str]:
         """The machine."""
         results = [trial.result for trial in record.trials if trial.result]
         hosts = [host for result in results if (host := _host(result))]
@@ -153,6 +163,10 @@ class TimeMethod(Method[TimeMeasure]):
             )
         if any(host.virtualisation not in (None, "none") for host in hosts):
             yield "The machine is itself a guest: what its neighbours do is in the numbers."
+
+    def family(self, verdicts: Sequence[Comparison]) -> Sequence[Comparison]:
+        """By Holm's correction."""
+        return correct(verdicts)
 
     def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the samples of each boot."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kdelta.analysis.evidence import parts
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import parts
 from kdelta.sample import Instrument, Outcome, TraceData, TracePhase, TraceRow, TrialRecord
 from kdelta.study.tracing import HOST, TracePer, without_map
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.attribution.kinds import Kind
-from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
-from kdelta.attribution.work import WorkRow
 from kdelta.journal.beside import Beside, Histogram
+from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
+from kdelta.probes.work import WorkRow
+from kdelta.probes.work_kinds import Kind
 
 _NAMED = 3  # functions that a kind's change is mostly in
 

@@ -12,19 +12,18 @@ import operator
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 
-from kdelta import cache
 from kdelta.arch import Arch
 from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
-from kdelta.sample import FunctionCount
-from kdelta.stats.layouts import choose
+from kdelta.sample import ExactData, FunctionCount, PhaseCounts
+from kdelta.verdict.layouts import choose
 
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
@@ -371,6 +370,57 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """A phase as its program announced it: `operations` times `operation` in each window.
+
+    id: that its marks carry.  windows: how many the program said that it opened.
+    """
+
+    id: int
+    name: str
+    operation: str
+    operations: int
+    windows: int
+
+
+def counted(
+    counts: Counts, symbols: Symbols, phases: Sequence[Marked], layouts: int = 1
+) -> tuple[dict[str, CountedWindow], ExactData]:
+    """The window that stands for each phase; counts per phase, and the functions of that window.
+
+    layouts: that the windows of a phase go through in turn.  Raises GuestError when the marks are
+    not those that the program announced.
+    """
+    if not counts.armed:
+        raise GuestError("the program made no mark that the plugin saw")
+    if counts.errors:
+        raise GuestError(f"the marks do not fit: {counts.errors[0]}")
+    rows: list[PhaseCounts] = []
+    functions: list[FunctionCount] = []
+    chosen: dict[str, CountedWindow] = {}
+    for phase in phases:
+        windows = [window for window in counts.windows if window.phase == phase.id]
+        if not windows or len(windows) != phase.windows:
+            raise GuestError(
+                f"phase {phase.name}: {len(windows)} windows, {phase.windows} iterations"
+            )
+        rows.append(
+            PhaseCounts(
+                phase=phase.name,
+                operations=phase.operations,
+                operation=phase.operation,
+                user=tuple(window.user for window in windows),
+                kernel=tuple(window.kernel for window in windows),
+                switched=tuple(window.switched for window in windows),
+                layouts=layouts,
+            )
+        )
+        chosen[phase.name] = typical(windows, layouts)
+        functions += by_function(chosen[phase.name], symbols, phase.name)
+    return chosen, ExactData(phases=tuple(rows), functions=tuple(functions))
+
+
 def _functions(addresses: Sequence[int], symbols: Symbols) -> Iterator[tuple[str, int, int]]:
     """(function, how many of the addresses are its first, how many are in it): often only one."""
     low, high = min(addresses), max(addresses)
@@ -385,22 +435,6 @@ def _functions(addresses: Sequence[int], symbols: Symbols) -> Iterator[tuple[str
 
 def _place(address: int, symbols: Symbols) -> str:
     return symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
-
-
-def events_file(
-    image: str, load: Callable[[], Symbols], architecture: Arch, *, every_task: bool = False
-) -> Path:
-    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols.
-
-    every_task: count what other tasks than the workload's execute, too.
-    """
-    told = replace(architecture, new_tasks=()) if every_task else architecture
-    key = cache.digest(image, repr(told))
-
-    def make(folder: Path) -> None:
-        (folder / "events").write_text(events(load(), told))
-
-    return cache.entry("events", key, make) / "events"
 
 
 def events(symbols: Symbols, architecture: Arch) -> str:

@@ -5,16 +5,11 @@ from __future__ import annotations
 
 import bisect
 import re
-import sys
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from pathlib import Path
-from typing import overload
 
-from kdelta import cache
-from kdelta.errors import GuestError, InfraError
+from kdelta.errors import GuestError
 
 _LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
@@ -24,8 +19,6 @@ _FEWEST = 1000
 _LAST = (1 << 64) - 1  # address
 _LONGEST = 1 << 16  # bytes of a function behind which no symbol stands
 UNKNOWN = "[unknown]"
-_STARTS, _ENDS, _NAMES = "starts", "ends", "names"
-_FORMAT = 4  # of what is kept: it changes when the same text gives other functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,77 +110,3 @@ def _ends(functions: Collection[int], data: Collection[int]) -> Iterator[int]:
         within = address in functions
     if within:
         yield min(max(functions) + _LONGEST, _LAST)
-
-
-def load(image: str, fetch: Callable[[], str]) -> Symbols:
-    """Symbols of the kernel image with this SHA-256, from the cache or else from `fetch`.
-
-    fetch returns the text of /proc/kallsyms; it is asked at most once per image.  The key is what
-    the image is, not what its guest says of itself.  Raises GuestError when the text is unusable.
-    """
-
-    def make(folder: Path) -> None:
-        _write(parse(fetch()), folder)
-
-    return _read(cache.entry("symbols", f"{image}-{_FORMAT}", make))
-
-
-def _write(symbols: Symbols, folder: Path) -> None:
-    """Files that are read at once: 160,000 lines take a quarter of a second to parse."""
-    names = [name.encode() for name in symbols.names]
-    (folder / _STARTS).write_bytes(_little(array("Q", symbols.starts)))
-    (folder / _ENDS).write_bytes(_little(array("Q", accumulate(map(len, names)))))
-    (folder / _NAMES).write_bytes(b"".join(names))
-
-
-def _read(folder: Path) -> Symbols:
-    """Addresses as little-endian words, where each name ends, and names.  Raises InfraError."""
-    starts = _words((folder / _STARTS).read_bytes())
-    names = _Names((folder / _NAMES).read_bytes(), _words((folder / _ENDS).read_bytes()))
-    if len(names) != len(starts):
-        raise InfraError(
-            "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
-        )
-    return Symbols(starts, names)
-
-
-class _Names(Sequence[str]):
-    """Names in a row, each made a text when it is asked for: a trial asks for some hundred."""
-
-    def __init__(self, text: bytes, ends: array[int]) -> None:
-        """ends: of each name, in the text."""
-        self._text = text
-        self._ends = ends
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[str]: ...
-    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
-        return self._text[self._ends[at - 1] if at else 0 : self._ends[at]].decode()
-
-
-def _little(words: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words.tobytes()
-
-
-def _words(data: bytes) -> array[int]:
-    words: array[int] = array("Q")
-    words.frombytes(data)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words

@@ -14,17 +14,17 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Generic, Protocol
 
-from kdelta.analysis import builds
-from kdelta.analysis.counts import CountEvidence, CountMethod, Measure
-from kdelta.analysis.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import LIKE, Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
+from kdelta.ladder import builds
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
 
 _UNKNOWN_KERNEL = KernelIdentity(
     reference="", release="", version="", arch="", flavour="", image_sha256=""

@@ -12,7 +12,7 @@ from typing import Any
 from kdelta.bisect.journal import Journal, Point
 from kdelta.bisect.judging import Findings, NeighbourChange
 from kdelta.bisect.search import Found, Mark
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 
 class Ending(StrEnum):

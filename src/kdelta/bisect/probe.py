@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kdelta.analysis.counts import CountEvidence, CountMethod, counted
-from kdelta.analysis.evidence import arm_evidence, obstacles
 from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.judging import bytes_forbid
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, CountMethod, counted
+from kdelta.ladder.evidence import arm_evidence, obstacles
 from kdelta.metric import number
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
 from kdelta.source.make import SourceError

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
-from kdelta.analysis import builds
 from kdelta.analysis.methods import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.bisect.journal import BisectStep, Journal, Point
@@ -22,6 +21,7 @@ from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
+from kdelta.ladder import builds
 from kdelta.metric import Grade
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.detectors import MIN_REPLICATES
@@ -35,7 +35,7 @@ from kdelta.stats.side import (
     levels,
     weigh,
 )
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 BUDGET = 20  # blocks for one point
 _MOST_LOST = 3  # blocks of a point that may fail

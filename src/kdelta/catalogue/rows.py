@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta.analysis.counts import counted
-from kdelta.analysis.evidence import parts
 from kdelta.analysis.explanation import profile
 from kdelta.analysis.lines import version_key
 from kdelta.analysis.survey import surveyed
@@ -18,6 +16,8 @@ from kdelta.errors import KdeltaError
 from kdelta.files import digest_of
 from kdelta.journal.files import disk_errors
 from kdelta.journal.run import RUNS, RunRecord
+from kdelta.ladder.counts import counted
+from kdelta.ladder.evidence import parts
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord, Instrument
 

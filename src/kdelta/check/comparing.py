@@ -16,8 +16,8 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine import folios
 from kdelta.sample import ArmRecord, TrialRecord
-from kdelta.stats.verdict import Verdict
 from kdelta.study import spec
+from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Feature
 
 _OLD, _NEW = "before", "after"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdelta.sample import PhaseCounts
-from kdelta.stats.exact import LEAST_CALM, representative
+from kdelta.verdict.windows import LEAST_CALM, representative
 
 _CLEAR = 3  # times what pairs differ by
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kdelta.cli import calibrate, execution
+from kdelta.cli import calibrate
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.printing import page_width
 from kdelta.errors import SpecError
 
@@ -23,8 +24,8 @@ EXIT_UNDECIDED = 4
 @click.argument("mail", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--kernels", metavar="OLD,NEW", help="Two series of the archive: 6.16,6.17.")
 @click.option("--scenario", metavar="WORKLOAD:SCENARIO", help="Which loop it is.")
-@execution.means_options
-def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.Means) -> None:
+@means_options
+def ask(mail: Path, kernels: str | None, scenario: str | None, means: Means) -> None:
     """Answer a report of the kernel test robot: does path length explain it?
 
     The scenario is found by the test's name, the kernels by --kernels, or by the commit where it is
@@ -64,7 +65,7 @@ def ask(mail: Path, kernels: str | None, scenario: str | None, means: execution.
 
 
 def _wrapped(line: str) -> None:
-    from kdelta.rendering.columns import filled
+    from kdelta.table.columns import filled
 
     click.echo("\n".join(filled(line, page_width())))
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kdelta.bisect.journal import Point
     from kdelta.bisect.outcome import BisectionResult
     from kdelta.kernels.kernel import Kernel
-    from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
+    from kdelta.table.columns import Line
 
 
 @click.command()
@@ -254,7 +254,7 @@ def _releases(
 def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
     from kdelta.bisect import releases
-    from kdelta.rendering.columns import paragraph
+    from kdelta.table.columns import paragraph
 
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kdelta.bisect.journal import Journal
     from kdelta.bisect.measuring import TrialMeasure
     from kdelta.bisect.outcome import BisectionResult
-    from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
+    from kdelta.table.columns import Line
 
 _CHOSEN = ("pick", "paths", "configs", "fragments")
 

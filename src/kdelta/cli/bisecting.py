@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kdelta.bisect.outcome import BisectionResult
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.rendering.columns import Line
     from kdelta.study.spec import Study
+    from kdelta.table.columns import Line
 
 TOP = 8  # functions that are listed
 EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared

@@ -21,6 +21,7 @@ def block(folder: Path) -> None:
     A job of a cluster runs this; nobody else need.
     """
     from kdelta.cli import execution
+    from kdelta.cli.means import Means
     from kdelta.journal import blocks
 
     order = blocks.order_of(folder)
@@ -38,6 +39,6 @@ def block(folder: Path) -> None:
     node = os.environ.get("SLURMD_NODENAME", "") or platform.node()
     machine = blocks.BlockMachine(job=job[:20], restart=restart[:20], node=node[:100])
     attempt = blocks.attempt(folder, f"{int(job)}-{int(restart)}")
-    execution.measure_all(attempt, execution.Means(wanted_qemu=order.wanted_qemu))
+    execution.measure_all(attempt, Means(wanted_qemu=order.wanted_qemu))
     if not blocks.finish(folder, attempt, machine):
         click.echo("another attempt was first", err=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli import execution
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import need, output_option, runs_directory
 from kdelta.cli.printing import print_lines
 from kdelta.errors import SpecError, StoreError
@@ -251,9 +252,9 @@ def _absent(folder: Path) -> tuple[str, ...]:
     is_flag=True,
     help="Also kernels built from source: make runs what the bundle's patches say.",
 )
-@execution.means_options
+@means_options
 @runs_directory
-def reproduce(file: Path, runs: Path, means: execution.Means, *, build: bool) -> None:
+def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     """Measure the study of FILE, a bundle, here, and compare with what it says.
 
     Counts are equal to the instruction, or what else differs is named; of times the verdicts are

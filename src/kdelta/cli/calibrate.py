@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli import execution
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_json, write_output
 from kdelta.errors import InfraError, SpecError
@@ -35,12 +35,12 @@ BUILT_FROM = "6.17.8"  # the source of the archive in which variants take change
 @click.option("--no-builds", is_flag=True, help="Count packages of the archive only.")
 @click.option("--write", type=click.Path(path_type=Path), help="Write the document, too.")
 @json_option
-@execution.means_options
+@means_options
 def calibrate(
     cases: Path | None,
     only: tuple[str, ...],
     write: Path | None,
-    means: execution.Means,
+    means: Means,
     *,
     list_only: bool,
     no_builds: bool,
@@ -109,7 +109,7 @@ def offered() -> list[Series]:
 
 
 def _answers(
-    cases: Sequence[PublishedCase], offered: Sequence[Series], means: execution.Means
+    cases: Sequence[PublishedCase], offered: Sequence[Series], means: Means
 ) -> list[CaseAnswer]:
     """The answers in the order of the cases, interval by interval."""
     from kdelta.check import calibration
@@ -137,7 +137,7 @@ def _answers(
 def counted(
     between: tuple[Series, Series],
     cases: Sequence[PublishedCase],
-    means: execution.Means,
+    means: Means,
 ) -> list[CaseAnswer]:
     """Count the scenarios of cases on the kernels of both ends of an interval."""
     from kdelta.check import calibration
@@ -149,9 +149,7 @@ def counted(
     return [calibration.answered(case, *sides[case.scenario], labels, wide=wide) for case in cases]
 
 
-def built(
-    pair: tuple[str, str], cases: Sequence[PublishedCase], means: execution.Means
-) -> list[CaseAnswer]:
+def built(pair: tuple[str, str], cases: Sequence[PublishedCase], means: Means) -> list[CaseAnswer]:
     """Count them on one source with either of two variants, of which one may be none."""
     from kdelta.check import calibration, own
 
@@ -181,7 +179,7 @@ def _pair(case: PublishedCase) -> tuple[str, str]:
 
 
 def _counts(
-    names: Sequence[str], cases: Sequence[PublishedCase], means: execution.Means
+    names: Sequence[str], cases: Sequence[PublishedCase], means: Means
 ) -> tuple[list[Kernel], dict[str, tuple[Counted, Counted]]]:
     """Two kernels, and each scenario of the cases on both."""
     import tempfile

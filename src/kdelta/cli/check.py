@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli import execution
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import field_option, only_option, runs_directory
 from kdelta.errors import SpecError
 
@@ -76,7 +77,7 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 @click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", "as_html", is_flag=True, help="Print HTML.")
-@execution.means_options
+@means_options
 @runs_directory
 def check(
     series: tuple[str, ...],
@@ -89,7 +90,7 @@ def check(
     tolerance: float,
     against: Path | None,
     runs: Path,
-    means: execution.Means,
+    means: Means,
     *,
     field: bool,
     each: bool,
@@ -157,7 +158,7 @@ class _Request:
         self,
         scenarios: Sequence[str],
         runs: Path,
-        means: execution.Means,
+        means: Means,
         before: CheckPage | None,
         against: str,
     ) -> CheckPage:
@@ -204,7 +205,7 @@ class _Request:
         arch: str,
         scenarios: Sequence[str],
         folder: Path,
-        means: execution.Means,
+        means: Means,
         progress: Progress,
     ) -> CrossWalk:
         """Build and count the series for one architecture."""
@@ -229,7 +230,7 @@ class _Request:
         arch: str,
         scenarios: Sequence[str],
         folder: Path,
-        means: execution.Means,
+        means: Means,
         progress: Progress,
     ) -> Counter:
         import threading

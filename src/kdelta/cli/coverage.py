@@ -78,9 +78,9 @@ def _by_file(
 ) -> SourceCoverage:
     """What one kernel of a run executed, by files of its source."""
     from kdelta.analysis import calls, coverage
-    from kdelta.analysis.evidence import parts, points, refuse_traced
     from kdelta.analysis.explanation import find_counted, find_named
     from kdelta.cli.code import located, reached, reached_functions
+    from kdelta.ladder.evidence import parts, points, refuse_traced
 
     if under and not _FOLDER.fullmatch(under):
         raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")

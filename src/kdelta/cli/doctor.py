@@ -22,7 +22,7 @@ from kdelta.doctor.capabilities import (
 )
 from kdelta.doctor.inventory import inventory
 from kdelta.printable import printable
-from kdelta.rendering.columns import filled
+from kdelta.table.columns import filled
 
 _STYLES = {
     Usability.OK: "green",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.text import Text
 
-    from kdelta.rendering.columns import Line
+    from kdelta.table.columns import Line
 
 WIDTH = 100
 _ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
@@ -39,7 +39,7 @@ def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
 
     paged: through the user's pager, when it is longer than the terminal.
     """
-    from kdelta.rendering.columns import coloured, plain
+    from kdelta.table.columns import coloured, plain
 
     colour, width = wants_colour(sys.stdout, os.environ), page_width()
     content = coloured(lines, width) if colour else plain(lines, width)

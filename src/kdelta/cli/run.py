@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdelta.cli import execution, studies
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import machine_options, runs_directory
 from kdelta.errors import SpecError
 
@@ -54,14 +55,14 @@ if TYPE_CHECKING:
     " 'SYSTEM:EVENT(FIELD)', 'graph(FUNCTION)'.  Hits, never times or verdicts.",
 )
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished run of it.")
-@execution.means_options
+@means_options
 @runs_directory
 def run(
     what: tuple[str, ...],
     kernels: str | None,
     compilers: str | None,
     runs: Path,
-    means: execution.Means,
+    means: Means,
     *,
     fresh_run: bool,
     **settings: Any,
@@ -98,9 +99,9 @@ def run(
     is_flag=True,
     help="Boot what the plan needs, and go on after each boot (systemd, root); removes itself.",
 )
-@execution.means_options
+@means_options
 @runs_directory
-def resume(run_id: str, runs: Path, means: execution.Means, *, unattended: bool) -> None:
+def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
     """Finish an interrupted RUN (default: the latest)."""
     from kdelta.host import reboot
     from kdelta.journal.run import RUNS, RunJournal
@@ -130,7 +131,7 @@ def _go_on(journal: RunJournal) -> None:
         ended = sum(trial.result is not None for trial in journal.record().trials)
         reboot.check_progress(journal.folder / "boots.json", ended)
         reboot.check_arrived(facts.read().release or "")
-        execution.execute(journal, execution.Means())
+        execution.execute(journal, Means())
     except NextBootError as needed:
         program = str(Path(sys.argv[0]).absolute())
         runs = str(journal.folder.parent.absolute())

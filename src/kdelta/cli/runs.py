@@ -13,7 +13,7 @@ from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import page_width, print_json, print_lines
 
 if TYPE_CHECKING:
-    from kdelta.rendering.columns import Line
+    from kdelta.table.columns import Line
 
 
 @click.command()
@@ -35,7 +35,7 @@ def runs(runs: Path, *, as_json: bool) -> None:
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """A table of three columns where each line of it fits, else what each run is of below it."""
-    from kdelta.rendering.columns import Column, Span, Tone, first_that_fits, headline, table_lines
+    from kdelta.table.columns import Column, Span, Tone, first_that_fits, headline, table_lines
 
     names = Column("run", [each["run"] for each in found])
     trials = Column("trials", map(_trials, found), right=True)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kdelta.analysis.calls import CallExplanation
     from kdelta.analysis.explanation import Explanation
     from kdelta.analysis.work import WorkExplanation
-    from kdelta.attribution.calls import PathNode
     from kdelta.cli.code import Begins, LineMeans, RanCode
     from kdelta.journal.run import RunRecord
+    from kdelta.probes.calls import PathNode
 
     Trees = Sequence[Sequence[PathNode]]
 
@@ -158,7 +158,7 @@ def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
     from kdelta.analysis.findings import report
     from kdelta.analysis.methods import timing_of
     from kdelta.rendering import judge
-    from kdelta.rendering.columns import Span
+    from kdelta.table.columns import Span
 
     own = cases(record, timing_of(record))
     found = report(record, step_percent=step_percent)

@@ -18,7 +18,7 @@ from kdelta.study.pools import DaskPool, HostPool, LabPools, LocalPool
 from kdelta.study.slurm import SlurmPool
 
 if TYPE_CHECKING:
-    from kdelta.cli.execution import Means
+    from kdelta.cli.means import Means
     from kdelta.journal.run import RunJournal
     from kdelta.run.elsewhere import TimingPool, TimingPools
     from kdelta.run.spread import Workers

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kdelta.cli import execution, studies
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import field_option, only_option, runs_directory
 from kdelta.errors import SpecError
 
@@ -26,7 +27,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
-@execution.means_options
+@means_options
 @runs_directory
 def survey(
     kernels: str | None,
@@ -35,7 +36,7 @@ def survey(
     flavour: str,
     rounds: int,
     runs: Path,
-    means: execution.Means,
+    means: Means,
     *,
     field: bool,
     list_only: bool,

@@ -16,6 +16,7 @@ import click
 
 from kdelta.cli import execution, survey
 from kdelta.cli import site as pages
+from kdelta.cli.means import Means, means_options
 from kdelta.cli.options import only_option, runs_directory
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.metric import plural
@@ -85,7 +86,7 @@ class _Watch:
 @click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--list", "list_only", is_flag=True, help="Only say what would be counted.")
 @click.option("--quiet", is_flag=True, help="Say nothing when nothing is new.")
-@execution.means_options
+@means_options
 @runs_directory
 def watch(
     out: Path,
@@ -97,7 +98,7 @@ def watch(
     arch: str,
     flavour: str,
     runs: Path,
-    means: execution.Means,
+    means: Means,
     *,
     every: bool,
     list_only: bool,

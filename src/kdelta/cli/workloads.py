@@ -13,8 +13,8 @@ from kdelta import data
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.machine.axes import words
-from kdelta.rendering.columns import filled
 from kdelta.rendering.exported import exported_source
+from kdelta.table.columns import filled
 from kdelta.workload import Scenario, Workload, is_file, load, names
 
 _LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"

@@ -17,7 +17,7 @@ from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, Sou
 from kdelta.foreign.tables import TableCell
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import quoted
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 PREFIX = "Benchmark"
 _KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")

@@ -26,7 +26,7 @@ from kdelta.foreign.record import (
     merged,
 )
 from kdelta.foreign.tables import rows
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 ORDER = "execution_order.json"
 ENVIRONMENT = "pipeline_run_env.json"

@@ -18,7 +18,7 @@ from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, Pairs, Pub
 from kdelta.foreign.words import Part
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 METRIC = Metric(name="wall time", unit="s", better=Better.LOWER, assume=Assume.NOTHING)
 

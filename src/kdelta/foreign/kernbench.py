@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kdelta.errors import SpecError
 from kdelta.foreign.record import Contents, ForeignReading, Pairs, SourceFile, each_arm
 from kdelta.metric import Assume, Better, Metric
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 METRICS = tuple(
     Metric(name=name, unit="s", better=Better.LOWER, assume=Assume.NOTHING)

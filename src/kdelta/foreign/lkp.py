@@ -13,7 +13,7 @@ from kdelta.foreign.json_text import json_object
 from kdelta.foreign.record import ArmFacts, Contents, ForeignReading, SourceFile
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import quoted
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 FILE = "matrix.json"
 _SOURCES = "stats_source"

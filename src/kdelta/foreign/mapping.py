@@ -20,7 +20,7 @@ from kdelta.foreign import mapping_faults
 from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Assume, Better
 from kdelta.printable import quoted
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 _Names = Annotated[tuple[_Text, ...], Meta(max_length=500)]

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from kdelta.metric import Metric
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 FORMAT = 2  # of foreign.json
 Pairs = tuple[tuple[str, str], ...]

@@ -10,7 +10,7 @@ from kdelta.foreign.columns import Cells, Holds
 from kdelta.foreign.wordlists import vocabulary
 from kdelta.foreign.words import Part, Said
 from kdelta.foreign.work import Work
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 _NUMBERED = re.compile(
     r"(?P<word>[^\d]*?)[\s_#.-]*(?P<number>\d{1,4})(?:[\s_(]+(?P<rest>[^\d)]+)\)?)?\Z"

@@ -21,7 +21,7 @@ from kdelta.foreign.record import (
 )
 from kdelta.foreign.wordlists import vocabulary
 from kdelta.metric import Metric
-from kdelta.stats.series import Boot, ReplicateUnit, Series
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
 _BLOCK = 2  # runs of an arm after each other, at least, are a block of the session
 # The one dimension that is also a request to the machine.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from kdelta.foreign.record import Published
 from kdelta.foreign.series import Case
 from kdelta.stats import detectors
-from kdelta.stats.detectors import Caution, Trap
-from kdelta.stats.series import Series
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.series import Series
 
 _MIN_ROWS = 6  # whole sums are even by chance in 4^-6 of the cases
 _ALIKE = 0.1

@@ -31,7 +31,7 @@ from kdelta.foreign.sets import SET
 from kdelta.foreign.tables import MAX_CELL, TableCell, TableRow, plain_number, rows
 from kdelta.metric import Assume, Metric
 from kdelta.printable import printable
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 TRUE = ("true", "yes", "1", "on", "y")
 _UNITS = re.compile(

@@ -10,7 +10,7 @@ import msgspec
 from kdelta.foreign.columns import Cells, Columns
 from kdelta.foreign.mapping import OK, ArmKeys, ColumnKeys, Mapping, MetricKeys, Split
 from kdelta.foreign.words import Part, Said
-from kdelta.stats.series import ReplicateUnit
+from kdelta.verdict.series import ReplicateUnit
 
 
 @dataclass(frozen=True, slots=True)

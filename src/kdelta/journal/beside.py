@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.attribution.memory import MemoryRow
-from kdelta.attribution.work import WorkRow
 from kdelta.journal import packed
+from kdelta.probes.memory import MemoryRow
+from kdelta.probes.work import WorkRow
 
 NAME = "beside.json.gz"
 MOST = 256  # values of a histogram

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdelta.attribution.calls import PathNode
 from kdelta.errors import StoreError
 from kdelta.journal import packed
+from kdelta.probes.calls import PathNode
 
 NAME = "calls.json.gz"
 _MAX_NODES = 1 << 20

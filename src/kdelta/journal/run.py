@@ -66,6 +66,22 @@ class RunRecord(_Planned, frozen=True, kw_only=True):
         """What measured it."""
         return self.study.instrument
 
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """What its study measures, in the study's order."""
+        return self.study.scenarios
+
+    @property
+    def gap(self) -> tuple[str, ...]:
+        """References of the good and the regressed kernel that its study names; may be empty."""
+        return self.study.gap
+
+    def part(self, arms: Sequence[ArmRecord]) -> RunRecord:
+        """The run with these arms alone, and with their trials."""
+        own = {arm.index for arm in arms}
+        trials = tuple(trial for trial in self.trials if trial.arm in own)
+        return replace(self, arms=tuple(arms), trials=trials)
+
 
 class _Plan(_Planned, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of run.json; its trials have no results."""

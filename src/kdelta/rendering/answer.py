@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kdelta.analysis.answer import Decision, ImportAnswer, change
 from kdelta.analysis.judgement import Finding, JudgedPair
 from kdelta.foreign.sets import SET, told_apart
-from kdelta.rendering.columns import (
+from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
     Column,
@@ -20,7 +20,7 @@ from kdelta.rendering.columns import (
     paragraph,
     short,
 )
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 _ROWS = 20
 _ROOMY = 20

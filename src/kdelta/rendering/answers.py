@@ -13,8 +13,8 @@ from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import explain, figures, metrics, show, traces
-from kdelta.rendering.columns import plain
 from kdelta.rendering.formats import LEFT, written
+from kdelta.table.columns import plain
 
 TOP = 15  # functions that a text lists unless asked for more
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
 from kdelta.printable import printable
-from kdelta.rendering.columns import (
+from kdelta.sample import Outcome
+from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,
@@ -18,7 +19,6 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.sample import Outcome
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}

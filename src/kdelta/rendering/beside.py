@@ -7,22 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.analysis.counts import Measure
-from kdelta.analysis.findings import Ladder, Report, Rung
+from kdelta.analysis.findings import Report
 from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
-from kdelta.rendering.columns import (
-    ABSENT,
-    Column,
-    Line,
-    Tone,
-    paragraph,
-    shortened,
-    table_lines,
-)
+from kdelta.ladder.counts import Measure
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.rendering.times import counted, drift, level, ratio
 from kdelta.sample import Instrument
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import ABSENT, Column, Line, Tone, paragraph, shortened, table_lines
+from kdelta.verdict.comparison import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

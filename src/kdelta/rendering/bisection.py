@@ -14,7 +14,7 @@ from kdelta.bisect.outcome import BisectionResult, Ending
 from kdelta.bisect.place import Standing
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
-from kdelta.rendering.columns import (
+from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,

@@ -11,9 +11,9 @@ from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause
 from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.resemblance import akin
 from kdelta.metric import decimals, plural
-from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked
+from kdelta.table.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 
 _LISTED = 8  # causes in the text; JSON and CSV have all
 _TELLING = 0.005  # share of the difference from which a cause has a line

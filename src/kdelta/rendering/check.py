@@ -19,8 +19,8 @@ from kdelta.check.page import (
     Saying,
 )
 from kdelta.printable import printable
-from kdelta.rendering import columns
 from kdelta.rendering.templates import asset, template
+from kdelta.table import columns
 
 WIDTH = 72
 MOST_LINES = 60

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.analysis.findings import Report, Rung
+from kdelta.analysis.findings import Report
+from kdelta.ladder.ladders import Rung
 from kdelta.metric import number
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell, picked
+from kdelta.sample import TOTAL, Instrument
+from kdelta.table.columns import (
     VERDICT_TONES,
     Column,
     Line,
@@ -19,10 +22,8 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.counts import times
-from kdelta.rendering.formats import Cell, picked
-from kdelta.sample import TOTAL, Instrument
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.table.counts import times
+from kdelta.verdict.comparison import Comparison, Verdict
 
 _NUMBERS = ("ratio", "low", "high", "difference", "spread", "p", "alpha")
 _WORDS = ("verdict", "grade", "crossing")

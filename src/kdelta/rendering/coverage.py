@@ -8,8 +8,8 @@ from typing import Any
 
 from kdelta.analysis.coverage import Coverage, Relevance, SourceCoverage
 from kdelta.metric import plural
-from kdelta.rendering.columns import Column, Line, Tone, paragraph, short, table_lines
 from kdelta.rendering.formats import Cell, picked
+from kdelta.table.columns import Column, Line, Tone, paragraph, short, table_lines
 
 _NAME_WIDTH = 48
 _NAMED = 3  # scenarios of a function

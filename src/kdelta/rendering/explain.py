@@ -9,7 +9,10 @@ from typing import Any
 
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest, StringBytes
 from kdelta.metric import decimals, number
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import COUNTED, Cell, picked
+from kdelta.rendering.wording import more
+from kdelta.sample import TOTAL
+from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
     Column,
@@ -21,10 +24,7 @@ from kdelta.rendering.columns import (
     short,
     table_lines,
 )
-from kdelta.rendering.formats import COUNTED, Cell, picked
-from kdelta.rendering.wording import more
-from kdelta.sample import TOTAL
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.figures import FigureCell, FigureRow, FigureTable
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell
+from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,
@@ -17,7 +18,6 @@ from kdelta.rendering.columns import (
     shortened,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell
 
 _HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
 

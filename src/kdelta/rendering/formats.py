@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 import re
@@ -20,6 +21,10 @@ from kdelta.printable import printable
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
 _NOTHING: tuple[object, ...] = (None, "", [], (), {})
+_KCIDB = {"major": 5, "minor": 3}  # the version of its I/O schema (the package kcidb-io)
+_ORIGIN = "kdelta"
+_PATH = re.compile(r"[^a-zA-Z0-9_-]")
+_MOST = 1000
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
@@ -154,9 +159,44 @@ def _ktap(view: CaseView, found: object) -> str:
 
 
 def _kcidb(view: CaseView, found: object) -> str:
-    from kdelta.rendering.kcidb import report
+    """For KernelCI's database: checkout and build are the new kernel, a test is a scenario.
 
-    return report(*view.cases(found))
+    Ids are of what was judged, so the same gate gives the same ids.
+    """
+    title, conclusion, cases = view.cases(found)
+    whole = "\0".join((title, *(f"{case.name} {case.values}" for case in cases)))
+    name = f"{_ORIGIN}:{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    return indented(
+        {
+            "version": _KCIDB,
+            "checkouts": [{"id": name, "origin": _ORIGIN, "comment": _line(title), "valid": True}],
+            "builds": [{"id": name, "checkout_id": name, "origin": _ORIGIN, "status": "PASS"}],
+            "tests": [_test(name, number, case, conclusion) for number, case in enumerate(cases)],
+        }
+    )
+
+
+def _test(build: str, number: int, case: JudgedCase, conclusion: str) -> dict[str, Any]:
+    status = "FAIL" if case.failed else "SKIP" if case.skipped else "PASS"
+    return {
+        "id": f"{build}.{number}",
+        "build_id": build,
+        "origin": _ORIGIN,
+        "path": _kcidb_path(case.name),
+        "comment": _line(f"{' -> '.join(case.values)}: {case.change}"),
+        "status": status,
+        "misc": {"why": _line(case.why), "skipped": _line(case.skipped), "gate": _line(conclusion)},
+    }
+
+
+def _kcidb_path(name: str) -> str:
+    """Dots part the levels of a path."""
+    words = (_PATH.sub("_", word) or "_" for word in printable(name).split(":"))
+    return ".".join((_ORIGIN, *words))[:_MOST]
+
+
+def _line(text: str) -> str:
+    return printable(text, _MOST)
 
 
 # What `kdelta gate` prints besides.

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.gate import GateCase, GateResult
 from kdelta.metric import number, plural
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, picked
+from kdelta.rendering.wording import effort
+from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
     Column,
@@ -18,8 +20,6 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, picked
-from kdelta.rendering.wording import effort
 
 _HEAD = (
     *("run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value"),

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kdelta.analysis.compat import framework, lkp, mmtests
 from kdelta.analysis.judgement import Compat, Finding, Gap, JudgedPair, Judgement, Others
-from kdelta.analysis.variants import closes
 from kdelta.foreign.record import Pairs, Published
 from kdelta.foreign.series import GroupAudit
 from kdelta.metric import Better
 from kdelta.rendering import answer
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell
+from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
     WIDTH,
@@ -26,9 +26,9 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell
-from kdelta.stats.detectors import Caution
-from kdelta.stats.summary import Summary
+from kdelta.verdict.cautions import Caution
+from kdelta.verdict.shares import closes
+from kdelta.verdict.summary import Summary
 
 _FEW = 3  # metrics and settings whose details follow the answer unasked
 _SMALL = 0.1

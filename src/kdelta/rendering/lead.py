@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.evidence import ITERATION
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
-from kdelta.analysis.findings import Rung
 from kdelta.analysis.resemblance import akin, name_words, near
+from kdelta.ladder.evidence import ITERATION
+from kdelta.ladder.ladders import Rung
 from kdelta.metric import number
-from kdelta.rendering.columns import short
 from kdelta.rendering.times import scale
 from kdelta.rendering.wording import TRUST, change, effort, more
 from kdelta.sample import TOTAL
+from kdelta.table.columns import short
 from kdelta.workload import Scenario, Workload
 
 _MOST = 0.5  # share of the difference from which one function is named beside it

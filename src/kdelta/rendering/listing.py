@@ -13,9 +13,9 @@ from kdelta.analysis.explanation import Explanation
 from kdelta.disassembly.executed import ExecutedInsn
 from kdelta.disassembly.lines import Chain
 from kdelta.rendering.calls import Scale
-from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked
+from kdelta.table.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 
 _TEXT_WIDTH = 30
 _LINES = (

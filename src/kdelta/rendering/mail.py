@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline, Tag
-from kdelta.analysis.findings import Ladder, Rung
 from kdelta.errors import SpecError
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import lead
-from kdelta.rendering.columns import ABSENT, Column, short, shortened
 from kdelta.rendering.mail_parts import (
     COLUMNS,
     OTHERS,
@@ -32,7 +31,8 @@ from kdelta.rendering.mail_parts import (
 )
 from kdelta.rendering.times import counted, level, scale
 from kdelta.rendering.wording import TRUST, change, effort
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.table.columns import ABSENT, Column, short, shortened
+from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload
 
 _CHANGES = 6  # told beside the first, the largest first

@@ -10,15 +10,15 @@ from typing import Any
 from kdelta.analysis.audit import FactCheck, ScenarioAudit
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Presence
-from kdelta.analysis.findings import Ladder
+from kdelta.ladder.ladders import Ladder
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
-from kdelta.rendering.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
 from kdelta.rendering.explain import renamed
-from kdelta.rendering.show import failures_told
 from kdelta.rendering.wording import more
 from kdelta.sample import KernelIdentity
+from kdelta.table.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
+from kdelta.table.ladders import failures_told
 
 COLUMNS = 72
 _FUNCTIONS = 8  # of the mechanism

@@ -8,7 +8,9 @@ from itertools import zip_longest
 
 from kdelta.analysis.merging import Merged, MergedPair
 from kdelta.metric import number, plural
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell, picked
+from kdelta.rendering.times import ratio
+from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
     Column,
@@ -20,10 +22,8 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.counts import times
-from kdelta.rendering.formats import Cell, picked
-from kdelta.rendering.times import ratio
-from kdelta.stats.verdict import Comparison
+from kdelta.table.counts import times
+from kdelta.verdict.comparison import Comparison
 
 _SHOWN = 20
 _COMPARISON = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")

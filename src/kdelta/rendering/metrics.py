@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from kdelta.analysis.compat import hot_cold_hot
 from kdelta.analysis.metrics import MetricCell, MetricRow, MetricTable
 from kdelta.metric import Better
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell
+from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,
@@ -20,7 +21,6 @@ from kdelta.rendering.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell
 
 _HEAD = (
     "workload",

@@ -11,20 +11,20 @@ from typing import Any
 from kdelta.analysis.audit import ScenarioAudit
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Explanation, FunctionDelta
-from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import readings
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import lead, plots, step
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.plots import Plot
-from kdelta.rendering.show import failures_told
 from kdelta.rendering.step import StepDetail
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.times import level, scale
 from kdelta.rendering.wording import TRUST, effort, more
 from kdelta.sample import UNKNOWN
-from kdelta.stats.verdict import Comparison
+from kdelta.table.ladders import failures_told
+from kdelta.verdict.comparison import Comparison
 from kdelta.workload import Workload
 
 _SMALL = 0.05  # percent of the difference below which a function is one of the others

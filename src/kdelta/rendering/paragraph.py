@@ -10,13 +10,13 @@ from itertools import combinations
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
-from kdelta.attribution.kinds import Kind
 from kdelta.metric import plural
+from kdelta.probes.work_kinds import Kind
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
-from kdelta.rendering.columns import short
 from kdelta.rendering.explain import called
 from kdelta.rendering.work import named
+from kdelta.table.columns import short
 
 _TELLING = 0.1  # share of the difference from which a cause or a function is named
 _FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.disassembly.lines import SourceLine
-from kdelta.rendering.columns import ABSENT, Column, Line, Tone, paragraph, short, table_lines
 from kdelta.rendering.formats import Cell
+from kdelta.table.columns import ABSENT, Column, Line, Tone, paragraph, short, table_lines
 
 _NAME_WIDTH = 40
 _FUNCTION = "function"

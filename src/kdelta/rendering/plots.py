@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kdelta.analysis.findings import Ladder, Rung
 from kdelta.analysis.readings import Readings
 from kdelta.errors import InfraError
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.printable import printable
-from kdelta.rendering.columns import short
 from kdelta.rendering.times import scale
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import short
+from kdelta.verdict.comparison import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,9 +16,9 @@ from functools import cached_property
 
 from kdelta.analysis.calls import DEEPER, DEEPEST
 from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.attribution.calls import PathNode
 from kdelta.disassembly.lines import SourceLine
 from kdelta.printable import printable
+from kdelta.probes.calls import PathNode
 from kdelta.rendering.places import Places
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -31,7 +31,7 @@ from kdelta.rendering.step import others as other_functions
 from kdelta.rendering.step import shown as shown_functions
 from kdelta.rendering.templates import asset, template
 from kdelta.rendering.wording import change, effort, more
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 if TYPE_CHECKING:

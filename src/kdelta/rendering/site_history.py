@@ -8,7 +8,7 @@ from typing import Any
 
 from kdelta.analysis.history import HistoryPoint, ScenarioHistory
 from kdelta.metric import number
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value, as in the table of pairs

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from kdelta.analysis.pairs import Pair, PairRow
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
 
 _ABSENT = "-"
 _SAME_CODE = "="

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from kdelta.analysis.free_memory import UNSEEN_PERCENT
 from kdelta.analysis.survey import OpenPair, Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.ladder.counts import UNSEEN_PERCENT
 from kdelta.metric import number, plural
-from kdelta.rendering.columns import (
+from kdelta.rendering.explain import sentence
+from kdelta.sample import TOTAL
+from kdelta.table.columns import (
     ABSENT,
     CROSSED,
     Column,
@@ -23,10 +25,8 @@ from kdelta.rendering.columns import (
     shortened,
     table_lines,
 )
-from kdelta.rendering.explain import sentence
-from kdelta.rendering.show import limits_of
-from kdelta.sample import TOTAL
-from kdelta.stats.verdict import LEAST_SEEDS
+from kdelta.table.ladders import limits_of
+from kdelta.verdict.comparison import LEAST_SEEDS
 
 _NAME_WIDTH: Final = 34
 _KERNEL_WIDTH: Final = 16

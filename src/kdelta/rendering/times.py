@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How timed ladders look: their cells, columns, words and fields; see show.LadderView."""
+"""How timed ladders look: their cells, columns, words and fields; see show.FieldsView."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.analysis.evidence import ITERATION
-from kdelta.analysis.findings import Ladder, Report, Rung
+from kdelta.analysis.findings import Report
 from kdelta.analysis.times import TimeMeasure
-from kdelta.analysis.variants import closes
+from kdelta.ladder.evidence import ITERATION
+from kdelta.ladder.ladders import Ladder, Rung, RunLadders
 from kdelta.metric import Grade
-from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.shares import closes
 
 KIND = "show-time"
 TOTAL_FIRST = False
@@ -107,7 +108,7 @@ def ratio(found: Comparison | None) -> str:
     return f"x{found.ratio:.3f}{mark} ({low:.3f}-{high:.3f})"
 
 
-def legend(report: Report[TimeMeasure], ladder: Ladder[TimeMeasure]) -> Iterator[str]:
+def legend(report: RunLadders[TimeMeasure], ladder: Ladder[TimeMeasure]) -> Iterator[str]:
     """What the columns mean, a clause each."""
     yield f"x first: new/old against {ladder.baseline} with the {level(report.alpha)} interval"
     yield f"SAME: the whole interval within {report.step_percent / 100:.3g} of 1"
@@ -123,7 +124,7 @@ def level(alpha: float | None) -> str:
 
 
 def conclusion(
-    report: Report[TimeMeasure],  # noqa: ARG001
+    report: RunLadders[TimeMeasure],  # noqa: ARG001
     ladder: Ladder[TimeMeasure],
 ) -> Iterator[Line]:
     """What the workload's own tool prints, and each comparison in a sentence."""
@@ -169,7 +170,7 @@ def drift(found: Comparison, places: int) -> str:
     return f", drift {found.sandwich.drift:+.{places}%}" if found.sandwich else ""
 
 
-def findings(report: Report[TimeMeasure]) -> Iterator[str]:  # noqa: ARG001
+def findings(report: RunLadders[TimeMeasure]) -> Iterator[str]:  # noqa: ARG001
     """Every ladder ends with its sentences."""
     return iter(())
 

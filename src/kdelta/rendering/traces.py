@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
-from kdelta.rendering.columns import (
+from kdelta.rendering.formats import Cell, picked
+from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,
@@ -17,7 +18,6 @@ from kdelta.rendering.columns import (
     shortened,
     tables_that_fit,
 )
-from kdelta.rendering.formats import Cell, picked
 
 _WIDEST = 46
 _MOST_KEYS = 24  # values of one watched thing that text lists

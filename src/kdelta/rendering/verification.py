@@ -14,7 +14,7 @@ from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import number, plural
 from kdelta.rendering.answers import answers
-from kdelta.rendering.columns import ABSENT, Column, Line, Tone, paragraph, shortened, table_lines
+from kdelta.table.columns import ABSENT, Column, Line, Tone, paragraph, shortened, table_lines
 
 _SHOWN = 20
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kdelta.metric import Grade, number
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 _TWICE = 1.995  # from here on "times" reads better than percent
 

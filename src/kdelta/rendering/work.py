@@ -10,9 +10,9 @@ from typing import Any
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.errors import SpecError
 from kdelta.rendering.calls import Scale
-from kdelta.rendering.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked
+from kdelta.table.columns import Column, Line, Span, Tone, paragraph, short, table_lines
 
 WORK, MEMORY, VALUES = "work", "memory", "values"
 _NAME_WIDTH = 32

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -17,15 +18,13 @@ from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run import probing, selftest
+from kdelta.run import probing, selftest, symbol_cache
 from kdelta.run.guest_trial import GuestTrial
 from kdelta.run.restoring import Bench
 from kdelta.run.trial import Ran, framed, run_in, told_to
 from kdelta.sample import (
     Environment,
     ExactData,
-    FunctionCount,
-    PhaseCounts,
     TrialResult,
 )
 
@@ -129,7 +128,7 @@ class _CountedTrial(GuestTrial):
         """How the guest that is counted is started."""
         bench = self._bench
         target = bench.settings.target
-        events = insns.events_file(
+        events = symbol_cache.events_file(
             digest_of(self._kernel.image),
             lambda: table,
             target,
@@ -157,7 +156,7 @@ class _CountedTrial(GuestTrial):
         self, counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
         """The counts; what is recorded beside them goes into the trial's folder."""
-        standing, data = _counted(counts, table, reading)
+        standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
         if self._probing:
             target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
@@ -196,33 +195,16 @@ def _windows(scenario: workload.Scenario) -> int:
     return 0 if scenario.declared else rounds * len(scenario.windows)
 
 
-def _counted(
-    counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
-) -> tuple[dict[str, insns.CountedWindow], ExactData]:
-    """The window that stands for each phase; counts per phase, and the functions of that window."""
-    if not counts.armed:
-        raise GuestError("the program made no mark that the plugin saw")
-    if counts.errors:
-        raise GuestError(f"the marks do not fit: {counts.errors[0]}")
-    phases: list[PhaseCounts] = []
-    functions: list[FunctionCount] = []
-    standing: dict[str, insns.CountedWindow] = {}
-    for phase in reading.phases:
-        windows = [window for window in counts.windows if window.phase == phase.id]
-        timed = sum(sample.phase == phase.name for sample in reading.samples)
-        if not windows or len(windows) != timed:
-            raise GuestError(f"phase {phase.name}: {len(windows)} windows, {timed} iterations")
-        phases.append(
-            PhaseCounts(
-                phase=phase.name,
-                operations=phase.operations,
-                operation=phase.operation,
-                user=tuple(window.user for window in windows),
-                kernel=tuple(window.kernel for window in windows),
-                switched=tuple(window.switched for window in windows),
-                layouts=reading.layouts,
-            )
+def _marked(reading: output.Reading) -> list[insns.Marked]:
+    """The phases that the program announced, with as many windows as it printed samples of."""
+    seen = Counter(sample.phase for sample in reading.samples)
+    return [
+        insns.Marked(
+            id=phase.id,
+            name=phase.name,
+            operation=phase.operation,
+            operations=phase.operations,
+            windows=seen[phase.name],
         )
-        standing[phase.name] = insns.typical(windows, reading.layouts)
-        functions += insns.by_function(standing[phase.name], table, phase.name)
-    return standing, ExactData(phases=tuple(phases), functions=tuple(functions))
+        for phase in reading.phases
+    ]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.arch import Arch
-from kdelta.attribution import calls, memory, values
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.attribution.work import work
 from kdelta.errors import SpecError
 from kdelta.journal import beside
 from kdelta.journal import calls as kept_calls
+from kdelta.probes import calls, memory, values
+from kdelta.probes.work import work
 from kdelta.study import probes
 
 _KERNEL_HALF = 1 << 63

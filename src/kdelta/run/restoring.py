@@ -19,6 +19,7 @@ from kdelta.guests.orders import Order
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
+from kdelta.run import symbol_cache
 
 _T = TypeVar("_T")
 _KALLSYMS = Order("kallsyms")
@@ -94,7 +95,7 @@ class RestoredGuest:
 
     def symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
         """The kernel's functions."""
-        return symbols.load(digest_of(self._kernel.image), lambda: self._kallsyms(point))
+        return symbol_cache.load(digest_of(self._kernel.image), lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
         """The symbols, of a guest that does nothing but say them."""

@@ -42,10 +42,10 @@ DECISIVE = (
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
         "__init__", "counting", "exact", "guest_trial", "probing", "restoring", "selftest",
-        "store", "trial",
+        "store", "symbol_cache", "trial",
     )),
-    *("sample.py", "source/__init__.py", "source/kconfig.py", "stats/__init__.py"),
-    *("stats/exact.py", "stats/layouts.py"),
+    *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),
+    *(f"verdict/{name}.py" for name in ("__init__", "layouts", "windows")),
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
 # What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and

@@ -21,9 +21,9 @@ import numpy as np
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import timing
-from kdelta.stats.series import Series
 from kdelta.stats.shift import batch_p_values, shift
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Series
 
 _NORMAL = NormalDist()
 _LEAST = 1e-15  # p; a smaller one says nothing more

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from kdelta.metric import Assume
-from kdelta.stats.detectors import Caution, Trap, duplicate_runs
-from kdelta.stats.series import Series
+from kdelta.stats.detectors import duplicate_runs
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.series import Series
 
 UNKNOWN = "unknown"
 _NO = frozenset({"0", "n", "no", "off", "false", "disabled", "none", ""})

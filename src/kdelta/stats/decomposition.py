@@ -13,35 +13,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kdelta.metric import Grade
 from kdelta.stats import comparability
 from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.series import Series
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
-from kdelta.stats.verdict import Verdict
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.series import Series
+from kdelta.verdict.shares import Share
 
 _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """Part of the gap that one arm closes: 0 nothing, 1 all; None with the reason why not.
-
-    low and high: interval at 1 - alpha, None when the data do not bound it (reason says why).
-    """
-
-    arm: str
-    value: float | None
-    low: float | None
-    high: float | None
-    reason: str
-
-    def unsure(self, reason: str) -> Share:
-        """The same without an interval, where it has one."""
-        return self if self.low is None else replace(self, low=None, high=None, reason=reason)
 
 
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:

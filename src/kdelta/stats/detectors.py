@@ -7,13 +7,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import combinations, islice, pairwise
 
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
-from kdelta.stats.series import Boot, Series
-from kdelta.stats.summary import Summary, summarise
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.series import Boot, Series
+from kdelta.verdict.summary import Summary, summarise
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word
@@ -50,38 +49,6 @@ _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _JIFFIES = ("jiffies", "refined-jiffies")
-
-
-class Trap(StrEnum):
-    """What was detected."""
-
-    LATTICE = "lattice"
-    CLOCK = "clock"
-    TRUNCATED = "truncated"
-    ZERO = "zero"
-    OUTLIER = "outlier"
-    WILD = "wild"
-    DOUBLE_COUNT = "double-count"
-    FEW = "few"
-    NEAR_LIMIT = "near-limit"
-    REFILLED = "refilled"
-    FAILED = "failed"
-    TREND = "trend"
-    ORDER = "order"
-    REPLICATE = "replicate"
-    STATE = "state"
-    FACTS = "facts"
-    CONTROL = "control"
-    MEANS = "means"
-    UNITS = "units"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caution:
-    """One thing to know before believing a number: a sentence that names the arm."""
-
-    trap: Trap
-    sentence: str
 
 
 def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ...]:

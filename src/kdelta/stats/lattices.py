@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from kdelta.stats import detectors
 from kdelta.stats.clock import Lattice
-from kdelta.stats.detectors import COARSE, TICKS_PER_SAMPLE, Caution, Trap
-from kdelta.stats.series import Series
-from kdelta.stats.summary import summarise
+from kdelta.stats.detectors import COARSE, TICKS_PER_SAMPLE
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.series import Series
+from kdelta.verdict.summary import summarise
 
 
 def shared(arms: Sequence[Series]) -> Lattice | None:

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from kdelta.stats.clock import resolution
 from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 _COPY = 1e-6  # logs of values that are equal but for what a factor leaves of their digits
 _COARSE_COPY = 0.4  # of the scatter, the most that the print may hide

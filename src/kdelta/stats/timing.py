@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors, lattices, magnitudes
 from kdelta.stats.clock import common_step, is_time
-from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
-from kdelta.stats.series import Boot, ReplicateUnit, Series
-from kdelta.stats.summary import Summary, summarise
-from kdelta.stats.verdict import Comparison, Sandwich, Verdict
+from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Comparison, Sandwich, Verdict
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
+from kdelta.verdict.summary import Summary, summarise
 
 TOLERANCE = 0.03
 ALPHA = 0.01

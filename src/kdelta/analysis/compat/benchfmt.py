@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kdelta.metric import Metric
 from kdelta.printable import printable
-from kdelta.stats.series import Series
+from kdelta.verdict.series import Series
 
 _WORD = re.compile(r"[^\w.+/-]")
 

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from kdelta.analysis.evidence import Method
-from kdelta.journal.run import RunRecord
-from kdelta.sample import Outcome, TrialResult
+from kdelta.ladder.evidence import Method
+from kdelta.sample import Outcome, Run, TrialResult
 
 
-def limits(record: RunRecord, method: Method[Any]) -> tuple[str, ...]:
+def limits(record: Run, method: Method[Any]) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
     return tuple(
@@ -27,7 +26,7 @@ def limits(record: RunRecord, method: Method[Any]) -> tuple[str, ...]:
     )
 
 
-def _of_trials(record: RunRecord) -> Iterator[str]:
+def _of_trials(record: Run) -> Iterator[str]:
     labels = {arm.index: f"{arm.label} {arm.point}".strip() for arm in record.arms}
     missing: dict[str, list[str]] = {}
     # Not in the order of trials, which a seed decides.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdelta.stats.exact import Location, LocationKind, median, representative
+from kdelta.verdict.windows import Location, LocationKind, median, representative
 
 HIT_PERCENT = 25  # above the median layout: what is dearer than that is hit
 BATCH = 31  # so many layouts are how full a batch is (KD_BATCH of guest/kdelta.h), each once

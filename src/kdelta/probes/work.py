@@ -11,10 +11,10 @@ from functools import lru_cache
 import msgspec
 
 from kdelta.arch import Arch
-from kdelta.attribution import work_arm64, work_riscv64, work_x86
 from kdelta.attribution.insns import CountedWindow
-from kdelta.attribution.kinds import Kind
 from kdelta.attribution.symbols import Symbols
+from kdelta.probes import work_arm64, work_riscv64, work_x86
+from kdelta.probes.work_kinds import Kind
 
 _KERNEL_HALF = 1 << 63
 _USER = "[user]"

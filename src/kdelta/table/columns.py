@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kdelta.printable import printable
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 WIDTH = 100
 ABSENT = "-"

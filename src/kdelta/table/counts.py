@@ -1,50 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How counted ladders look: their cells, columns, words and fields; see show.LadderView."""
+"""How counted ladders look: their cells, columns and words; see ladders.LadderView."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from kdelta.analysis.counts import Measure
-from kdelta.analysis.evidence import ITERATION, State
-from kdelta.analysis.findings import Ladder, LadderStep, Report, Rung
-from kdelta.analysis.variants import conclusions
+from kdelta.ladder.counts import Measure
+from kdelta.ladder.evidence import ITERATION, State
+from kdelta.ladder.ladders import Ladder, LadderStep, Rung, RunLadders
 from kdelta.metric import number
-from kdelta.procfs import compiler_short
-from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
-from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.sample import TOTAL
-from kdelta.stats.exact import LocationKind
-from kdelta.stats.layouts import HIT_PERCENT, Layouts
-from kdelta.stats.verdict import Verdict
+from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.layouts import HIT_PERCENT, Layouts
+from kdelta.verdict.windows import LocationKind
 
-KIND = "show"
 TOTAL_FIRST = True
 KERNELS = True
 TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
-_REPORT = (
-    *("run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent"),
-    *("ladders", "done", "planned", "metrics", "figures", "limits"),
-)
-_LADDER = (
-    *("workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs"),
-    *("steps", "warnings", "failures", "machines", "replicates", "done", "planned"),
-)
-_RUNG = (
-    *("arm", "reference", "release", "version", "build_id", "compiler", "total", "phases"),
-    *("first", "previous", "ratios", "state", "ok", "done", "planned", "skipped", "comparison"),
-    "gap_closed",
-)
-_STEP = ("old", "new", "old_value", "new_value", "operation", "comparison")
-HEAD: tuple[str, ...] = (
-    *("run", "workload", "scenario", "point", "arm", "release", "package", "phase"),
-    *("operation", "operations", "instructions", "instructions_user", "instructions_kernel"),
-    *("per_operation", "location", "share", "windows", "minimum", "maximum", "deviation"),
-    *("layouts", "layouts_hit"),
-    *("trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous"),
-    *("ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons"),
-)
 
 
 def scale(ladders: Sequence[Ladder[Measure]]) -> tuple[float, str]:  # noqa: ARG001
@@ -148,7 +122,7 @@ def times(ratio: float | None) -> str:
     return f"x{ratio:.3f}" if ratio < 10 else f"x{ratio:.4g}"
 
 
-def legend(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[str]:  # noqa: ARG001
+def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str]:  # noqa: ARG001
     """What the columns mean, a clause each."""
     first = next((rung.first for rung in ladder.rungs if rung.first), None)
     if first is None:
@@ -190,7 +164,7 @@ def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:
     yield "range: of the layouts"
 
 
-def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Line]:
+def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[Line]:
     """The steps, the largest first, and how to see its functions."""
     if ladder.operation is None:
         return
@@ -217,7 +191,7 @@ def conclusion(report: Report[Measure], ladder: Ladder[Measure]) -> Iterator[Lin
     )
 
 
-def findings(report: Report[Measure]) -> Iterator[str]:
+def findings(report: RunLadders[Measure]) -> Iterator[str]:
     """A sentence for each of several scenarios; one alone has said it already."""
     known = [ladder for ladder in report.ladders if ladder.operation is not None]
     if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
@@ -229,11 +203,39 @@ def findings(report: Report[Measure]) -> Iterator[str]:
         yield f"{name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
 
 
-def lessons(report: Report[Measure]) -> Iterator[str]:
+def lessons(report: RunLadders[Measure]) -> Iterator[str]:
     """What several scenarios say together, of variants of one source."""
     known = [ladder for ladder in report.ladders if ladder.operation is not None]
     if len(known) > 1:
-        yield from conclusions(known)
+        yield from _of_variants(known)
+
+
+def _of_variants(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
+    """For each variant of several scenarios: where its path is shorter, and where longer."""
+    changed: dict[str, dict[Verdict, list[str]]] = {}
+    left: Counter[str] = Counter()
+    for ladder in ladders:
+        if not ladder.baseline:
+            continue
+        for rung in ladder.rungs:
+            if rung.arm == ladder.goal:
+                continue
+            if rung.comparison and rung.comparison.verdict.is_step:
+                name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+                own = changed.setdefault(rung.arm, {})
+                own.setdefault(rung.comparison.verdict, []).append(name)
+            elif rung.comparison and rung.comparison.verdict is not Verdict.SAME:
+                left[rung.arm] += 1
+    for arm, verdicts in changed.items():
+        shorter = ", ".join(verdicts.get(Verdict.IMPROVEMENT, []))
+        longer = ", ".join(verdicts.get(Verdict.REGRESSION, []))
+        if shorter and longer:
+            yield f"{arm} does not pass: shorter in {shorter}, but longer in {longer}"
+        elif longer:
+            yield f"{arm}: longer in {longer}, shorter nowhere"
+        else:
+            open_ = f"; {left[arm]} not decided" if left[arm] else ""
+            yield f"{arm}: shorter in {shorter}, longer in none of {len(ladders)} scenarios{open_}"
 
 
 def _gap(ladder: Ladder[Measure]) -> str:
@@ -250,7 +252,7 @@ def _gap(ladder: Ladder[Measure]) -> str:
     return f"There is no gap to close {change}."
 
 
-def _no_step(report: Report[Measure], ladder: Ladder[Measure]) -> str:
+def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
     found = [rung.comparison.verdict for rung in others if rung.comparison]
     same = found.count(Verdict.SAME)
@@ -277,64 +279,3 @@ def _change(step: LadderStep) -> str:
     ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
     claim = f"({step.comparison.verdict}, {step.comparison.grade})"
     return f"{values} instructions per {step.operation}{ratio} {claim}"
-
-
-def data(report: Report[Measure]) -> dict[str, Any]:
-    """The fields of JSON, format 1."""
-    return picked(report, _REPORT, ladders=[_ladder(ladder) for ladder in report.ladders])
-
-
-def _ladder(ladder: Ladder[Measure]) -> dict[str, Any]:
-    return picked(
-        ladder,
-        _LADDER,
-        rungs=[_rung(rung) for rung in ladder.rungs],
-        steps=[picked(s, _STEP, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps],
-        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
-    )
-
-
-def _rung(rung: Rung[Measure]) -> dict[str, Any]:
-    return picked(
-        rung,
-        _RUNG,
-        compiler=compiler_short(rung.compiler),
-        skipped=bool(rung.skipped),
-        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
-    )
-
-
-def rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
-    """One row for each scenario, kernel and phase, the sum of the phases last."""
-    for ladder in report.ladders:
-        for rung in ladder.rungs:
-            for measure in (*rung.phases, rung.total) if rung.total else (None,):
-                yield _row(report, ladder, rung, measure)
-
-
-def _row(
-    report: Report[Measure], ladder: Ladder[Measure], rung: Rung[Measure], measure: Measure | None
-) -> tuple[Cell, ...]:
-    phase = measure.phase if measure else TOTAL
-    ratios = rung.ratio(phase)
-    counts: tuple[Cell, ...] = (None,) * 17
-    if measure:
-        counts = (
-            *(measure.operation, measure.operations, measure.value, measure.user),
-            *(measure.kernel, measure.per_operation, measure.kind, measure.share),
-            *(measure.windows, measure.minimum, measure.maximum, measure.deviation),
-            len(measure.layouts.counts) if measure.layouts else None,
-            measure.layouts.hit if measure.layouts else None,
-            *(measure.trials, measure.agree, measure.trials_range),
-        )
-    # The verdict is on the sum of the phases, so only that row carries it.
-    verdict = rung.comparison if phase == TOTAL else None
-    return (
-        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
-        *(rung.arm, rung.release, rung.version, phase, *counts),
-        *(rung.first, ratios.first, rung.previous, ratios.previous),
-        *(rung.state, rung.ok, rung.planned),
-        verdict.verdict if verdict else None,
-        verdict.grade if verdict else None,
-        "; ".join(verdict.reasons) if verdict else None,
-    )

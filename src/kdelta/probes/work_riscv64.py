@@ -5,7 +5,7 @@ listings; privileged instructions in volume II).
 
 from __future__ import annotations
 
-from kdelta.attribution.kinds import Kind
+from kdelta.probes.work_kinds import Kind
 
 _LOAD, _STORE = frozenset({Kind.LOAD}), frozenset({Kind.STORE})
 _BOTH, _NONE = _LOAD | _STORE, frozenset[Kind]()

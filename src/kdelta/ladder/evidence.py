@@ -15,9 +15,8 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from kdelta.analysis import builds
 from kdelta.errors import SpecError
-from kdelta.journal.run import RunRecord
+from kdelta.ladder import builds
 from kdelta.metric import Grade
 from kdelta.sample import (
     TOTAL,
@@ -26,14 +25,15 @@ from kdelta.sample import (
     Instrument,
     KernelIdentity,
     Outcome,
+    Run,
     SkipKind,
     StateField,
     TrialRecord,
     TrialResult,
 )
-from kdelta.stats.decomposition import Share
-from kdelta.stats.series import Series
-from kdelta.stats.verdict import Comparison
+from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.series import Series
+from kdelta.verdict.shares import Share
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
 # Skips of what was planned and not needed: it is neither measured nor missing.
@@ -67,6 +67,7 @@ class Measured(Protocol):
 
 
 M = TypeVar("M", bound=Measured)
+R = TypeVar("R", bound=Run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ class ScenarioEvidence(Generic[M]):
     """The evidence of every arm of a scenario at a point of the matrix; part: of the run, that."""
 
     point: str
-    part: RunRecord
+    part: Run
     workload: str
     scenario: str
     arms: tuple[ArmEvidence[M], ...]
@@ -198,12 +199,16 @@ class Method(ABC, Generic[M]):
     ) -> Sequence[str]:
         """What spoils the values, or could."""
 
+    def family(self, verdicts: Sequence[Comparison]) -> Sequence[Comparison]:
+        """The verdicts on one pair of arms, judged together: counts need no correction."""
+        return verdicts
+
     @abstractmethod
-    def limits(self, record: RunRecord) -> Iterator[str]:
+    def limits(self, record: Run) -> Iterator[str]:
         """What a run of this instrument cannot say."""
 
 
-def refuse_traced(record: RunRecord) -> None:
+def refuse_traced(record: Run) -> None:
     """Raise SpecError for a traced run: its hits are no evidence."""
     if record.instrument is Instrument.TRACE:
         raise SpecError(
@@ -214,7 +219,7 @@ def refuse_traced(record: RunRecord) -> None:
 
 
 def gather(
-    record: RunRecord, workload: str, scenario: str, method: Method[M]
+    record: Run, workload: str, scenario: str, method: Method[M]
 ) -> tuple[ArmEvidence[M], ...]:
     """The evidence of every arm that the run planned for a scenario, in the study's order."""
     own: dict[int, list[TrialRecord]] = {}
@@ -226,41 +231,31 @@ def gather(
     )
 
 
-def points(record: RunRecord) -> tuple[tuple[str, RunRecord], ...]:
+def points(record: R) -> tuple[tuple[str, R], ...]:
     """The points of a run's matrix, in the study's order: what tables call it, and its part."""
     found: dict[str, list[ArmRecord]] = {}
     for arm in record.arms:
         found.setdefault(arm.point, []).append(arm)
     if len(found) == 1:
         return ((next(iter(found)), record),)
-    return tuple(
-        (
-            point,
-            replace(
-                record,
-                arms=tuple(arms),
-                trials=tuple(t for t in record.trials if t.arm in {arm.index for arm in arms}),
-            ),
-        )
-        for point, arms in found.items()
-    )
+    return tuple((point, record.part(arms)) for point, arms in found.items())
 
 
-def scenarios(record: RunRecord) -> tuple[tuple[str, str], ...]:
+def scenarios(record: Run) -> tuple[tuple[str, str], ...]:
     """(workload, scenario) of a run, each once, in the order of its study."""
-    order = {name: at for at, name in enumerate(record.study.scenarios)}
+    order = {name: at for at, name in enumerate(record.scenarios)}
     found = {(trial.workload, trial.scenario) for trial in record.trials}
     return tuple(sorted(found, key=lambda n: (order.get(":".join(n), len(order)), n)))
 
 
-def parts(record: RunRecord) -> Iterator[tuple[str, RunRecord, str, str]]:
+def parts(record: R) -> Iterator[tuple[str, R, str, str]]:
     """(point, its part of the run, workload, scenario) of all that the run measured, in order."""
     for point, part in points(record):
         for workload, scenario in scenarios(part):
             yield point, part, workload, scenario
 
 
-def gathered(record: RunRecord, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
+def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     """All evidence of a run, in order.  No threshold is in it."""
     return tuple(
         ScenarioEvidence(

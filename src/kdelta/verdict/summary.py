@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from kdelta.stats.series import ReplicateUnit, Series
+from kdelta.verdict.series import ReplicateUnit, Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

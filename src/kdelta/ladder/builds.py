@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.sample import ArmRecord, KernelIdentity, TrialRecord
-from kdelta.stats.verdict import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 
 def read_back(arm: ArmRecord, trials: Sequence[TrialRecord]) -> KernelIdentity:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.metric import Better, Grade, Metric
-from kdelta.stats.detectors import Caution
-from kdelta.stats.summary import Summary
+from kdelta.verdict.cautions import Caution
+from kdelta.verdict.summary import Summary
 
 STEP_PERCENT = 1.0
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kdelta.attribution.kinds import Kind
+from kdelta.probes.work_kinds import Kind
 
 _LOAD, _STORE = frozenset({Kind.LOAD}), frozenset({Kind.STORE})
 _BOTH, _NONE = _LOAD | _STORE, frozenset[Kind]()

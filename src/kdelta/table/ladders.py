@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page of a run's ladders as text, for either instrument: overview, tables, what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from kdelta.ladder.ladders import Failure, Ladder, Machine, Rung, RunLadders
+from kdelta.procfs import compiler_short
+from kdelta.sample import Outcome
+from kdelta.table.columns import (
+    ABSENT,
+    VERDICT_TONES,
+    Column,
+    Line,
+    Span,
+    Tone,
+    builds_apart,
+    first_that_fits,
+    headline,
+    paragraph,
+    short,
+    shortened,
+    table_lines,
+    tables_that_fit,
+)
+from kdelta.verdict.comparison import Verdict
+
+_HEAD_WIDTH = 28
+_SUBJECT = 80  # columns of a commit's label and subject
+
+
+class LadderView(Protocol):
+    """How the ladders of one instrument view: a module for each."""
+
+    TOTAL_FIRST: bool
+    """Whether the total stands before the phases."""
+    TOLD: tuple[Verdict, ...]
+    """Of which verdicts the reasons are told."""
+    KERNELS: bool
+    """Whether packages and compilers of the kernels are told."""
+
+    def scale(self, ladders: Sequence[Ladder[Any]]) -> tuple[float, str]:
+        """The unit of values in a table, and its name."""
+
+    def value(self, measure: Any, unit: float) -> Span:
+        """A value, in that unit; None: there is none."""
+
+    def heading(self, ladder: Ladder[Any]) -> str:
+        """What was measured."""
+
+    def columns(self, ladder: Ladder[Any]) -> list[Column]:
+        """What stands between the values and the verdict."""
+
+    def legend(self, report: RunLadders[Any], ladder: Ladder[Any]) -> Iterator[str]:
+        """What the columns mean, a clause each; none when nothing can be said."""
+
+    def conclusion(self, report: RunLadders[Any], ladder: Ladder[Any]) -> Iterator[Line]:
+        """What a ladder says."""
+
+    def findings(self, report: RunLadders[Any]) -> Iterator[str]:
+        """What a run of several scenarios says of each."""
+
+    def lessons(self, report: RunLadders[Any]) -> Iterator[str]:
+        """What it says of all together."""
+
+
+def page(report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = ()) -> list[Line]:
+    """The whole page; tables: others of the run, between its ladders and its findings."""
+    lines = list(paragraph(report.title or report.name, Tone.BOLD))
+    facts = (
+        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
+        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+    )
+    lines += paragraph(facts)
+    if report.done < report.planned:
+        state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
+        lines += paragraph(state + report.run_id, Tone.WARN)
+    lines += _overview(report.ladders, view)
+    told: set[str] = set()
+    for ladder in report.ladders:
+        lines += [(), *_ladder(report, ladder, view, told)]
+    if view.KERNELS and len(report.ladders) > 1:
+        known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
+        every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
+        lines += [(), *_kernels(list({**every, **known}.values()), report.subjects)]
+    lines += tables
+    if report.done:
+        lines += [*_findings(report, view), *limits_of(report.limits)]
+    return lines
+
+
+def _findings(report: RunLadders[Any], view: LadderView) -> Iterator[Line]:
+    found, lessons = list(view.findings(report)), list(view.lessons(report))
+    if found:
+        yield from ((), *paragraph("Findings", Tone.BOLD))
+    for sentence in found:
+        yield from paragraph(f"- {sentence}.")
+    for sentence in lessons:
+        yield from paragraph(f"- {sentence}.", Tone.BOLD)
+
+
+def limits_of(limits: Sequence[str]) -> Iterator[Line]:
+    """What a run cannot say, as a list."""
+    if limits:
+        yield from ((), *paragraph("Limits", Tone.BOLD))
+    for sentence in limits:
+        yield from paragraph(f"- {sentence}")
+
+
+def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line]:
+    """A matrix at one glance: per scenario kernels by points; nothing for a run of one point."""
+    groups: dict[tuple[str, str], list[Ladder[Any]]] = {}
+    for ladder in ladders:
+        groups.setdefault((ladder.workload, ladder.scenario), []).append(ladder)
+    for (workload, scenario), group in groups.items():
+        if len(group) < 2:
+            continue
+        unit, name = view.scale(group)
+        operation = next((ladder.operation for ladder in group if ladder.operation), "operation")
+        yield ()
+        yield from paragraph(f"{workload}:{scenario}: {name} per {operation}", Tone.BOLD)
+        labels = shortened([rung.arm for rung in group[0].rungs], 20)
+        columns = [
+            Column(
+                short(ladder.point, _HEAD_WIDTH),
+                (_glance(rung, unit, view) for rung in ladder.rungs),
+                right=True,
+            )
+            for ladder in group
+        ]
+        yield from tables_that_fit([_bold("kernel", labels)], columns)
+        yield from paragraph(
+            "points of the matrix side by side; kernels are compared within a point only, below",
+            Tone.FAINT,
+        )
+
+
+def _glance(rung: Rung[Any], unit: float, view: LadderView) -> Span:
+    if rung.total is None:
+        return Span("skip" if rung.skipped else ABSENT, Tone.FAINT)
+    return Span(view.value(rung.total, unit).text.removeprefix("~"))
+
+
+def _ladder(
+    report: RunLadders[Any], ladder: Ladder[Any], view: LadderView, told: set[str]
+) -> Iterator[Line]:
+    """One scenario.  told: what the page has said, of machines and legends, and says once."""
+    at = f", {ladder.point}" if ladder.point else ""
+    yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
+    if all(rung.skipped for rung in ladder.rungs):
+        for reason in dict.fromkeys(rung.skipped for rung in ladder.rungs):
+            yield from paragraph(f"skipped: {reason}", Tone.FAINT)
+        return
+    yield from _machines(ladder.machines, told)
+    heading, _, claim = view.heading(ladder).partition("; ")
+    yield from paragraph("; ".join([heading, *_news(filter(None, [claim]), told)]))
+    yield ()
+    yield from _tables(ladder, view)
+    yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
+    yield from _problems(ladder, view, told)
+    yield from view.conclusion(report, ladder)
+    if view.KERNELS and len(report.ladders) == 1:
+        yield from ((), *_kernels(ladder.rungs, report.subjects))
+
+
+def _news(sentences: Iterable[str], told: set[str]) -> list[str]:
+    """Those that are not told yet, which they are then."""
+    fresh = [text for text in sentences if text not in told]
+    told.update(fresh)
+    return fresh
+
+
+def _machines(machines: Sequence[Machine], told: set[str]) -> Iterator[Line]:
+    if len(machines) == 1:
+        for text in _news([machines[0].told], told):
+            yield from paragraph(text)
+        return
+    for machine in machines:
+        yield from paragraph(f"{machine.told}: {', '.join(machine.arms)}", Tone.WARN)
+
+
+def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
+    """One table, or more when the phases do not fit beside the rest."""
+    rungs = ladder.rungs
+    unit, _ = view.scale([ladder])
+    names = _bold("kernel", shortened([rung.arm for rung in rungs], 24))
+    total = Column("total", (view.value(rung.total, unit) for rung in rungs), right=True)
+    phases = [_phase_column(ladder, phase, unit, view) for phase in ladder.phases]
+    if len(phases) == 1:
+        phases = []  # it is the total
+    rest = [*view.columns(ladder), Column("verdict", (_verdict(rung) for rung in rungs))]
+    values = [total, *phases] if view.TOTAL_FIRST else [*phases, total]
+    whole = [names, *values, *rest]
+    apart = [*tables_that_fit([names], [total, *rest])]
+    if phases:
+        apart += [(), *tables_that_fit([names], phases)]
+    yield from first_that_fits([whole], *apart)
+
+
+def _bold(head: str, texts: Sequence[str]) -> Column:
+    return Column(head, (text for text in texts), Tone.BOLD)
+
+
+def _phase_column(ladder: Ladder[Any], phase: str, unit: float, view: LadderView) -> Column:
+    measures = (
+        next((measure for measure in rung.phases if measure.phase == phase), None)
+        for rung in ladder.rungs
+    )
+    return Column(short(phase, 16), (view.value(m, unit) for m in measures), right=True)
+
+
+def _verdict(rung: Rung[Any]) -> Span:
+    if rung.skipped:
+        return Span("skip", Tone.FAINT)
+    if rung.comparison is None:
+        return Span("control" if rung.control else ABSENT)
+    return Span(rung.comparison.verdict, VERDICT_TONES[rung.comparison.verdict])
+
+
+def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator[Line]:
+    """told: what was said of a ladder before, and holds for this one, too."""
+    notes = [
+        *(
+            builds_apart(rung.previous, rung.arm, rung.comparison)
+            for rung in ladder.rungs
+            if rung.previous and rung.comparison and rung.comparison.differences
+        ),
+        *(f"warning: {warning}" for warning in ladder.warnings),
+        *(f"this machine: {doubt}" for doubt in ladder.doubts),
+    ]
+    new = [note for note in dict.fromkeys(notes) if note not in told]
+    told.update(new)
+    blocks = [
+        *(
+            paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
+            for text in failures_told(ladder.failures)
+        ),
+        *(
+            paragraph(
+                f"{rung.arm}: {rung.comparison.verdict}: {reason.removeprefix(f'{rung.arm}: ')}",
+                VERDICT_TONES[rung.comparison.verdict],
+            )
+            for rung in ladder.rungs
+            if rung.comparison and rung.comparison.verdict in view.TOLD
+            for reason in rung.comparison.reasons
+        ),
+        *(paragraph(note, Tone.WARN) for note in new),
+    ]
+    if blocks:
+        yield ()
+    for block in blocks:
+        yield from block
+
+
+def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
+    """One sentence for each way that an arm failed; it names the trials that failed so."""
+    alike: dict[tuple[str, str, str], list[Failure]] = {}
+    for failure in failures:
+        alike.setdefault((failure.arm, failure.outcome, failure.reason), []).append(failure)
+    for (arm, outcome, reason), group in alike.items():
+        trials = ", ".join(str(failure.trial) for failure in group)
+        many = len(group) > 1
+        console = next((f"trial {f.trial}: {f.console}" for f in group if f.console), "")
+        if outcome == Outcome.SKIP:
+            yield f"skipped: trial{'s' * many} {trials} ({arm}): {reason}"
+            continue
+        yield (
+            f"failed: trial{'s' * many} {trials} ({arm}): {outcome}:"
+            f" {reason or 'no reason was recorded'}"
+            + (f"; console of {console}" if console else "")
+        )
+
+
+def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
+    banners = (compiler_short(rung.compiler) for rung in rungs)
+    columns = [
+        Column("kernel", shortened([rung.arm for rung in rungs], 24)),
+        Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),
+        Column("package", (short(rung.version, 24) or ABSENT for rung in rungs)),
+        Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
+    ]
+    yield from table_lines(columns)
+    told = [rung.arm for rung in rungs if rung.arm in subjects]
+    for arm, label in zip(told, shortened(told, 24), strict=True):
+        yield (Span(headline(f"{label}: {subjects[arm]}", _SUBJECT)),)
