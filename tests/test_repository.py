@@ -51,6 +51,7 @@ SOURCE_LINES = 50_000
 SOURCE_MODULES = 300
 TEST_LINES = 38_000
 DOCUMENT_WORDS = 35_000
+MOST_BRANCHES = 4  # on the instrument
 IN_CIRCLES = {"foreign"}  # its modules still import each other; its successor's may not
 
 # Hosts that our files may name: where documents live, and never a package mirror.
@@ -311,6 +312,21 @@ def test_the_documents_read_the_core_through() -> None:
     }
     named = set(re.findall(r"`([\w/]+\.py)`", section))
     assert files == {name for name in named if not name.startswith("tests/")}
+
+
+def branches_on_the_instrument(text: str) -> list[str]:
+    """Lines that ask which instrument it is; its Traits and its Method are asked instead."""
+    return re.findall(r"^.*instrument *(?:==|!=|is |in ).*$", text, re.MULTILINE)
+
+
+def test_one_comparison_serves_every_instrument() -> None:
+    found = [
+        f"{name}: {line.strip()}"
+        for name, path in modules().items()
+        for line in branches_on_the_instrument(path.read_text())
+    ]
+    assert len(found) <= MOST_BRANCHES, "\n".join(found)
+    assert branches_on_the_instrument("if a:\n    if study.instrument is Instrument.TIME:\n")
 
 
 def lines_of(paths: Iterable[Path]) -> int:

@@ -8,6 +8,7 @@ are those of the files of a run: read strictly, an unknown key is an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
 
@@ -20,12 +21,41 @@ from kdelta.metric import Better
 TOTAL = "total"  # the name under which the sum over the phases is shown
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What is known of an instrument without any data: code asks for these, not for its name.
+
+    does: what it does to a program ("counted").  judged: verdicts are made of its values.  repeats:
+    a trial gives the same value each time, whichever machine measures.  interleaved: its trials run
+    one after the other, in rounds, because a machine drifts.  needs: modules that judge its values,
+    of the extra "time".
+    """
+
+    does: str
+    judged: bool = True
+    repeats: bool = False
+    interleaved: bool = False
+    needs: tuple[str, ...] = ()
+
+
 class Instrument(StrEnum):
     """What measures.  Counts of one instrument are never mixed with another's."""
 
     EXACT = "exact"
     TIME = "time"
     TRACE = "trace"
+
+    @property
+    def traits(self) -> Traits:
+        """What sets it apart from the others."""
+        return _TRAITS[self]
+
+
+_TRAITS = {
+    Instrument.EXACT: Traits(does="counted", repeats=True),
+    Instrument.TIME: Traits(does="timed", interleaved=True, needs=("numpy", "scipy")),
+    Instrument.TRACE: Traits(does="traced", judged=False),
+}
 
 
 class Outcome(StrEnum):

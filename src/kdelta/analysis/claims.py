@@ -17,6 +17,7 @@ from kdelta.analysis.findings import Report, report
 from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import refuse_traced
 from kdelta.ladder.ladders import Ladder, LadderStep, Rung
 from kdelta.ladder.limits import limits
 from kdelta.sample import Instrument
@@ -72,7 +73,7 @@ class Claim:
     @property
     def timed(self) -> bool:
         """True when the claim is on time."""
-        return self.report.instrument is Instrument.TIME
+        return not self.report.instrument.traits.repeats
 
     @property
     def decided(self) -> bool:
@@ -101,12 +102,14 @@ def claim(
     not fit.
     """
     if beside is not None:
-        if beside.instrument is record.instrument:
+        runs = {run.instrument: run for run in (record, beside)}
+        if len(runs) < 2:
             raise SpecError(
                 "both runs are of the same instrument", action="give one exact run and one of time"
             )
-        if record.instrument is Instrument.EXACT:
-            record, beside = beside, record
+        for run in runs.values():
+            refuse_traced(run)
+        record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
     found = _narrowed(record, report(record, step_percent=step_percent), scenario)
     headline = _headline(found)
     exact = beside or (record if found.explains else None)

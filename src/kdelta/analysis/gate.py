@@ -13,7 +13,6 @@ from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, gather, parts
-from kdelta.sample import Instrument
 from kdelta.verdict.comparison import Comparison, Verdict
 
 
@@ -91,7 +90,7 @@ def gate(
     Raises SpecError for runs of two instruments, and for kernels that are not in them.
     """
     old_run = baseline or record
-    if old_run.instrument is not record.instrument:
+    if len({old_run.instrument, record.instrument}) > 1:
         raise SpecError(
             "the baseline is of another instrument", action="give two runs of the same one"
         )
@@ -116,7 +115,7 @@ def gate(
                 action="name two kernels with --against and --kernel",
             )
         names = old.arm.label, new.arm.label
-        again = [arm for arm in olds if arm.arm.control and record.instrument is Instrument.TIME]
+        again = [arm for arm in olds if arm.arm.control and method.baseline]
         found = compare_arms(method, old, new, *again[:1])
         name = f"{workload}:{scenario} {point}".strip()
         cases.append(_case(name, old, new, found, fail_on))

@@ -21,7 +21,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import ScenarioEvidence, gathered
 from kdelta.ladder.ladders import Ladder
-from kdelta.sample import TOTAL, Instrument
+from kdelta.sample import TOTAL
 from kdelta.verdict.comparison import Comparison
 
 
@@ -206,7 +206,7 @@ def _of_one_machine(
     machines: list[_Used] = []
     weight: Counter[str] = Counter()
     for record in every:
-        if record.instrument is not Instrument.EXACT:
+        if not record.instrument.traits.repeats:
             left_out.append(f"{record.run_id}: it is of times, and these pages are of counts")
             continue
         evidence = gathered(record, CountMethod())

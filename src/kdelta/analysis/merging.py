@@ -22,7 +22,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
 from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.printable import printable
-from kdelta.sample import TOTAL, ArmRecord, Instrument
+from kdelta.sample import TOTAL, ArmRecord
 from kdelta.stats.multiplicity import correct
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -92,7 +92,7 @@ def merged(records: Mapping[str, RunRecord]) -> Merged:
         raise SpecError("one bundle is no several machines", action="name two or more of them")
     _check(records)
     runs = list(records.values())
-    timed = runs[0].instrument is Instrument.TIME
+    timed = not runs[0].instrument.traits.repeats
     found = [report(run) for run in runs]
     machines = tuple(
         MergedMachine(

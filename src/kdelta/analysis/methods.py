@@ -24,9 +24,9 @@ def method_of(
     alike: its kernels were built in one tree, a change apart, and boot alike.  Raises SpecError for
     a traced run.
     """
+    refuse_traced(record)
     if record.instrument is Instrument.TIME:
         return timing_of(record, step_percent=step_percent)
-    refuse_traced(record)
     own = record.study.thresholds.step_percent
     return CountMethod(
         step_percent=own if step_percent is None else step_percent,
@@ -41,9 +41,9 @@ def timing_of(
 
     Raises SpecError for a run of another instrument.
     """
-    if record.instrument is not Instrument.TIME:
+    if not record.instrument.traits.interleaved:
         raise SpecError(
-            f"other tools judge times; this run's instrument is {record.instrument}",
+            f"other tools judge times; the instrument of this run is {record.instrument}",
             place=record.run_id,
         )
     time = record.study.time

@@ -10,7 +10,7 @@ from typing import Any
 from kdelta.analysis.findings import report
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.sample import TOTAL, Instrument, TrialRecord
+from kdelta.sample import TOTAL, TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Reproduction:
 
 def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
     """Two runs of one study; kernels are the same by the place in it."""
-    timed = theirs.instrument is Instrument.TIME
+    timed = not theirs.instrument.traits.repeats
     pairs = zip(report(theirs).ladders, report(ours).ladders, strict=False)
     rows = [row for left, right in pairs for row in _rows(left, right, timed=timed)]
     return Reproduction(

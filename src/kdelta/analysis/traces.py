@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import parts
-from kdelta.sample import Instrument, Outcome, TraceData, TracePhase, TraceRow, TrialRecord
+from kdelta.sample import Outcome, TraceData, TracePhase, TraceRow, TrialRecord
 from kdelta.study.tracing import HOST, TracePer, without_map
 
 _Keyed = tuple[str, str, bool]
@@ -79,7 +79,7 @@ class RunTraces:
 
 def traced(record: RunRecord) -> RunTraces | None:
     """The tables of a traced run; None for a run of another instrument."""
-    if record.instrument is not Instrument.TRACE:
+    if record.instrument.traits.judged:
         return None
     return RunTraces(
         run_id=record.run_id,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
-from kdelta.sample import Instrument, Outcome
+from kdelta.sample import Outcome
 
 NAME = "watch"  # of its studies
 
@@ -24,7 +24,7 @@ def counted(
     """
     done: dict[str, set[str]] = {}
     for record in records:
-        if record.instrument is not Instrument.EXACT or record.study.machine != machine:
+        if not record.instrument.traits.repeats or record.study.machine != machine:
             continue
         for trial in record.trials:
             arm = record.arms[trial.arm]

@@ -14,7 +14,7 @@ from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact, timed
 from kdelta.run.trials import Trials, tried
-from kdelta.sample import Instrument, TrialRecord, TrialResult
+from kdelta.sample import TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
 
 
@@ -76,7 +76,7 @@ def measure_of(
     Raises before anything is measured: SpecError, also for a study that times on the host, where
     every kernel needs a boot of the machine itself; InfraError, also when KVM boots no kernel here.
     """
-    if study.instrument is Instrument.TIME:
+    if study.instrument.traits.interleaved:
         return _timed(study, wanted_qemu, cancelled)
     bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
     kernels: list[Kernel] = []

@@ -81,11 +81,10 @@ def instrument_of(
     points: int,
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    from kdelta import sample
     from kdelta.bisect.judging import PointCounting
     from kdelta.bisect.timing import BlockTiming
 
-    if study.instrument is sample.Instrument.TIME:
+    if study.instrument.traits.interleaved:
         return BlockTiming(journal, measure, kernel_of, points)
     return PointCounting(journal, measure)
 

@@ -228,7 +228,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
     )
     done = f"{plural(len(record.trials), 'trial')} of the plan"
     yield Verified(what="results", looked_at=done, differences=lost)
-    if record.instrument == "exact":
+    if record.instrument.traits.repeats:
         found = tuple(recounted(folder / RUN, record.trials, ids))
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
@@ -291,10 +291,9 @@ def qemu_for(theirs: RunRecord) -> str:
     """
     from kdelta.cli.download import reporting
     from kdelta.guests import qemu
-    from kdelta.sample import Instrument
 
     version = execution.qemu_of(theirs)
-    if theirs.instrument is not Instrument.EXACT or not version:
+    if not theirs.instrument.traits.repeats or not version:
         return version
     with reporting() as progress:
         if qemu.obtained(theirs.study.machine.target, version, progress):

@@ -90,7 +90,7 @@ def start(
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
-    measured = _trials(record, study, kernels, means)
+    measured = _trials(record, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
     _measure(journal, study, measured, means, summary)
@@ -101,12 +101,11 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     from kdelta.cli import spreading
     from kdelta.journal import begun
     from kdelta.run import arms
-    from kdelta.sample import Instrument
 
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
-        if study.instrument is Instrument.TIME and (own := spreading.placed(study, means)):
+        if study.instrument.traits.interleaved and (own := spreading.placed(study, means)):
             own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
@@ -116,7 +115,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     boots = begun.boots(journal.folder)
-    _measure(journal, study, _trials(record, study, kernels, means, boots), means, summary)
+    _measure(journal, study, _trials(record, kernels, means, boots), means, summary)
 
 
 def measure_all(journal: RunJournal, means: Means) -> None:
@@ -131,7 +130,7 @@ def measure_all(journal: RunJournal, means: Means) -> None:
     if not on_host(record.study):
         kernels = _resolved(record.study, arms.references(record))
         arms.check_same(record, kernels)
-    trials, _ = _trials(record, record.study, kernels, means)
+    trials, _ = _trials(record, kernels, means)
     with (
         journal.executing(),
         spread(journal, trials, means) as measuring,
@@ -156,13 +155,12 @@ def qemu_of(record: RunRecord) -> str:
 
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
-    from kdelta.sample import Instrument
     from kdelta.study.spec import TimeMachine
     from kdelta.study.tracing import HOST
 
-    if study.instrument is Instrument.TRACE:
+    if not study.instrument.traits.judged:
         return study.kernels == (HOST,)
-    return study.instrument is Instrument.TIME and study.time.machine is TimeMachine.HOST
+    return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
 def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaError]:
@@ -197,7 +195,6 @@ def _measure(
     from kdelta.cli.progress import showing
     from kdelta.cli.spreading import spread
     from kdelta.run.runner import Runner
-    from kdelta.sample import Instrument
 
     try:
         with (
@@ -206,7 +203,7 @@ def _measure(
             showing(journal.record()) as report,
         ):
             runner = Runner(journal, measuring, report)
-            if study.instrument is Instrument.TIME:
+            if study.instrument.traits.interleaved:
                 runner.run_rounds(lambda: _decided(journal))
             else:
                 runner.run(at_once)
@@ -224,39 +221,63 @@ def _decided(journal: RunJournal) -> Skip | None:
 
 def _trials(
     record: RunRecord,
-    study: Study,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str] = (),
 ) -> tuple[Trials | TimingPools, int]:
-    """What measures the study's trials, and how many of them at once.
+    """What measures the trials of a run, and how many of them at once.
 
     boots: in which a timed program of the run was begun before.
     """
     from kdelta.cli import spreading
+    from kdelta.sample import Instrument
+
+    spreading.check(record.study, means)
+    need(record.instrument)
+    measured_by = {
+        Instrument.EXACT: _counting,
+        Instrument.TIME: _timing,
+        Instrument.TRACE: _tracing,
+    }
+    return measured_by[record.instrument](record, kernels, means, boots)
+
+
+def _counting(
+    record: RunRecord,
+    kernels: Sequence[Kernel | KdeltaError] | None,
+    means: Means,
+    _boots: Collection[str],
+) -> tuple[Trials | TimingPools, int]:
+    from kdelta.cli import spreading
     from kdelta.cli.download import reporting
     from kdelta.host import slots
+    from kdelta.run import arms, exact
+
+    study, cancelled = record.study, threading.Event()
+    with reporting() as progress:
+        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
+    at_once = spreading.AT_ONCE if means.spread else means.jobs
+    at_once = at_once or slots.at_once(exact.guests_of(study))
+    machines = arms.machines(study)
+    reuse = study.plan.reuse
+    counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
+    return counting, at_once
+
+
+def _timing(
+    record: RunRecord,
+    kernels: Sequence[Kernel | KdeltaError] | None,
+    means: Means,
+    boots: Collection[str],
+) -> tuple[Trials | TimingPools, int]:
+    from kdelta.cli import spreading
     from kdelta.run import arms, exact, timed
-    from kdelta.sample import Instrument
     from kdelta.study.spec import Replicate
 
-    spreading.check(study, means)
-    cancelled = threading.Event()
-    need(study.instrument)
-    if study.instrument is Instrument.TRACE:
-        return _tracing(study, kernels, means, cancelled)
-    if study.instrument is Instrument.EXACT:
-        with reporting() as progress:
-            bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-        at_once = spreading.AT_ONCE if means.spread else means.jobs
-        at_once = at_once or slots.at_once(exact.guests_of(study))
-        machines = arms.machines(study)
-        reuse = study.plan.reuse
-        counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
-        return counting, at_once
+    study = record.study
     if elsewhere := spreading.placed(study, means):
         return elsewhere, 1
-    timing = timed.timing_of(study, cancelled)
+    timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
         own = arms.machines(study)
@@ -269,15 +290,16 @@ def _trials(
 
 
 def _tracing(
-    study: Study,
+    record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
-    cancelled: threading.Event,
-) -> tuple[Trials, int]:
+    _boots: Collection[str],
+) -> tuple[Trials | TimingPools, int]:
     from kdelta.cli.download import reporting
     from kdelta.host import slots
     from kdelta.run import arms, exact, traced, traced_host
 
+    study, cancelled = record.study, threading.Event()
     if kernels is None:
         return traced_host.HostTracedTrials(study.trace, study.plan.timeout_s, cancelled), 1
     with reporting() as progress:

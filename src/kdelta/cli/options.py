@@ -24,9 +24,7 @@ def need(instrument: Instrument) -> None:
     """Raise InfraError when what judges its numbers is not installed (the extra "time")."""
     from importlib.util import find_spec
 
-    if instrument != "time":
-        return
-    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
+    missing = [name for name in instrument.traits.needs if find_spec(name) is None]
     if missing:
         raise InfraError(
             f"times are judged with {' and '.join(missing)}, which is not installed",

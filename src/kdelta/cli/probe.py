@@ -141,10 +141,9 @@ def _built_here() -> str:
 def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
     from kdelta.bisect import probe as probing
     from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.sample import Instrument
 
     record = RunJournal.open(RUNS.find(runs, run)).record()
-    if record.instrument is not Instrument.EXACT:
+    if not record.instrument.traits.repeats:
         raise SpecError("a probe counts, and this run was timed", place=record.run_id)
     return probing.rule_of_run(record, study.scenarios[0], phase, *ends)
 

@@ -149,11 +149,10 @@ def _go_on(journal: RunJournal) -> None:
 def _gated(study: Study) -> Study:
     """The study with the reverse gates of its workloads, when it measures variants."""
     from kdelta import workload
-    from kdelta.sample import Instrument
     from kdelta.study import spec
 
     variants = [name for name in study.kernels if name.startswith("tree:") and "+" in name]
-    if not variants or not study.plan.gates or study.instrument is not Instrument.EXACT:
+    if not variants or not study.plan.gates or not study.instrument.traits.repeats:
         return study
     loaded = [workload.parse_reference(name)[0] for name in study.scenarios]
     gates = [f"{load.name}:{gate}" for load in loaded for gate in load.gates]

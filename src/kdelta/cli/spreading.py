@@ -30,14 +30,13 @@ AT_ONCE = 256  # trials of a run that wait for a place, or have one
 
 def check(study: Study, means: Means) -> None:
     """Raise SpecError for what no pool can measure."""
-    from kdelta.sample import Instrument
 
     if not means.spread:
         return
     if means.scheduler and means.pools:
         raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
-    timed_there = study.instrument is Instrument.TIME and means.pools
-    if study.instrument is not Instrument.EXACT and not timed_there:
+    timed_there = study.instrument.traits.interleaved and means.pools
+    if not study.instrument.traits.repeats and not timed_there:
         raise SpecError(
             "only exact counts are the same on every machine, and this study is of something else",
             action="leave out --on and --scheduler",
@@ -85,13 +84,12 @@ def spread(journal: RunJournal, trials: Trials | TimingPools, means: Means) -> I
     from kdelta.run import elsewhere
     from kdelta.run.elsewhere import TimingPools
     from kdelta.run.exact import ExactTrials
-    from kdelta.sample import Instrument
 
     if isinstance(trials, TimingPools):
         with trials.placed(journal, Doing(journal.folder).tell) as measuring:
             yield measuring
         return
-    if journal.study.instrument is Instrument.TIME:
+    if journal.study.instrument.traits.interleaved:
         elsewhere.note(journal.folder, "")
     if not means.spread or not isinstance(trials, ExactTrials):
         yield trials

@@ -14,7 +14,7 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.sample import Instrument, Outcome, TrialRecord
+from kdelta.sample import Outcome, TrialRecord
 
 COLUMN = "image"
 PATCHED = (
@@ -92,7 +92,7 @@ def executed(
 
 def _first_trials(record: RunRecord, scenario: tuple[str, str]) -> Iterator[TrialRecord]:
     """One good trial of each arm in a scenario: exact counts of the others are the same."""
-    if record.instrument is not Instrument.EXACT:
+    if not record.instrument.traits.repeats:
         raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
     seen = set()
     for trial in record.trials:

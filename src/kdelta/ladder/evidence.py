@@ -22,7 +22,6 @@ from kdelta.sample import (
     TOTAL,
     UNKNOWN,
     ArmRecord,
-    Instrument,
     KernelIdentity,
     Outcome,
     Run,
@@ -210,7 +209,7 @@ class Method(ABC, Generic[M]):
 
 def refuse_traced(record: Run) -> None:
     """Raise SpecError for a traced run: its hits are no evidence."""
-    if record.instrument is Instrument.TRACE:
+    if not record.instrument.traits.judged:
         raise SpecError(
             "a traced run has hits, of which no verdict is made",
             place=f"run {record.run_id}",

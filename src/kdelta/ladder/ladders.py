@@ -155,13 +155,14 @@ class Ladder(Generic[M]):
 class RunLadders(Generic[M]):
     """A run and all its ladders.
 
-    explains: whether a step can be explained by functions.  step_percent: what is SAME.  alpha: the
-    share of false alarms that is allowed, None of counts.  limits: what the run cannot say, a
-    sentence each.  subjects: of arms' commits, by label.
+    explains: whether a step can be explained by functions.  unit: what values count.  step_percent:
+    what is SAME.  alpha: the share of false alarms that is allowed, None of counts.  limits: what
+    the run cannot say, a sentence each.  subjects: of arms' commits, by label.
     """
 
     instrument: Instrument
     explains: bool
+    unit: str
     run_id: str
     name: str
     title: str
@@ -185,6 +186,7 @@ def of_run(
     return RunLadders(
         instrument=record.instrument,
         explains=method.explains,
+        unit=method.unit,
         run_id=record.run_id,
         name=record.name,
         title=record.title,

@@ -28,13 +28,14 @@ class SideBySide:
 
 def show(one: Report[Any], other: Report[Any]) -> list[Line]:
     """Both runs' scenarios that have kernels in common.  Raises SpecError when none has."""
-    if one.instrument is other.instrument:
+    runs = {report.instrument: report for report in (one, other)}
+    if len(runs) < 2:
         raise SpecError(
             "both runs are of the same instrument", action="give one exact run and one of time"
         )
     exact: Report[Measure]
     timed: Report[TimeMeasure]
-    exact, timed = (one, other) if one.instrument is Instrument.EXACT else (other, one)
+    exact, timed = runs[Instrument.EXACT], runs[Instrument.TIME]
     lines: list[Line] = []
     for left in exact.ladders:
         for right in timed.ladders:

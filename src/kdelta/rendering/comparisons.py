@@ -11,7 +11,7 @@ from kdelta.analysis.findings import Report
 from kdelta.ladder.ladders import Rung
 from kdelta.metric import number
 from kdelta.rendering.formats import Cell, picked
-from kdelta.sample import TOTAL, Instrument
+from kdelta.sample import TOTAL
 from kdelta.table.columns import (
     VERDICT_TONES,
     Column,
@@ -134,7 +134,7 @@ def show(report: Report[Any]) -> list[Line]:
 
 
 def _unit(report: Report[Any]) -> str:
-    return "instructions" if report.instrument is Instrument.EXACT else "ns"
+    return report.unit
 
 
 def _value(value: float | None) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Trials of the trace instrument in guests under emulation: what the kernel's own tracing counts.
+"""Trials of the trace instrument, in guests under emulation: what the kernel's own tracing counts.
 
 One guest runs its program several times, with more and more iterations, so that the difference of
 two runs is of iterations alone.  No plugin counts meanwhile and no time is read.

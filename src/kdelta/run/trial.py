@@ -78,9 +78,9 @@ def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Ke
 
 def not_for(instrument: Instrument, scenario: Scenario) -> TrialResult | None:
     """The result of a trial whose scenario the instrument does not measure, else None."""
-    if instrument in scenario.instruments:
+    if {instrument} & {*scenario.instruments}:
         return None
-    how = "timed" if instrument is Instrument.EXACT else "counted"
+    how = " or ".join(each.traits.does for each in scenario.instruments)
     return _skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
 
 

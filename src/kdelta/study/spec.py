@@ -324,11 +324,11 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             place=f"{place}: gap",
             action='write, for example, gap = ["6.16", "6.17"]',
         )
-    traced = study.instrument is Instrument.TRACE
+    traced = not study.instrument.traits.judged
     probed, varied = bool(study.plan.probes), bool(points(study)[0].axes)
     tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed, varied=varied)
     _no_duplicates(study.trace.watch, place, "trace.watch")
-    if study.instrument is Instrument.TIME:
+    if study.instrument.traits.interleaved:
         _check_time(study, place)
     elif _single(study.kernels) and not study.plan.single_kernel:
         raise SpecError(
@@ -386,7 +386,7 @@ def _single(kernels: Sequence[str]) -> bool:
 
 def has_control(study: Study) -> bool:
     """True when each point repeats its first kernel at the end of a round."""
-    return study.instrument is Instrument.TIME and study.time.sandwich
+    return study.instrument.traits.interleaved and study.time.sandwich
 
 
 def arm_count(study: Study) -> int:
