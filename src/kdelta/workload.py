@@ -133,11 +133,6 @@ class Scenario:
     folios: tuple[folios.FolioName, ...] = ()
 
     @property
-    def base(self) -> str:
-        """Its name without the cell of folios: what the program's own table calls it."""
-        return self.name.partition(".")[0]
-
-    @property
     def outside(self) -> bool:
         """True when its program is a user's file."""
         return is_file(self.workload)
