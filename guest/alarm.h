@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <linux/rtc.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>

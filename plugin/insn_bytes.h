@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #define MAX_INSN_BYTES 16u
 
@@ -19,111 +18,36 @@ struct code {
 	uint8_t bytes[MAX_INSN_BYTES]; /* zeros behind its size */
 };
 
-static bool is_kernel(uint64_t vaddr)
+static inline bool is_kernel(uint64_t vaddr)
 {
 	/* x86-64, arm64 and riscv64 Linux: kernel addresses are the upper half. */
 	return vaddr >> 63;
 }
 
-static uint32_t word_of(const uint8_t *bytes)
+static inline uint32_t word_of(const uint8_t *bytes)
 {
 	return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 /* Mark code (op << 8 | phase) of an instruction, 0 when it is none. */
-static unsigned int mark_code(enum target target, const struct code *code)
-{
-	uint32_t word;
-
-	if (target == TARGET_X86_64 && code->size == 7) { /* x86-64: nopl imm32(%rax) */
-		if (code->bytes[0] != 0x0f || code->bytes[1] != 0x1f || code->bytes[2] != 0x80)
-			return 0;
-		word = word_of(code->bytes + 3);
-		return word >> 12 == 0x6b640 ? word & 0xfff : 0;
-	}
-	if (code->size != 4)
-		return 0;
-	word = word_of(code->bytes);
-	if (target == TARGET_AARCH64 && (word & 0xffe0001f) == 0xd280001f) /* arm64: movz xzr, #imm16 */
-		return (word >> 5 & 0xf000) == 0xd000 ? word >> 5 & 0xfff : 0;
-	if (target == TARGET_RISCV64 && (word & 0xfff) == 0x037) /* riscv64: lui x0, imm20 */
-		return word >> 24 == 0x6b ? word >> 12 & 0xfff : 0;
-	return 0;
-}
-
-static bool is_exactly(const struct code *code, const uint8_t *bytes, size_t size)
-{
-	return code->size == size && !memcmp(code->bytes, bytes, size);
-}
+unsigned int mark_code(enum target target, const struct code *code);
 
 /*
  * A return from interrupt or exception: iretq of x86-64, eret of arm64, sret of riscv64.  The bytes
  * of one are another instruction elsewhere: iretq's store a word on riscv64.
  */
-static bool is_return(enum target target, const struct code *code)
-{
-	static const uint8_t iretq[] = { 0x48, 0xcf };
-	static const uint8_t eret[] = { 0xe0, 0x03, 0x9f, 0xd6 };
-	static const uint8_t sret[] = { 0x73, 0x00, 0x20, 0x10 };
-
-	if (target == TARGET_X86_64)
-		return is_exactly(code, iretq, sizeof(iretq));
-	return target == TARGET_AARCH64 ? is_exactly(code, eret, sizeof(eret)) :
-					  is_exactly(code, sret, sizeof(sret));
-}
+bool is_return(enum target target, const struct code *code);
 
 /* A return from the firmware of a riscv64. */
-static bool is_mret(const struct code *code)
-{
-	static const uint8_t mret[] = { 0x73, 0x00, 0x20, 0x30 };
-
-	return is_exactly(code, mret, sizeof(mret));
-}
+bool is_mret(const struct code *code);
 
 /*
  * A REP string instruction of x86-64: its letter << 8 | the letter of its width, 'b', 'w', 'l',
- * 'q'; else 0.  Letters: 'm'ovs, 's'tos, 'l'ods, 'c'mps, sc'a's, 'i'ns, 'o'uts.  All that is in
- * front of the opcode, its last byte, is prefixes.
+ * 'q'; else 0.  Letters: 'm'ovs, 's'tos, 'l'ods, 'c'mps, sc'a's, 'i'ns, 'o'uts.
  */
-static unsigned int string_kind(const struct code *code)
-{
-	static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3 };
-	static const struct {
-		uint8_t opcode; /* of its form in bytes; the next one is that in words */
-		char letter;
-	} strings[] = { { 0xa4, 'm' }, { 0xaa, 's' }, { 0xac, 'l' }, { 0xa6, 'c' },
-			{ 0xae, 'a' }, { 0x6c, 'i' }, { 0x6e, 'o' } };
-	bool rep = false, word = false, quad = false;
-	const uint8_t *bytes = code->bytes;
-	size_t i;
-
-	for (i = 0; i + 1 < code->size; i++) {
-		bool last = i + 2 == code->size;
-
-		if (!(last && bytes[i] >> 4 == 0x4) && !memchr(prefixes, bytes[i], sizeof(prefixes)))
-			return 0;
-		rep |= bytes[i] == 0xf2 || bytes[i] == 0xf3;
-		word |= bytes[i] == 0x66;
-		quad |= last && (bytes[i] & 0xf8) == 0x48;
-	}
-	if (!rep)
-		return 0;
-	for (size_t k = 0; k < sizeof(strings) / sizeof(strings[0]); k++)
-		if ((bytes[i] & 0xfe) == strings[k].opcode)
-			return strings[k].letter << 8 |
-			       (!(bytes[i] & 1) ? 'b' : quad ? 'q' : word ? 'w' : 'l');
-	return 0;
-}
+unsigned int string_kind(const struct code *code);
 
 /* How many bytes one round of it handles. */
-static unsigned int string_width(unsigned int kind)
-{
-	switch (kind & 0xff) {
-	case 'b': return 1;
-	case 'w': return 2;
-	case 'l': return 4;
-	default: return 8;
-	}
-}
+unsigned int string_width(unsigned int kind);
 
 #endif /* KDELTA_INSN_BYTES_H */

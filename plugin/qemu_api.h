@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The part of QEMU's TCG plugin interface that insns.c uses, declared here because
- * distributions do not ship qemu-plugin.h.  It is version 4, of QEMU 9.2; later ones accept it.
+ * The part of QEMU's TCG plugin interface that is used here, declared because distributions do
+ * not ship qemu-plugin.h.  It is version 4, of QEMU 9.2; later ones accept it.
  *
  * Interface: QEMU's docs/devel/tcg-plugins.rst and include/qemu/qemu-plugin.h.
  */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Included by insns.c alone, behind its slots.
- *
  * A REP string instruction of x86-64 is one instruction, however many rounds it has and however
  * often QEMU, a page fault or an interrupt has it start anew; the bytes that it handles are told
  * beside.  It is counted when it has ended: whenever it has, the instruction behind it is next, and
@@ -18,235 +16,35 @@
 #ifndef KDELTA_REP_STRINGS_H
 #define KDELTA_REP_STRINGS_H
 
-#define MAX_STRINGS 1024u
-#define MAX_BEGUN 64u
+#include <stdbool.h>
+#include <stdint.h>
 
-/* Per vCPU and instruction; the two callbacks are made only where there is something to do. */
-enum string_state { STRING_IDLE, STRING_RUNS, STRING_LEFT };
+#include "insn_bytes.h"
+#include "qemu_api.h"
+#include "stream.h"
 
-struct string_insn {
-	struct code code;
-	uint64_t next; /* address behind it */
-	unsigned int kind; /* see string_kind() */
-	uint32_t ends; /* slot */
-	uint32_t bytes; /* slot */
-};
-
-static struct {
-	struct string_insn at[MAX_STRINGS];
-	unsigned int count;
-	bool translate_again;
-	struct qemu_plugin_scoreboard *score; /* enum string_state of each */
-} strings;
-
-/* An execution that has begun and not ended. */
-struct begun {
-	const struct string_insn *string;
-	uint64_t stack;
-};
-
-static struct {
-	const struct string_insn *running;
-	uint64_t stack, rounds_left;
-	struct begun left[MAX_BEGUN];
-	unsigned int left_count;
-} string_vcpu[MAX_VCPUS];
-
-static uint64_t *string_state(const struct string_insn *string, unsigned int vcpu)
-{
-	uint64_t *states = qemu_plugin_scoreboard_find(strings.score, vcpu);
-
-	return states + (string - strings.at);
-}
-
-/* Adds what the running one handled since it started; it runs no longer. */
-static void string_settle(unsigned int index)
-{
-	const struct string_insn *string = string_vcpu[index].running;
-	uint64_t left = register_value(index, REGISTER_COUNT);
-
-	if (left > string_vcpu[index].rounds_left)
-		state.lost_string = true;
-	else
-		*counter(string->bytes, index) +=
-			(string_vcpu[index].rounds_left - left) * string_width(string->kind);
-	string_vcpu[index].running = NULL;
-}
-
-/* Index of what was left in its midst with this stack pointer, -1 for nothing. */
-static int string_find_left(unsigned int index, const struct string_insn *string, uint64_t stack)
-{
-	for (int i = string_vcpu[index].left_count - 1; i >= 0; i--) {
-		const struct begun *begun = &string_vcpu[index].left[i];
-
-		if (begun->string == string && begun->stack == stack)
-			return i;
-	}
-	return -1;
-}
-
-static void string_forget(unsigned int index, int at)
-{
-	struct begun *left = string_vcpu[index].left;
-
-	string_vcpu[index].left_count--;
-	memmove(left + at, left + at + 1,
-		(string_vcpu[index].left_count - at) * sizeof(*left));
-}
-
-static void string_idle(unsigned int index, const struct string_insn *string)
-{
-	enum string_state now = STRING_IDLE;
-
-	for (unsigned int i = 0; i < string_vcpu[index].left_count; i++)
-		if (string_vcpu[index].left[i].string == string)
-			now = STRING_LEFT;
-	*string_state(string, index) = now;
-}
-
-/* The kernel is entered: what runs was left in its midst, or has just ended. */
-static void string_leave(unsigned int index)
-{
-	const struct string_insn *string = string_vcpu[index].running;
-
-	if (!string)
-		return;
-	if (string_vcpu[index].left_count == MAX_BEGUN)
-		string_forget(index, 0);
-	string_vcpu[index].left[string_vcpu[index].left_count++] =
-		(struct begun){ string, string_vcpu[index].stack };
-	string_settle(index);
-	*string_state(string, index) = STRING_LEFT;
-}
-
-/* It starts, for the first time or again behind a fault or an interrupt. */
-static void on_string_start(unsigned int index, void *userdata)
-{
-	struct string_insn *string = userdata;
-	uint64_t stack;
-	int left;
-
-	if (index >= state.vcpus)
-		return;
-	pthread_mutex_lock(&state.lock);
-	if (string_vcpu[index].running) /* the kernel was entered, and we do not know where */
-		state.lost_string = true;
-	stack = register_value(index, REGISTER_STACK);
-	left = string_find_left(index, string, stack);
-	if (left >= 0)
-		string_forget(index, left);
-	string_vcpu[index].running = string;
-	string_vcpu[index].stack = stack;
-	string_vcpu[index].rounds_left = register_value(index, REGISTER_COUNT);
-	*string_state(string, index) = STRING_RUNS;
-	pthread_mutex_unlock(&state.lock);
-}
-
-/* The instruction behind it is next, and an execution of it had begun, this one or another. */
-static void on_string_end(unsigned int index, void *userdata)
-{
-	struct string_insn *string = userdata;
-	bool searches = string->kind >> 8 == 'c' || string->kind >> 8 == 'a';
-	bool ended = true;
-	int left;
-
-	if (index >= state.vcpus)
-		return;
-	pthread_mutex_lock(&state.lock);
-	if (string_vcpu[index].running == string) {
-		string_settle(index);
-	} else {
-		left = string_find_left(index, string, register_value(index, REGISTER_STACK));
-		ended = left >= 0;
-		if (ended)
-			string_forget(index, left);
-	}
-	/* One that was given up has rounds left; one that searches may end with rounds left. */
-	if (ended && (searches || !register_value(index, REGISTER_COUNT)))
-		count_once(string->ends, index);
-	string_idle(index, string);
-	pthread_mutex_unlock(&state.lock);
-}
-
-static struct string_insn *string_find(const struct code *code)
-{
-	for (unsigned int i = 0; i < strings.count; i++)
-		if (strings.at[i].code.vaddr == code->vaddr && strings.at[i].code.size == code->size &&
-		    !memcmp(strings.at[i].code.bytes, code->bytes, code->size))
-			return &strings.at[i];
-	return NULL;
-}
-
-static struct string_insn *string_add(const struct code *code, unsigned int kind)
-{
-	struct string_insn *string;
-	uint32_t slot = strings.count < MAX_STRINGS ? slots_reserve(2) : 0;
-
-	if (!slot) {
-		state.overflow = true;
-		return NULL;
-	}
-	string = &strings.at[strings.count++];
-	string->code = *code;
-	string->next = code->vaddr + code->size;
-	string->kind = kind;
-	string->ends = slot;
-	string->bytes = slot + 1;
-	slot_report(slot, code);
-	strings.translate_again |= seen_find(string->next);
-	return string;
-}
+/* Call it once, before anything is translated. */
+void strings_begin(void);
 
 /* An instruction that is about to be translated: a REP string one?  Then it has its own counter. */
-static bool string_note(struct qemu_plugin_insn *insn, const struct code *code)
-{
-	unsigned int kind = state.target == TARGET_X86_64 ? string_kind(code) : 0;
-	struct string_insn *string = kind ? string_find(code) : NULL;
-	qemu_plugin_u64 entry;
-
-	if (!kind)
-		return false;
-	if (!string && !(string = string_add(code, kind)))
-		return true;
-	entry = (qemu_plugin_u64){ strings.score, (string - strings.at) * sizeof(uint64_t) };
-	qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, on_string_start, QEMU_PLUGIN_CB_R_REGS,
-						    QEMU_PLUGIN_COND_NE, entry, STRING_RUNS, string);
-	return true;
-}
+bool string_note(struct qemu_plugin_insn *insn, const struct code *code);
 
 /* An instruction that may lie behind a string instruction; before any other callback of it. */
-static void string_watch(struct qemu_plugin_insn *insn, uint64_t vaddr)
-{
-	for (unsigned int i = 0; i < strings.count; i++) {
-		qemu_plugin_u64 entry = { strings.score, i * sizeof(uint64_t) };
+void string_watch(struct qemu_plugin_insn *insn, uint64_t vaddr);
 
-		if (strings.at[i].next == vaddr)
-			qemu_plugin_register_vcpu_insn_exec_cond_cb(
-				insn, on_string_end, QEMU_PLUGIN_CB_R_REGS, QEMU_PLUGIN_COND_NE,
-				entry, STRING_IDLE, &strings.at[i]);
-	}
-}
+/* Was code behind a new string instruction translated before?  Asked once, it is forgotten. */
+bool strings_translate_again(void);
 
-/* STRINGS, before its window: rows of (address, kind, executions that ended, bytes) */
-static void emit_strings(unsigned int vcpu)
-{
-	const uint64_t *base = state.vcpu[vcpu].base.counts;
-	uint64_t rows[4 * MAX_STRINGS];
-	size_t words = 0;
+/* The kernel is entered: what runs was left in its midst, or has just ended. */
+void string_leave(unsigned int index);
 
-	for (unsigned int i = 0; i < strings.count; i++) {
-		const struct string_insn *string = &strings.at[i];
-		const uint64_t ends = *counter(string->ends, vcpu) - base[string->ends];
-		const uint64_t bytes = *counter(string->bytes, vcpu) - base[string->bytes];
+/* Before its window. */
+void emit_strings(unsigned int vcpu);
 
-		if (ends || bytes) {
-			rows[words++] = string->code.vaddr;
-			rows[words++] = string->kind;
-			rows[words++] = ends;
-			rows[words++] = bytes;
-		}
-	}
-	emit(RECORD_STRINGS, rows, words);
-}
+/*
+ * ERROR_TOO_MANY_SLOTS when there was no room for all, ERROR_LOST_STRING when one was left where no
+ * entry is known; else 0.
+ */
+enum mark_error strings_error(void);
 
 #endif /* KDELTA_REP_STRINGS_H */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Included by insns.c alone, behind its state.
- *
  * Which of the guest's tasks belong to what is measured?  A task is known by the address of its
  * task_struct: the kernel hands it over where it goes from one to another, and where it wakes a new
  * one for the first time.  The task that executes a mark is the workload's, and so is whatever the
@@ -14,7 +12,12 @@
 #ifndef KDELTA_TASKS_H
 #define KDELTA_TASKS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #define TASK_BUCKETS 8192u /* a power of two */
+
+struct vcpu;
 
 struct task {
 	uint64_t address; /* of its task_struct; 0: free */
@@ -24,105 +27,35 @@ struct task {
 	bool ours;
 };
 
-static struct {
-	struct task at[TASK_BUCKETS];
-	uint64_t count, created;
-} tasks;
+/* The kernel says where it wakes new tasks: they can be told apart. */
+void tasks_expect_new(void);
 
 /* The task at an address, NULL when there are more than can be told apart. */
-static struct task *task_at(uint64_t address)
-{
-	uint64_t i = address * 0x9e3779b97f4a7c15ULL >> 32;
+struct task *task_at(uint64_t address);
 
-	for (;; i++) {
-		struct task *task = &tasks.at[i % TASK_BUCKETS];
-
-		if (task->address == address)
-			return task;
-		if (task->address)
-			continue;
-		if (tasks.count >= TASK_BUCKETS / 2) {
-			state.lost_tasks = true;
-			return NULL;
-		}
-		tasks.count++;
-		task->address = address;
-		task->number = ++tasks.created;
-		return task;
-	}
-}
+/* Its number, from 0 up to TASK_BUCKETS. */
+uint32_t task_number(const struct task *task);
 
 /* The task that runs is the workload's, and with it all that it and its own created. */
-static void tasks_own(struct task *root)
-{
-	bool more = !root->ours;
-
-	root->ours = true;
-	while (more) {
-		more = false;
-		for (unsigned int i = 0; i < TASK_BUCKETS; i++) {
-			struct task *task = &tasks.at[i];
-
-			if (!task->address || task->ours || !task->parent)
-				continue;
-			for (unsigned int k = 0; k < TASK_BUCKETS && !task->ours; k++)
-				task->ours = tasks.at[k].ours && tasks.at[k].number == task->parent;
-			more |= task->ours;
-		}
-	}
-}
+void tasks_own(struct task *root);
 
 /* A task is woken for the first time, by the one that runs on the vCPU. */
-static void task_new(struct vcpu *vcpu, uint64_t address)
-{
-	struct task *task = task_at(address);
-
-	if (!task)
-		return;
-	*task = (struct task){ .address = address, .number = ++tasks.created };
-	if (vcpu->task) {
-		task->parent = vcpu->task->number;
-		task->ours = vcpu->task->ours;
-	}
-}
+void task_new(struct vcpu *vcpu, uint64_t address);
 
 /* The vCPU goes from one task to another. */
-static void task_switch(struct vcpu *vcpu, uint64_t from, uint64_t to)
-{
-	struct task *old = task_at(from), *new = task_at(to);
-
-	if (!old || !new)
-		return;
-	if (!vcpu->task && vcpu->owned) /* it executed a mark before it was known */
-		tasks_own(old);
-	if (!vcpu->idle)
-		vcpu->idle = old;
-	old->depth = vcpu->depth;
-	vcpu->depth = new->depth;
-	vcpu->task = new;
-	vcpu->owned = new->ours;
-}
+void task_switch(struct vcpu *vcpu, uint64_t from, uint64_t to);
 
 /* Are tasks told apart?  Not in a kernel that does not say where it makes new ones. */
-static bool tasks_are_told(void)
-{
-	return state.new_tasks && !state.lost_tasks;
-}
+bool tasks_are_told(void);
 
 /* Does the vCPU run another's task?  One that is not known yet is the one that made the marks. */
-static bool is_foreign(const struct vcpu *vcpu)
-{
-	return tasks_are_told() && vcpu->task && !vcpu->task->ours;
-}
+bool is_foreign(const struct vcpu *vcpu);
 
 /*
  * Has a tick made the workload's task give way, to a kernel thread say?  Then the window holds its
  * own part of the switch there and back, which the path did not ask for.  One that waits for
  * something leaves its CPU to the idle task.
  */
-static bool gave_way(const struct vcpu *vcpu)
-{
-	return vcpu->interrupts && is_foreign(vcpu) && vcpu->task != vcpu->idle;
-}
+bool gave_way(const struct vcpu *vcpu);
 
 #endif /* KDELTA_TASKS_H */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The plugin's stream of counts, written by hand; the records are those of plugin/insns.c."""
+"""The plugin's stream of counts, written by hand; the records are those of plugin/stream.h."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -17,7 +16,6 @@ from msgspec.structs import replace
 
 import ladder_records
 from bundle_records import call, contents, stored, written
-from kdelta import workload
 from kdelta.analysis.reproduction import compared
 from kdelta.cli.bundle import bundle, qemu_for, reproduce, verify
 from kdelta.errors import SpecError
@@ -25,9 +23,7 @@ from kdelta.guests import qemu, qemu_archive
 from kdelta.guests.emulator import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import reproducer
 from kdelta.run.pinned import BUNDLE, again
-from kdelta.workload import Scenario, Workload
 
 MIB = 1 << 20
 
@@ -133,27 +129,6 @@ def test_missing_and_unlisted_files_are_named(packed: Path, tmp_path: Path) -> N
     assert "run/trials/0002/result.json: is missing" in flat
     assert "run/extra: is not in the manifest" in flat
     assert "holds no result" in flat
-
-
-def test_an_export_is_written_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[str] = []
-    whole = reproducer.reproducer
-
-    def counted(load: Workload, scenario: Scenario) -> str:
-        made.append(scenario.name)
-        return whole(load, scenario)
-
-    monkeypatch.setattr(reproducer, "reproducer", counted)
-    own = workload.load("mincore")
-    first = own.scenarios[0]
-    text = reproducer.kept_reproducer(own, first)
-    assert reproducer.kept_reproducer(own, first) == text == whole(own, first)
-    assert made == [first.name]
-    program = tmp_path / own.program.name
-    program.write_bytes(own.program.read_bytes() + b"/* another */\n")
-    reproducer.kept_reproducer(dataclasses.replace(own, program=program), first)
-    reproducer.kept_reproducer(own, own.scenarios[1])
-    assert made == [first.name, first.name, own.scenarios[1].name]
 
 
 # ---- what a stranger may send --------------------------------------------------------------

@@ -15,7 +15,7 @@ from kdelta.errors import SpecError
 from kdelta.machine import folios
 from kdelta.machine.axes import words
 from kdelta.output import EXIT_SKIP, contract_failures, parse_output
-from kdelta.rendering.reproducer import MOST_LINES, reproducer
+from kdelta.rendering.export import exported
 from kdelta.workload import Scenario, load, names, parse_reference
 
 EVERY = [
@@ -26,7 +26,6 @@ EVERY = [
 ]
 needs_gcc = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 FEW = [each for each in EVERY if each.reference.startswith(("mprotect", "fault_fork", "unmap:mun"))]
-_LONGER = 100  # lines that the folios of a scenario may add
 
 
 def facts(reference: str) -> dict[str, str]:
@@ -90,22 +89,12 @@ def test_a_page_names_the_cell() -> None:
     assert said == {cell.pages for cell in folios.CELLS.values()}
 
 
-@pytest.mark.program
-@needs_gcc
-@pytest.mark.parametrize("scenario", FEW, ids=lambda one: one.reference)
-def test_an_export_without_a_cell_has_nothing_of_it(scenario: Scenario, tmp_path: Path) -> None:
-    """The other way round it has: a program of base pages would be no reproducer."""
-    program = load(scenario.workload)
-    plain = reproducer(program, program.scenario(scenario.base))
-    for word in ("kd_folio", "kd_by_ptes", "kd_map_by_ptes", "kd_fault_folios", "kd_cell"):
-        assert word not in plain
-    own = reproducer(program, scenario)
-    assert "kd_fault_folios" in own
-    assert ("kd_map_by_ptes" in own) == scenario.name.endswith("-ptes")
-    assert own.count("\n") <= max(MOST_LINES, plain.count("\n") + _LONGER)
-    (tmp_path / "it.c").write_text(own)
-    build = ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror", "it.c", "-o", "it"]
-    process.run(build, timeout=120, cwd=tmp_path)
+def test_an_export_of_a_cell_names_it() -> None:
+    base, cell = "unmap:munmap", "unmap:munmap.64K"
+    plain, own = (exported(*parse_reference(each)) for each in (base, cell))
+    assert '#define KD_SCENARIO "munmap.64K"' in own
+    assert "Needs:    thp never, mthp 64kB=always" in own
+    assert plain.partition("*/\n#define")[2].partition("\n")[2] in own
 
 
 @pytest.mark.program

@@ -199,12 +199,12 @@ def test_an_entry_of_the_cache_whose_list_is_no_text_is_made_anew() -> None:
     def fill(folder: Path) -> None:
         (folder / "file").write_text("x")
 
-    place = cache.entry("exports", "key", fill)
+    place = cache.entry("vmlinux", "key", fill)
     listed = place / files._LIST
     listed.chmod(0o600)
     listed.write_bytes(b'[{"path": "\xff"}]')
     assert files.listed(place) == ()
-    assert (cache.entry("exports", "key", fill) / "file").read_text() == "x"
+    assert (cache.entry("vmlinux", "key", fill) / "file").read_text() == "x"
 
 
 THREADS = """

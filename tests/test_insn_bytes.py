@@ -34,7 +34,8 @@ def test_marks_and_returns_are_those_of_the_architecture(tmp_path: Path) -> None
     source.write_text(PROGRAM)
     program = tmp_path / "asked"
     folder = f"-I{data.directory('plugin')}"
-    subprocess.run(["gcc", folder, str(source), "-o", str(program)], check=True)
+    module = str(data.directory("plugin") / "insn_bytes.c")
+    subprocess.run(["gcc", folder, str(source), module, "-o", str(program)], check=True)
 
     def asked(target: str, code: str) -> tuple[str, bool]:
         words = [str(program), target, *code.split()]

@@ -111,8 +111,6 @@ IMPORT_NAME = {
     "python-debian": "debian",
     "qemu.qmp": "qemu",
     "tomli-w": "tomli_w",
-    "tree-sitter": "tree_sitter",
-    "tree-sitter-c": "tree_sitter_c",
 }
 
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta import data
-from kdelta.cli.workloads import export_command, workloads
+from kdelta.cli.workloads import workloads
 from kdelta.errors import GuestError, SpecError
 from kdelta.output import MAX_LINE, MAX_LINES, Reading, contract_failures, parse_output
-from kdelta.rendering.exported import exported_source
 from kdelta.workload import Feature, load, names, parse_reference
 
 TOML = """\
@@ -352,32 +350,7 @@ def test_endless_output_is_refused(folder: Path) -> None:
         read(folder, "note x\n" * (MAX_LINES + 1))
 
 
-# ---- export and the command line
-
-
-def test_the_exported_file_is_whole() -> None:
-    workload = load("mincore")
-    source = exported_source(workload)
-    assert source.startswith("// SPDX-License-Identifier: GPL-2.0-or-later\n/*\n * mincore.c - ")
-    assert source.count("SPDX-License-Identifier") == 1
-    assert 'kdelta.h"' not in source
-    assert "gcc -O2 -static mincore.c -o mincore" in source
-    assert workload.mail.split()[0] in source
-    body = workload.program.read_text().partition('#include "kdelta.h"\n')[2]
-    assert source.endswith(body)
-    shared = (data.directory("guest") / "kdelta.h").read_text().partition("\n")[2]
-    assert shared in source
-
-
-def test_export_writes_the_file_or_says_why_not(tmp_path: Path) -> None:
-    source = exported_source(load("mprotect"))
-    target = tmp_path / "out.c"
-    written = CliRunner().invoke(export_command, ["mprotect", "-o", str(target)])
-    assert (written.exit_code, target.read_text()) == (0, source)
-    assert CliRunner().invoke(export_command, ["mprotect"]).output == source
-    failed = CliRunner().invoke(export_command, ["mprotect", "-o", str(tmp_path / "no" / "out.c")])
-    assert isinstance(failed.exception, SpecError)
-    assert "No such file or directory; choose another file with -o" in failed.exception.sentence()
+# ---- the command line
 
 
 def test_workloads_are_listed_and_described() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from kdelta import data, process
 from kdelta.output import contract_failures, parse_output
-from kdelta.rendering.exported import exported_source
+from kdelta.rendering.export import exported
 from kdelta.sample import StateField
 from kdelta.workload import Scenario, load, names
 
@@ -222,7 +222,7 @@ def test_the_marks_of_other_machines(machine: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names())
 def test_the_exported_file_builds_and_runs_alone(name: str, tmp_path: Path) -> None:
     source = tmp_path / f"{name}.c"
-    source.write_text(exported_source(load(name)))
+    source.write_text(exported(load(name)))
     program = tmp_path / name
     process.run(
         ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror", source.name, "-o", name],
@@ -250,7 +250,7 @@ def test_the_exported_file_builds_and_runs_alone(name: str, tmp_path: Path) -> N
 
 
 def broken_mincore(folder: Path, honest: str, broken: str) -> Path:
-    source = exported_source(load("mincore"))
+    source = exported(load("mincore"))
     assert source.count(honest) == 1
     (folder / "broken.c").write_text(source.replace(honest, broken))
     compile_c("gcc", ["-O2", "-static", *STRICT], folder / "broken.c", folder / "broken")
@@ -327,7 +327,7 @@ def test_a_kernel_without_seccomp_has_no_task_in_it(tmp_path: Path, status: str,
     (tmp_path / "status").write_text(status)
     workload = load("control")
     scenario = workload.scenario("user_loop")
-    source = exported_source(workload)
+    source = exported(workload)
     assert '"/proc/self/status"' in source
     source = source.replace('"/proc/self/status"', f'"{tmp_path}/status"')
     (tmp_path / "control.c").write_text(source)

@@ -10,7 +10,7 @@ from kdelta import arch, build, cache, data, workload
 from kdelta.files import digest_of
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
-_CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
+CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
 
 
 def program(source: Path, architecture: arch.Arch, *, theirs: bool = False) -> Path:
@@ -25,7 +25,7 @@ def program(source: Path, architecture: arch.Arch, *, theirs: bool = False) -> P
         source.stem,
         sources(source),
         compiler=arch.compiler(architecture),
-        flags=_CFLAGS,
+        flags=CFLAGS,
         package=arch.compiler_package(architecture),
     )
 
@@ -59,7 +59,7 @@ def initramfs(architecture: arch.Arch) -> Path:
         "init",
         [folder / "init.c", *sorted(folder.glob("*.h"))],
         compiler=arch.compiler(architecture),
-        flags=_CFLAGS,
+        flags=CFLAGS,
         package=arch.compiler_package(architecture),
     )
 

@@ -78,8 +78,6 @@ _ALL = (
     CacheKind("debug", "line tables of kernels, about 280 MB each, and of objects compiled again",
               "SHA-256 of the image; tree, configuration, compiler, object",
               "fetched from the archive when asked, or compiled", limit_mib=4096, read=()),
-    CacheKind("exports", "scenarios as C files that build alone",
-              "their program and headers, kdelta's code", "written again", limit_mib=64),
     CacheKind("sources", "source trees of kernels, as git objects", "git tree id",
               "fetched from the archive, or read again"),
     CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",

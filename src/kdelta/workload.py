@@ -35,6 +35,9 @@ BATCHES = 15 * 31  # pages: whole batches of reclaim's lists in all kernels, see
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CHOSEN = re.compile(rf'^#define KD_SCENARIO "({_VALUE.pattern})"$', re.MULTILINE)
+# kdelta.h, where its text is in place of its #include: it defines kd_start() and does not call it.
+_HEADER = re.compile(r"^#ifndef KDELTA_H\n.*?^#endif /\* KDELTA_H \*/$", re.MULTILINE | re.DOTALL)
 
 _Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
 _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
@@ -130,11 +133,6 @@ class Scenario:
     folios: tuple[folios.FolioName, ...] = ()
 
     @property
-    def base(self) -> str:
-        """Its name without the cell of folios: what the program's own table calls it."""
-        return self.name.partition(".")[0]
-
-    @property
     def outside(self) -> bool:
         """True when its program is a user's file."""
         return is_file(self.workload)
@@ -169,7 +167,6 @@ class Workload:
     program: its C file; gates: scenarios that a change of this path must not make worse.
     every_task: what is measured is done by a task of the kernel, so every task counts.
     declared: a C file without a TOML, which has each scenario that it is asked for.
-    aside: functions of the program that only look or tell, and have no part in a reproducer.
     """
 
     name: str
@@ -183,7 +180,6 @@ class Workload:
     gates: tuple[str, ...] = ()
     every_task: bool = False
     declared: bool = False
-    aside: tuple[str, ...] = ()
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
@@ -231,7 +227,6 @@ class _WorkloadToml(Struct, forbid_unknown_fields=True):
     instruments: _Instruments = INSTRUMENTS
     gates: tuple[_Name, ...] = ()
     every_task: bool = False
-    aside: tuple[_Name, ...] = ()
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -297,7 +292,8 @@ def is_reference(word: str) -> bool:
 def absolute(word: str, beside: Path) -> str:
     """A scenario with its C file's whole path: "./loop.c:name".  Others stay.
 
-    beside: the folder that a relative path is of.  A file alone: all in its TOML, or else `main`.
+    beside: the folder that a relative path is of.  A file alone: all in its TOML, or else the one
+    that it defines as KD_SCENARIO, or `main`.
     """
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
@@ -305,12 +301,20 @@ def absolute(word: str, beside: Path) -> str:
     file = (beside / path).resolve()
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
-    return f"{file}:{scenario or ('*' if file.with_suffix('.toml').exists() else 'main')}"
+    return f"{file}:{scenario or _of_file_alone(file)}"
+
+
+def _of_file_alone(file: Path) -> str:
+    if file.with_suffix(".toml").exists():
+        return "*"
+    defined = _CHOSEN.search(text_of(file)) if file.is_file() else None
+    return defined[1] if defined else "main"
 
 
 def speaks(program: Path) -> bool:
     """True for a C file that calls kd_start(), and so prints what it measured by itself."""
-    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text_of(program), flags=re.DOTALL)
+    text = _HEADER.sub("", text_of(program))
+    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
     return re.search(r"\bkd_start\s*\(", bare) is not None
 
 
@@ -413,7 +417,6 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         program=file.with_suffix(".c"),
         gates=toml.gates,
         every_task=toml.every_task,
-        aside=toml.aside,
     )
 
 

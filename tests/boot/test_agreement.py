@@ -24,7 +24,7 @@ MINCORE = ("mincore:no_thp_pte_scan_4m", "mincore:no_thp_pte_scan_64m")
 REPEATING = ("process:fork_exit", "process:thread", "fault:anon", "advise:dontneed")
 MPROTECT = ("mprotect:shared_dirty_full_toggle_16m", "mprotect:shared_dirty_full_toggle_64m")
 
-WINDOW, CODE = 2, 7  # record kinds of the plugin's stream, see emit_*() in plugin/insns.c
+WINDOW, CODE = 2, 7  # record kinds of the plugin's stream, see emit_*() in plugin/*.c
 
 
 def trial(machine: Machine, name: str, folder: Path, *, fresh: bool = False) -> TrialResult:

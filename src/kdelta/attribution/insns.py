@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the QEMU plugin wrote: windows of exact counts per instruction address.
 
-The stream's records are described at emit_*() in plugin/insns.c.  Counts are instructions
-retired by the vCPU that executed the marks.
+Each of the stream's records (plugin/stream.h) is described at its emit_*() in plugin/*.c.  Counts
+are instructions retired by the vCPU that executed the marks.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
-# enum event in plugin/insns.c
+# enum event in plugin/events.h
 _INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP = 1, 2, 4, 16, 32, 64
-# string_kind() in plugin/insn_bytes.h
+# string_kind() in plugin/insn_bytes.c
 _STRING_LETTERS = zip(
     "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
 )
@@ -87,7 +87,7 @@ class CountedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Memory that one window touched, as words of the plugin (plugin/memory.h).
+    """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
     address | 1 read | 2 written).

@@ -2,7 +2,7 @@
 """The stream of a QEMU plugin: little-endian 64-bit words, in records behind a header.
 
 A record is its kind, the number of words behind that, and these, which are described at emit_*() in
-plugin/insns.c.
+plugin/*.c.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _readme(record: RunRecord) -> str:
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-    from kdelta.rendering.reproducer import kept_reproducer
+    from kdelta.rendering.export import exported
     from kdelta.workload import loadable
 
     own = loadable(trial.workload for trial in record.trials)
@@ -101,7 +101,7 @@ def _reproducers(record: RunRecord) -> dict[str, str]:
     found = {}
     for name, scenario in wanted:
         if workload := own.get(name):
-            text = kept_reproducer(workload, workload.scenario(scenario))
+            text = exported(workload, workload.scenario(scenario))
             found[f"{workload.name}/{scenario}.c"] = text
     return found
 

@@ -63,7 +63,7 @@ COMMANDS = {
     "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
     "build": ("kdelta.cli.build:build", "Build kernels from source, and variants of them."),
     "workloads": ("kdelta.cli.workloads:workloads", "List workloads and their scenarios."),
-    "export": ("kdelta.cli.workloads:export_command", "Write a scenario as one short C file."),
+    "export": ("kdelta.cli.workloads:export_command", "Write a scenario's program as one C file."),
     "codegen": ("kdelta.cli.codegen:codegen", "Compare what compilers made of a function."),
     "toolchain": ("kdelta.cli.toolchain:toolchain", "List and fetch compilers."),
     "new": ("kdelta.cli.new:new", "Write a workload of your own to start from."),

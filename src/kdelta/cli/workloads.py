@@ -13,7 +13,7 @@ from kdelta import data
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.machine.axes import words
-from kdelta.rendering.exported import exported_source
+from kdelta.rendering.export import exported
 from kdelta.table.columns import filled
 from kdelta.workload import Scenario, Workload, is_file, load, names
 
@@ -100,21 +100,16 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
     help="File to write, instead of standard output.",
 )
 def export_command(*, reference: str, output: Path | None) -> None:
-    """Write one scenario as a short C file that builds and runs without kdelta.
+    """Write the program that is counted as one C file that builds and runs without kdelta.
 
-    A WORKLOAD alone is written whole, with all of its scenarios; `kdelta export kdelta.h` writes
-    the header alone, which has the marks.
+    It runs SCENARIO, or the one that is its argument. `kdelta export kdelta.h` writes the header
+    alone, which has the marks.
     """
-    from kdelta.rendering.reproducer import reproducer
-
     if reference == HEADER:
         source = (data.directory("guest") / HEADER).read_text()
     else:
         workload, scenario = _found(reference)
-        if scenario:
-            source = reproducer(workload, workload.scenario(scenario))
-        else:
-            source = exported_source(workload)
+        source = exported(workload, workload.scenario(scenario) if scenario else None)
     if output is None:
         click.echo(source, nl=False)
     else:

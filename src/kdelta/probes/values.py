@@ -13,7 +13,7 @@ from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import Symbols
 
 _COUNTS_FROM = 1  # an argument's number
-_RESULT = 8  # enum register_index in plugin/insns.c
+_RESULT = 8  # enum register_index in plugin/registers.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "events.h"
+#include "state.h"
+#include "tasks.h"
+
+#define MAX_EVENTS 1024u
+
+static struct {
+	struct event_range {
+		uint64_t start, end; /* addresses; the end is the first behind */
+		unsigned int bits;
+	} at[MAX_EVENTS]; /* by address */
+	uint32_t count;
+	uint64_t firmware;
+} events;
+
+void events_firmware(uint64_t vaddr)
+{
+	events.firmware = vaddr;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct event_range *left = a, *right = b;
+
+	return left->start < right->start ? -1 : left->start > right->start;
+}
+
+bool events_read(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	unsigned long long start, end;
+	unsigned int bits, i = 0;
+	bool whole;
+
+	if (!file)
+		return false;
+	while (i < MAX_EVENTS && fscanf(file, "%u %llx %llx", &bits, &start, &end) == 3) {
+		events.at[i++] = (struct event_range){ start, end, bits };
+		if (bits & EVENT_NEW_TASK)
+			tasks_expect_new();
+	}
+	events.count = i;
+	whole = feof(file);
+	fclose(file);
+	qsort(events.at, i, sizeof(*events.at), by_address);
+	return whole;
+}
+
+/*
+ * The firmware below a kernel of riscv64 is no part of a path: it is entered where mtvec says, for a
+ * call of the kernel as for what it hands on to it, and left by mret.  Its addresses are physical.
+ */
+static unsigned int firmware_event(const struct code *code)
+{
+	if (!events.firmware)
+		return 0;
+	return code->vaddr == events.firmware ? EVENT_INTERRUPT : is_mret(code) ? EVENT_RETURN : 0;
+}
+
+unsigned int event_of(const struct code *code)
+{
+	uint32_t low = 0, high = events.count;
+
+	if (!is_kernel(code->vaddr))
+		return firmware_event(code);
+	if (is_return(state.target, code))
+		return state.armed ? EVENT_RETURN : 0;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (code->vaddr >= events.at[middle].end)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == events.count || code->vaddr < events.at[low].start)
+		return 0;
+	/* Tasks are watched from the beginning. */
+	return state.armed ? events.at[low].bits :
+			     events.at[low].bits & (EVENT_SWITCH | EVENT_NEW_TASK);
+}

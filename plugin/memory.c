@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "calls.h"
+#include "memory.h"
+#include "state.h"
+#include "straight.h"
+
+#define LINE_BITS 6
+#define PAGE_BITS 12
+#define STRUCT_PAGE 64u /* bytes */
+#define MOST_OF_A_FOLIO (512u * STRUCT_PAGE)
+#define MAX_LAYOUTS 4u
+#define RECENT 4096u
+#define MAX_TOUCHED (1u << 23)
+
+enum { TOUCH_READ = 1, TOUCH_WRITE = 2, VIA_STACK = 1, VIA_PER_CPU = 2 };
+
+struct touch {
+	uint64_t line; /* its number; 0: free, as nothing lies at address 0 */
+	uint32_t function, how;
+};
+
+struct touched_page {
+	uint64_t number; /* 0: free */
+	uint32_t via;
+	uint64_t flags, mapping, type; /* words of its struct page */
+};
+
+/* Tables by hash; as large as a power of two, at most half full. */
+static struct {
+	bool wanted, overflow;
+	struct layout {
+		uint64_t direct, direct_end, pages;
+	} layout[MAX_LAYOUTS];
+	unsigned int layouts;
+	struct touch *touch;
+	size_t touches, touch_room;
+	struct touched_page *page;
+	size_t page_count, page_room;
+	struct touch recent[RECENT]; /* what needs no look into the tables */
+	uint64_t *fresh; /* numbers of pages that were touched first since the kernel was left */
+	size_t fresh_count, fresh_room;
+	GByteArray *bytes; /* of the guest's memory */
+} memory;
+
+bool memory_wanted(void)
+{
+	return memory.wanted;
+}
+
+enum mark_error memory_error(void)
+{
+	return memory.overflow ? ERROR_TOO_MUCH_MEMORY : 0;
+}
+
+bool memory_read_option(const char *text)
+{
+	while (text && memory.layouts < MAX_LAYOUTS) {
+		struct layout *one = &memory.layout[memory.layouts++];
+
+		if (sscanf(text, "%" SCNx64 ":%" SCNx64 ":%" SCNx64, &one->direct,
+			   &one->direct_end, &one->pages) != 3)
+			return false;
+		text = strchr(text, '+');
+		text += !!text;
+	}
+	memory.bytes = g_byte_array_new();
+	memory.wanted = !text;
+	return memory.wanted;
+}
+
+static uint64_t touch_hash(uint64_t line, uint32_t function)
+{
+	return (line * 0x9e3779b97f4a7c15ULL ^ function * 0xc2b2ae3d27d4eb4fULL) >> 20;
+}
+
+static struct touch *touch_slot(uint64_t line, uint32_t function)
+{
+	size_t i = touch_hash(line, function) & (memory.touch_room - 1);
+
+	while (memory.touch[i].line &&
+	       (memory.touch[i].line != line || memory.touch[i].function != function))
+		i = (i + 1) & (memory.touch_room - 1);
+	return &memory.touch[i];
+}
+
+static void touch_grow(void)
+{
+	struct touch *old = memory.touch;
+	size_t room = memory.touch_room;
+
+	memory.touch_room = room ? 2 * room : 1u << 14;
+	memory.touch = allocate(memory.touch_room * sizeof(*old));
+	for (size_t i = 0; i < room; i++)
+		if (old[i].line)
+			*touch_slot(old[i].line, old[i].function) = old[i];
+	free(old);
+}
+
+static struct touched_page *page_slot(uint64_t number)
+{
+	size_t i = (number * 0x9e3779b97f4a7c15ULL >> 32) & (memory.page_room - 1);
+
+	while (memory.page[i].number && memory.page[i].number != number)
+		i = (i + 1) & (memory.page_room - 1);
+	return &memory.page[i];
+}
+
+static void page_grow(void)
+{
+	struct touched_page *old = memory.page;
+	size_t room = memory.page_room;
+
+	memory.page_room = room ? 2 * room : 1u << 12;
+	memory.page = allocate(memory.page_room * sizeof(*old));
+	for (size_t i = 0; i < room; i++)
+		if (old[i].number)
+			*page_slot(old[i].number) = old[i];
+	free(old);
+}
+
+static bool struct_page_read(uint64_t address, uint64_t words[STRUCT_PAGE / 8])
+{
+	g_byte_array_set_size(memory.bytes, 0);
+	if (!qemu_plugin_read_memory_vaddr(address, memory.bytes, STRUCT_PAGE) ||
+	    memory.bytes->len < STRUCT_PAGE)
+		return false;
+	memcpy(words, memory.bytes->data, STRUCT_PAGE);
+	return true;
+}
+
+/* Takes what a page of the direct map is; of a part of a larger one, what that is. */
+static void page_learn(struct touched_page *page)
+{
+	uint64_t vaddr = page->number << PAGE_BITS, words[STRUCT_PAGE / 8], own, head;
+	const struct layout *one = memory.layout, *end = one + memory.layouts;
+
+	while (one < end && (vaddr < one->direct || vaddr >= one->direct_end))
+		one++;
+	if (one == end || page->mapping || (uint32_t)page->type != UINT32_MAX)
+		return;
+	own = one->pages + ((vaddr - one->direct) >> PAGE_BITS) * STRUCT_PAGE;
+	if (!struct_page_read(own, words))
+		return;
+	if (words[1] & 1) {
+		/* It has the address of the first one, or, in newer kernels, a mask that gives it. */
+		head = words[1] - 1;
+		if (head > own || own - head > MOST_OF_A_FOLIO)
+			head = own & (words[1] - 1);
+		if (head < one->pages || head > own || !struct_page_read(head, words))
+			return;
+	}
+	page->flags = words[0];
+	page->mapping = words[3];
+	page->type = words[6];
+}
+
+static void page_is_fresh(uint64_t number)
+{
+	if (state.target != TARGET_RISCV64)
+		return;
+	if (memory.fresh_count == memory.fresh_room) {
+		memory.fresh_room = memory.fresh_room * 2 + 4096;
+		memory.fresh = grown(memory.fresh, memory.fresh_room, sizeof(*memory.fresh));
+	}
+	memory.fresh[memory.fresh_count++] = number;
+}
+
+void memory_leave(void)
+{
+	for (size_t i = 0; i < memory.fresh_count; i++)
+		page_learn(page_slot(memory.fresh[i]));
+	memory.fresh_count = 0;
+}
+
+static void page_touch(uint64_t line, unsigned int via)
+{
+	uint64_t number = line >> (PAGE_BITS - LINE_BITS);
+	struct touched_page *page;
+
+	if (!memory.page_room || 2 * memory.page_count >= memory.page_room)
+		page_grow();
+	page = page_slot(number);
+	if (!page->number) {
+		memory.page_count++;
+		*page = (struct touched_page){ .number = number, .type = UINT32_MAX };
+		page_is_fresh(number);
+	}
+	page->via |= via;
+	page_learn(page);
+}
+
+static void line_touch(uint64_t line, uint32_t function, unsigned int how, unsigned int via)
+{
+	struct touch *recent = &memory.recent[touch_hash(line, function) % RECENT];
+	struct touch *touch;
+
+	if (recent->line == line && recent->function == function && (recent->how & how) == how)
+		return;
+	if (!memory.touch_room || 2 * memory.touches >= memory.touch_room)
+		touch_grow();
+	touch = touch_slot(line, function);
+	if (!touch->line) {
+		if (memory.touches >= MAX_TOUCHED) {
+			memory.overflow = true;
+			return;
+		}
+		memory.touches++;
+		*touch = (struct touch){ line, function, 0 };
+		if (is_kernel(line << LINE_BITS))
+			page_touch(line, via);
+	}
+	touch->how |= how;
+	*recent = *touch;
+}
+
+/* userdata: function << 3 | is locked << 2 | via */
+static void on_memory(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+{
+	uint32_t function = (uintptr_t)userdata >> 3, via = (uintptr_t)userdata & 3;
+	unsigned int how = qemu_plugin_mem_is_store(info) ? TOUCH_WRITE : TOUCH_READ;
+	uint64_t last = vaddr + (1u << qemu_plugin_mem_size_shift(info)) - 1;
+
+	if (index >= state.vcpus || !state.vcpu[index].open || state.vcpu[index].out)
+		return;
+	if ((uintptr_t)userdata & 4)
+		how = TOUCH_READ | TOUCH_WRITE;
+	pthread_mutex_lock(&state.lock);
+	for (uint64_t line = vaddr >> LINE_BITS; line <= last >> LINE_BITS; line++)
+		if (line)
+			line_touch(line, function, how, via);
+	pthread_mutex_unlock(&state.lock);
+}
+
+/* Loads and stores by sp, which is x2; the short ones are c.lwsp, c.ldsp, c.swsp, c.sdsp and like. */
+static bool riscv64_by_stack(const struct code *code)
+{
+	uint32_t word = word_of(code->bytes);
+
+	return code->size == 2 ? (word & 3) == 2 : (word >> 15 & 31) == 2;
+}
+
+/* By what an instruction that accesses memory finds it; more than that is not asked. */
+static unsigned int via_of(const struct code *code, bool *locked)
+{
+	struct x86 insn;
+	const uint8_t *modrm;
+	uint8_t op;
+
+	*locked = false;
+	if (state.target == TARGET_AARCH64)
+		return (word_of(code->bytes) >> 5 & 31) == 31 ? VIA_STACK : 0;
+	if (state.target == TARGET_RISCV64)
+		return riscv64_by_stack(code) ? VIA_STACK : 0;
+	if (state.target != TARGET_X86_64)
+		return 0;
+	(void)x86_read(code, &insn);
+	op = insn.opcode[0];
+	*locked = insn.lock || op == 0x86 || op == 0x87; /* xchg */
+	if (insn.gs)
+		return VIA_PER_CPU;
+	if ((op >= 0x50 && op <= 0x5f) || op == 0xe8 || op == 0xc3 || op == 0xc2 || op == 0xc9 ||
+	    op == 0x68 || op == 0x6a)
+		return VIA_STACK;
+	if (op >= 0xa0 && op <= 0xaf) /* at a given address; strings */
+		return 0;
+	modrm = insn.opcode + 1 + (op == 0x0f);
+	return *modrm >> 6 != 3 && (*modrm & 7) == 4 && (modrm[1] & 7) == 4 && !(insn.rex & 1) ?
+		       VIA_STACK :
+		       0;
+}
+
+void memory_watch(struct qemu_plugin_insn *insn, const struct code *code)
+{
+	enum come come;
+	uint64_t function;
+	unsigned int via;
+	bool locked;
+
+	if (!memory.wanted || is_return(state.target, code))
+		return;
+	function = function_of(code->vaddr, &come);
+	via = via_of(code, &locked);
+	qemu_plugin_register_vcpu_mem_cb(insn, on_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+					 (void *)(uintptr_t)(function << 3 | locked << 2 | via));
+}
+
+void memory_open(void)
+{
+	if (!memory.wanted)
+		return;
+	memset(memory.recent, 0, sizeof(memory.recent));
+	if (memory.touches)
+		memset(memory.touch, 0, memory.touch_room * sizeof(*memory.touch));
+	if (memory.page_count)
+		memset(memory.page, 0, memory.page_room * sizeof(*memory.page));
+	memory.touches = memory.page_count = memory.fresh_count = 0;
+}
+
+/*
+ * PAGES: rows of (page's address | via, flags, mapping, type); LINES: rows of
+ * (function, line's address | how).
+ */
+void emit_memory(void)
+{
+	uint64_t *words;
+	size_t count = 0;
+
+	if (!memory.wanted)
+		return;
+	words = grown(NULL, 1 + 4 * memory.page_count + 2 * memory.touches, sizeof(*words));
+	for (size_t i = 0; i < memory.page_room; i++) {
+		struct touched_page *page = &memory.page[i];
+
+		if (!page->number)
+			continue;
+		page_learn(page);
+		words[count++] = page->number << PAGE_BITS | page->via;
+		words[count++] = page->flags;
+		words[count++] = page->mapping;
+		words[count++] = page->type;
+	}
+	emit(RECORD_PAGES, words, count);
+	count = 0;
+	for (size_t i = 0; i < memory.touch_room; i++) {
+		const struct touch *touch = &memory.touch[i];
+
+		if (!touch->line)
+			continue;
+		words[count++] = touch->function;
+		words[count++] = touch->line << LINE_BITS | touch->how;
+	}
+	emit(RECORD_LINES, words, count);
+	free(words);
+}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The program that is counted, as one C file that builds and runs without kdelta.
+
+Nothing of it is rewritten: a head comment and one #define are added, and each header of ours
+replaces its #include.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from kdelta import data
+from kdelta.machine.axes import words
+from kdelta.workload import Scenario, Workload, text_of
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*\n', re.MULTILINE)
+_SPDX = re.compile(r"// SPDX-License-Identifier: ([^\n]+)\n")
+_COLUMNS = 74
+
+
+def exported(workload: Workload, scenario: Scenario | None = None) -> str:
+    """The C file of a workload.
+
+    scenario: the one that it runs without an argument; without it, the file takes a scenario as
+    its argument.  Raises SpecError when a file cannot be read.
+    """
+    text = text_of(workload.program)
+    licence = _SPDX.match(text)
+    top, body = (licence[0], text[licence.end() :]) if licence else ("", text)
+    comment = "\n".join(
+        f" * {line}".replace("*/", "* /").rstrip()
+        for line in _head(workload, scenario, licence[1] if licence else "")
+    )
+    chosen = f'#define KD_SCENARIO "{scenario.name}"\n' if scenario and scenario.speaks else ""
+    return f"{top}/*\n{comment}\n */\n{chosen}{_with_headers(body, workload.program.parent, set())}"
+
+
+def _with_headers(text: str, folder: Path, done: set[Path]) -> str:
+    """The text with each header beside it, or of the guest, in place of its first #include."""
+
+    def content(found: re.Match[str]) -> str:
+        places = (folder / found[1], data.directory("guest") / found[1])
+        path = next((place.resolve() for place in places if place.is_file()), None)
+        if path is None:
+            return found[0]
+        if path in done:
+            return ""
+        done.add(path)
+        return _with_headers(text_of(path), path.parent, done)
+
+    return _INCLUDE.sub(content, text)
+
+
+def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterator[str]:
+    """The lines of the head comment."""
+    name = scenario.name if scenario else workload.name
+    yield f"{name}.c - {scenario.summary if scenario else workload.title}"
+    yield ""
+    if not workload.declared:
+        yield from textwrap.wrap(workload.description, _COLUMNS, break_on_hyphens=False)
+        yield ""
+        yield from _row("Path", workload.path)
+        yield from _row("Source", workload.mail)
+    if scenario and scenario.robots:
+        yield from _row("Robots", ", ".join(scenario.robots))
+    if needs := (*scenario.features, *words(scenario.needs)) if scenario else ():
+        yield from _row("Needs", ", ".join(needs))
+    yield f"Build:    gcc -O2 -static {name}.c -o {name}"
+    yield f"Run:      ./{name}{_argument(workload, scenario)}"
+    if licence:
+        yield from _row("Licence", licence)
+    ours = workload.program.parent == data.directory("workloads")
+    place = workload.name if ours else f"./{workload.program.name}"
+    yield f"Made by:  kdelta export {place}{f':{scenario.name}' if scenario else ''}"
+    yield ""
+    yield from textwrap.wrap(
+        "This is the program that kdelta counts, its headers in place of their #includes.  It "
+        "prints the page state before and after, and the time of each phase.  As root, or part of "
+        "the page state stays unknown.",
+        _COLUMNS,
+    )
+
+
+def _argument(workload: Workload, scenario: Scenario | None) -> str:
+    if scenario is None:
+        return f" {workload.scenarios[0].name}" if workload.scenarios else " SCENARIO"
+    return "" if scenario.speaks else f" {scenario.name}"
+
+
+def _row(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        f"{label + ':':<10}{text}", _COLUMNS, subsequent_indent=" " * 10, break_on_hyphens=False
+    )
