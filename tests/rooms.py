@@ -114,7 +114,6 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "bisect": "the release or the commit of a change",
-        "catalogue": "one database over all runs: its schema, what is put in, what it answers",
         "check": "a patch series: what its patches change, the paths that execute it, the page",
         "codegen": "one function over variants and compilers, its hot path, what a model predicts",
     },

@@ -37,7 +37,6 @@ COMMANDS = {
     "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),
     "watch": ("kdelta.cli.watch:watch", "Count new kernels and update a site, for a crontab."),
     "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
-    "lab": ("kdelta.cli.lab:lab", "Ask the catalogue of all runs."),
     "host": ("kdelta.cli.host:host", "Look at the machines that time by ssh."),
     "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
     "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
