@@ -27,8 +27,8 @@ from boot.test_workers import cache_of
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run.parcel import essence
 from kdelta.run.store import DECISIVE
+from kdelta.workers.messages import essence
 from ports import free_port
 
 ROUNDS, WORKERS = 20, 2

@@ -108,14 +108,14 @@ RUNGS: tuple[dict[str, str], ...] = (
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
             "one trial of each instrument; which arms need none (`twins`); the loop over trials; "
-            "workers elsewhere (`spread`), jobs of a cluster (`blocks`); what a run depended on "
-            "(`pinned`)"
+            "what a run depended on (`pinned`)"
         ),
     },
     {
         "bisect": "the release or the commit of a change",
         "check": "a patch series: what its patches change, the paths that execute it, the page",
         "codegen": "one function over variants and compilers, its hot path, what a model predicts",
+        "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
     {
         "rendering": "one module for each view: text, JSON, CSV, HTML, a mail",

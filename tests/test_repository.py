@@ -84,7 +84,7 @@ TIME_MODULES = {
 WITH_EXTRAS = (
     "kdelta.stats.",
     "kdelta.rendering.plots",
-    "kdelta.run.cluster",
+    "kdelta.workers.dask",
 )
 
 # An import name differs from the name on PyPI.

@@ -23,7 +23,7 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.elsewhere import TimingPools
+    from kdelta.run.hosts import HostPools
     from kdelta.run.trials import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
@@ -65,8 +65,8 @@ class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
-    was counted before.  scheduler: of the Dask workers that count, pools: file of several pools;
-    pool: the one of them for times, "" for the first that is free.
+    was counted before.  scheduler: of the Dask workers that count.  pools: a file of pools; pool:
+    the one of them for times, "" for the first that is free.
     """
 
     wanted_qemu: str = ""
@@ -77,8 +77,8 @@ class Means:
     pool: str = ""
 
     @property
-    def spread(self) -> bool:
-        """True when others than this process measure."""
+    def elsewhere(self) -> bool:
+        """True when other machines measure."""
         return bool(self.scheduler or self.pools)
 
 
@@ -163,7 +163,7 @@ def start(
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
-    from kdelta.cli import spreading
+    from kdelta.cli import pools
     from kdelta.journal import begun
     from kdelta.run import arms
     from kdelta.sample import Instrument
@@ -171,7 +171,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
-        if study.instrument is Instrument.TIME and (own := spreading.placed(study, means)):
+        if study.instrument is Instrument.TIME and (own := pools.timing(study, means)):
             own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
@@ -182,27 +182,6 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     boots = begun.boots(journal.folder)
     _measure(journal, study, _trials(record, study, kernels, means, boots), means, summary)
-
-
-def measure_all(journal: RunJournal, means: Means) -> None:
-    """Measure the trials of a block of a timed run, one after the other, and answer nothing."""
-    from kdelta.cli.progress import showing
-    from kdelta.cli.spreading import spread
-    from kdelta.run import arms
-    from kdelta.run.runner import Runner
-
-    record = journal.record()
-    kernels = None
-    if not on_host(record.study):
-        kernels = _resolved(record.study, arms.references(record))
-        arms.check_same(record, kernels)
-    trials, _ = _trials(record, record.study, kernels, means)
-    with (
-        journal.executing(),
-        spread(journal, trials, means) as measuring,
-        showing(record) as report,
-    ):
-        Runner(journal, measuring, report).run_rounds(lambda: None)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -254,23 +233,23 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 def _measure(
     journal: RunJournal,
     study: Study,
-    measured: tuple[Trials | TimingPools, int],
+    measured: tuple[Trials | HostPools, int],
     means: Means,
     summary: bool | None,  # noqa: FBT001
 ) -> None:
     trials, at_once = measured
+    from kdelta.cli.pools import measuring
     from kdelta.cli.progress import showing
-    from kdelta.cli.spreading import spread
     from kdelta.run.runner import Runner
     from kdelta.sample import Instrument
 
     try:
         with (
             journal.executing(),
-            spread(journal, trials, means) as measuring,
+            measuring(journal, trials, means) as measured_by,
             showing(journal.record()) as report,
         ):
-            runner = Runner(journal, measuring, report)
+            runner = Runner(journal, measured_by, report)
             if study.instrument is Instrument.TIME:
                 runner.run_rounds(lambda: _decided(journal))
             else:
@@ -293,19 +272,19 @@ def _trials(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str] = (),
-) -> tuple[Trials | TimingPools, int]:
+) -> tuple[Trials | HostPools, int]:
     """What measures the study's trials, and how many of them at once.
 
     boots: in which a timed program of the run was begun before.
     """
-    from kdelta.cli import spreading
+    from kdelta.cli import pools
     from kdelta.cli.download import reporting
     from kdelta.host import slots
     from kdelta.run import arms, exact, timed
     from kdelta.sample import Instrument
     from kdelta.study.spec import Replicate
 
-    spreading.check(study, means)
+    pools.check(study, means)
     cancelled = threading.Event()
     need(study.instrument)
     if study.instrument is Instrument.TRACE:
@@ -313,14 +292,14 @@ def _trials(
     if study.instrument is Instrument.EXACT:
         with reporting() as progress:
             bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-        at_once = spreading.AT_ONCE if means.spread else means.jobs
+        at_once = pools.AT_ONCE if means.elsewhere else means.jobs
         at_once = at_once or slots.at_once(exact.guests_of(study))
         machines = arms.machines(study)
         reuse = study.plan.reuse
         counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
         return counting, at_once
-    if elsewhere := spreading.placed(study, means):
-        return elsewhere, 1
+    if there := pools.timing(study, means):
+        return there, 1
     timing = timed.timing_of(study, cancelled)
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))

@@ -29,7 +29,6 @@ COMMANDS = {
     "run": ("kdelta.cli.run:run", "Measure a study, or one scenario over kernels."),
     "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
     "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
-    "block": ("kdelta.cli.block:block", "Measure a block of a run: what a cluster's job runs."),
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "status": ("kdelta.cli.status:status", "Show how far a run is, and who does what."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
