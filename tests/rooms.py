@@ -91,7 +91,7 @@ RUNGS: tuple[dict[str, str], ...] = (
             "what a run, a bisection or an import keeps on disk: plain files, each whole or not "
             "there; a run as one value, and as one file for strangers"
         ),
-        "tracing": ("how the kernel's tracing is set to watch something, and what its files say"),
+        "tracing": "what is written into tracefs to watch something, and what its files say",
     },
     {
         "foreign": "results and mails that others published: their files, read strictly",

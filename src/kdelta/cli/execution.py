@@ -202,10 +202,7 @@ def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
     from kdelta.sample import Instrument
     from kdelta.study.spec import TimeMachine
-    from kdelta.study.tracing import HOST
 
-    if study.instrument is Instrument.TRACE:
-        return study.kernels == (HOST,)
     return study.instrument is Instrument.TIME and study.time.machine is TimeMachine.HOST
 
 
@@ -288,7 +285,7 @@ def _trials(
     cancelled = threading.Event()
     need(study.instrument)
     if study.instrument is Instrument.TRACE:
-        return _tracing(study, kernels, means, cancelled)
+        return _tracing(study, kernels or (), means, cancelled)
     if study.instrument is Instrument.EXACT:
         with reporting() as progress:
             bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
@@ -314,16 +311,14 @@ def _trials(
 
 def _tracing(
     study: Study,
-    kernels: Sequence[Kernel | KdeltaError] | None,
+    kernels: Sequence[Kernel | KdeltaError],
     means: Means,
     cancelled: threading.Event,
 ) -> tuple[Trials, int]:
     from kdelta.cli.download import reporting
     from kdelta.host import slots
-    from kdelta.run import arms, exact, traced, traced_host
+    from kdelta.run import arms, exact, traced
 
-    if kernels is None:
-        return traced_host.HostTracedTrials(study.trace, study.plan.timeout_s, cancelled), 1
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
     at_once = means.jobs or slots.at_once(exact.guests_of(study))
