@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kill -9 at random moments: of the controller, a worker, the scheduler, the catalogue's database.
+"""kill -9 at random moments: of the controller, a worker, the scheduler.
 
     PYTHONPATH=tests .venv/bin/python bench/kills.py [--times 10] [--each 4] [--only WHO]
 
-After each the run is gone on with, or the folders indexed again.  It then must have every trial
-once, with the result that one machine alone counted; the database must answer as SQLite does.
+After each kill the run goes on.  It then must have every trial once, with the result that one
+machine alone counted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-import private_postgres
 from boot.test_workers import cache_of
 from kdelta import cache, data
-from kdelta.catalogue import database, indexing, queries
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run.parcel import essence
 from kdelta.run.store import DECISIVE
+from kdelta.workers.messages import essence
 from ports import free_port
 
 ROUNDS, WORKERS = 20, 2
-WHO = ("controller", "worker", "scheduler", "database")
+WHO = ("controller", "worker", "scheduler")
 _START = "from kdelta.cli.main import main; main()"
 Found = list[tuple[int, bytes, str]]
 
@@ -216,61 +214,6 @@ def runs_killed(who: str, times: int, each: int, expected: Found, scratch: Path)
         cluster.close()
 
 
-def answers(url: str) -> list[object]:
-    """Everything that is asked of a catalogue."""
-    with database.opened(url) as catalogue, catalogue.reading() as connection:
-        return [
-            queries.all_runs(connection),
-            queries.grid(connection),
-            queries.trials_of(connection, case="control:getppid"),
-            queries.function_history(connection, "entry_SYSCALL_64"),
-        ]
-
-
-def databases_killed(times: int, source: Path, scratch: Path) -> None:
-    """Kill PostgreSQL while copies of a run are indexed."""
-    runs = scratch / "indexed"
-    for at in range(40):
-        shutil.copytree(source, runs / f"copy-{at:02d}")
-    own = f"sqlite:///{scratch}/own.sqlite"
-    with database.opened(own, fresh=True) as catalogue:
-        list(indexing.index(catalogue, [], [runs]))
-    expected = answers(own)
-    whole = _to_index(runs)
-    for at in range(times):
-        with private_postgres.cluster() as server:
-            url = server.url.replace("postgresql://", "postgresql+psycopg://")
-            with database.opened(url, fresh=True):
-                pass
-            environment = {**os.environ, "KDELTA_LAB": server.url}
-            argv = [sys.executable, "-c", _START, "lab", "index", str(runs)]
-            child = subprocess.Popen(
-                argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            time.sleep(random.uniform(0.2, 1.0) * whole)  # noqa: S311 no secret
-            os.kill(server.pid, signal.SIGKILL)
-            child.wait(timeout=120)
-            server.start()
-            with database.opened(url, fresh=True) as catalogue:
-                what = [str(one.what) for one in indexing.index(catalogue, [], [runs])]
-            same = answers(url) == expected
-            kept = what.count("unchanged")
-            print(f"database {at + 1}: killed with {kept} of {len(what)} runs indexed:"
-                  f" {'the same' if same else 'OTHER ANSWERS'}", flush=True)  # fmt: skip
-            if not same:
-                raise SystemExit(1)
-
-
-def _to_index(runs: Path) -> float:
-    """Seconds that the whole of it takes here."""
-    with private_postgres.cluster() as server:
-        argv = [sys.executable, "-c", _START, "lab", "index", str(runs)]
-        begun = time.monotonic()
-        environment = {**os.environ, "KDELTA_LAB": server.url}
-        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
-        return time.monotonic() - begun
-
-
 def main() -> None:
     """Kill, go on, compare; exits with 1 at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -287,10 +230,8 @@ def main() -> None:
         if len(expected) != ROUNDS:
             raise KdeltaError(f"the run alone has {len(expected)} trials")
         for who in WHO:
-            if chosen.only in (None, who) and who != "database":
+            if chosen.only in (None, who):
                 runs_killed(who, chosen.times, chosen.each, expected, scratch)
-        if chosen.only in (None, "database"):
-            databases_killed(chosen.times, RUNS.find(alone, "latest"), scratch)
     print("nothing lost, nothing twice, the same results")
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta.journal.run import RunJournal, RunRecord
-from kdelta.run.spread import choice
 from kdelta.sample import Outcome
+from kdelta.workers.dispatch import choice
 
 CONTROLLER_S = 0.02  # that the controller is busy with one result: checked, written, told
 MOST = 16

@@ -100,7 +100,7 @@ RUNGS: tuple[dict[str, str], ...] = (
             "what a run, a bisection or an import keeps on disk: plain files, each whole or not "
             "there; a run as one value, and as one file for strangers"
         ),
-        "tracing": ("how the kernel's tracing is set to watch something, and what its files say"),
+        "tracing": "what is written into tracefs to watch something, and what its files say",
     },
     {
         "foreign": "results and mails that others published: their files, read strictly",
@@ -117,15 +117,14 @@ RUNGS: tuple[dict[str, str], ...] = (
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
             "one trial of each instrument; which arms need none (`twins`); the loop over trials; "
-            "workers elsewhere (`spread`), jobs of a cluster (`blocks`); what a run depended on "
-            "(`pinned`)"
+            "what a run depended on (`pinned`)"
         ),
     },
     {
         "bisect": "the release or the commit of a change",
-        "catalogue": "one database over all runs: its schema, what is put in, what it answers",
         "check": "a patch series: what its patches change, the paths that execute it, the page",
         "codegen": "one function over variants and compilers, its hot path, what a model predicts",
+        "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
     {
         "rendering": "one module for each view: text, JSON, CSV, HTML, a mail",

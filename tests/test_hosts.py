@@ -25,9 +25,8 @@ from kdelta.host.remote import RefusedError
 from kdelta.host.stages import Stage
 from kdelta.journal import begun
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run import elsewhere
-from kdelta.run.elsewhere import TimingPool, TimingPools
-from kdelta.run.hosted import HostedTrials
+from kdelta.run import hosts
+from kdelta.run.hosts import HostPools, HostPoolTrials
 from kdelta.run.trials import Trials
 from kdelta.sample import TrialResult
 from kdelta.study import spec
@@ -256,7 +255,7 @@ def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
 def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
     """A folder with a study, and a lab.toml that has the machine."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("kdelta.run.hosted.SETTLE_S", 0.5)
+    monkeypatch.setattr("kdelta.run.hosts.SETTLE_S", 0.5)
     (folder / "study.toml").write_text(study)
     status, said = _kdelta(folder, "host", "add", "box", "ssh://me@box")
     assert (status, "lab.toml has box" in said) == (0, True)
@@ -330,7 +329,7 @@ def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
 
 
 @dataclass
-class Pool(TimingPool):
+class Pool(HostPoolTrials):
     """A pool that is free, or says why not."""
 
     pool: str
@@ -342,8 +341,8 @@ class Pool(TimingPool):
         return self.why
 
     @contextmanager
-    def placed(self, journal: RunJournal, _doing: object) -> Iterator[Trials]:
-        assert elsewhere.pool_of(journal.folder) == self.pool
+    def placed(self, journal: RunJournal, _assigned: object) -> Iterator[Trials]:
+        assert hosts.pool_of(journal.folder) == self.pool
         self.begun += 1
         yield _NoTrials()
 
@@ -359,17 +358,17 @@ def test_a_run_takes_the_first_pool_that_is_free_and_stays_there(tmp_path: Path)
     journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
     first, second, third = Pool("a", "held by the run x"), Pool("b"), Pool("c")
     for _ in range(2):
-        with TimingPools((first, second, third)).placed(journal, lambda _at, _who: None):
+        with HostPools((first, second, third)).placed(journal, lambda _at, _who: None):
             first.why = ""  # it is free now, and not taken
     assert [each.begun for each in (first, second, third)] == [0, 2, 0]
-    only = TimingPools((first,)).placed(journal, lambda _at, _who: None)
+    only = HostPools((first,)).placed(journal, lambda _at, _who: None)
     with pytest.raises(SpecError, match="its times are of the pool b"), only:
         pass
 
 
 def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
     journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
-    pools = TimingPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
+    pools = HostPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
     with pytest.raises(PoolError) as raised, pools.placed(journal, lambda _at, _who: None):
         pass
     assert raised.value.cause == (
@@ -379,7 +378,7 @@ def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, errand: Errand) -> None:
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    pool = HostedTrials("box", HostPool(address="ssh://me@box"), study)
+    pool = HostPoolTrials("box", HostPool(address="ssh://me@box"), study)
     assert pool.refusal("run-1") == ""
     errand.take("run-1", "now")
     assert pool.refusal("run-1") == ""

@@ -15,6 +15,7 @@ from kdelta.cli.runs import runs
 from kdelta.errors import SpecError
 from kdelta.journal import folders
 from kdelta.journal.run import RUNS, RunJournal, unfinished
+from kdelta.run import hosts
 from kdelta.study import spec
 from kdelta.table.columns import headline
 from run_records import NOW, execute, new_run
@@ -122,3 +123,22 @@ def test_what_a_run_is_of_is_beside_it_or_below(
         monkeypatch.setenv("COLUMNS", str(width))
         text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
         assert [line.rstrip() for line in text.splitlines()] == lines
+
+
+def test_a_run_that_an_earlier_kdelta_timed_on_a_cluster_is_read(tmp_path: Path) -> None:
+    """Its folder has the blocks of its jobs, each a run of its own, and its pool is gone."""
+    journal = RunJournal.create(tmp_path / "demo", new_run())
+    execute(journal)
+    before = journal.record()
+    block = journal.folder / "slurm" / "r000-p000"
+    RunJournal.create(block, new_run())
+    (block / "done").mkdir()
+    for name in ("order.json", "done/machine.json", "job.sh"):
+        (block / name).write_text("{}")
+    (journal.folder / "placed.json").write_text('{"pool":"nodes"}')
+    assert RUNS.folders(tmp_path) == [journal.folder]
+    assert RUNS.find(tmp_path, "latest") == journal.folder
+    with RunJournal.open(journal.folder).executing():
+        assert RunJournal.open(journal.folder).record() == before
+    with pytest.raises(SpecError, match="its times are of the pool nodes"):
+        hosts.note(journal.folder, "")

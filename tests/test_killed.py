@@ -14,9 +14,9 @@ import pytest
 
 import run_records
 from kdelta.journal.run import RunJournal
-from kdelta.run import parcel
 from kdelta.run.exact import ExactTrials
-from test_spread import Own, Twins, answer, spread
+from kdelta.workers import messages
+from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 _WRITES = ("os.rename", "os.remove", "os.mkdir", "os.truncate")
 _OK = ["ok"] * 4
@@ -30,7 +30,7 @@ def own_of(place: Path) -> ExactTrials:
 
 
 def run(own: ExactTrials, journal: RunJournal) -> list[str]:
-    return spread(own, Twins({"a": answer, "b": answer}), journal)
+    return dispatch(own, FakeWorkers({"a": answer, "b": answer}), journal)
 
 
 def killed(own: ExactTrials, journal: RunJournal, number: int) -> bool:
@@ -68,7 +68,7 @@ def told(journal: RunJournal) -> Told:
         place = journal.folder / f"trials/{trial.index:04d}"
         files = [(path.name, path.read_bytes()) for path in sorted(place.iterdir())]
         others = [one for one in files if one[0] != "result.json" and one[0][0] != "."]
-        found.append((parcel.essence(trial.result), trial.result.address, others))
+        found.append((messages.essence(trial.result), trial.result.address, others))
     return found
 
 

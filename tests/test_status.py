@@ -13,9 +13,9 @@ from click.testing import CliRunner
 import run_records
 from kdelta.cli.status import status as command
 from kdelta.errors import StoreError
-from kdelta.journal import doing
+from kdelta.journal import status
 from kdelta.journal.run import RunJournal
-from kdelta.run import elsewhere
+from kdelta.run import hosts
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def told(journal: RunJournal, *words: str) -> str:
 
 def test_who_does_what_while_it_is_executed(journal: RunJournal) -> None:
     run_records.execute(journal, 3)
-    work = doing.Doing(journal.folder)
+    work = status.Assignments(journal.folder)
     for at, when in ((0, 1000.0), (1, 1010.0), (2, 1020.0)):
         path = journal.folder / "trials" / f"{at:04d}" / "result.json"
         os.utime(path, (when, when))
@@ -39,7 +39,7 @@ def test_who_does_what_while_it_is_executed(journal: RunJournal) -> None:
     work.tell(4, "b")
     work.tell(4, "")
     record = journal.record()
-    found = doing.status(record, journal.folder, executing=True, now=1020.0)
+    found = status.status(record, journal.folder, executing=True, now=1020.0)
     assert (found.ended, found.total, found.left_s) == (3, 8, 50.0)
     assert [(trial.index, who) for trial, who, _ in found.busy] == [(3, "tcp://a?[31m")]
     with journal.executing():
@@ -50,7 +50,7 @@ def test_who_does_what_while_it_is_executed(journal: RunJournal) -> None:
 
 
 def test_a_damaged_file_costs_only_who(journal: RunJournal) -> None:
-    (journal.folder / doing.NAME).write_text("{")
+    (journal.folder / status.NAME).write_text("{")
     with journal.executing():
         assert "nobody can say yet" in told(journal)
     run_records.execute(journal)
@@ -58,7 +58,7 @@ def test_a_damaged_file_costs_only_who(journal: RunJournal) -> None:
 
 
 def test_a_run_on_a_pool_says_how_it_goes_on(journal: RunJournal) -> None:
-    elsewhere.note(journal.folder, "nodes")
+    hosts.note(journal.folder, "nodes")
     assert "kdelta resume demo --on LAB.TOML, with the pool nodes" in told(journal)
     (journal.folder / "placed.json").write_text("[")
     found = CliRunner().invoke(command, ["--runs", str(journal.folder.parent)])

@@ -118,7 +118,7 @@ def test_decisive_code_imports_nothing_by_a_name_that_is_made_while_it_runs() ->
     "name",
     [
         *("cli/show.py", "rendering/show.py", "host/slots.py", "ladder/counts.py"),
-        *("run/spread.py", "run/worker.py", "run/cluster.py", "catalogue/rows.py"),
+        *("workers/dispatch.py", "workers/worker.py"),
         *("kernels/reference.py", "archive/root.py", "source/build.py", "cache.py"),
     ],
 )

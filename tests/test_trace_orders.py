@@ -15,8 +15,8 @@ from kdelta.guests.orders import Answers, Order
 from kdelta.run import trace_orders
 from kdelta.run.trace_orders import GuestTrace
 from kdelta.study import tracing
-from kdelta.tracing import setting
-from test_tracing_formats import FORMAT, GRAPH, PROFILE, STATS
+from kdelta.tracing import tracefs
+from test_tracing_formats import FORMAT, GRAPH, STATS
 
 BEFORE = (Order("identity"), Order("seed 1"))
 HITS = 100  # of each probe in a run
@@ -55,7 +55,7 @@ class FakeTracefs:
         if name.endswith("/hist"):
             return "\n".join(map(self._hist, self.triggers.get(name.removesuffix("hist"), [])))
         files = {"/kprobe_profile": " w0_0 100 3\n", "/trace": GRAPH}
-        files |= {"/per_cpu/cpu0/stats": STATS, "/trace_stat/function0": PROFILE}
+        files |= {"/per_cpu/cpu0/stats": STATS}
         return files.get(name, FORMAT if name.endswith("/format") else "")
 
     def _hist(self, key: str) -> str:
@@ -68,7 +68,7 @@ class FakeTracefs:
 def traced(kernel: FakeTracefs, *watched: str, runs: int = 2) -> tuple[GuestTrace, str]:
     things = [*map(tracing.watch, watched)]
     names = {one.name for one in things}
-    probes, _ = setting.probes(things, names, "kdelta")
+    probes, _ = tracefs.probes(things, names)
     trace = GuestTrace(
         BEFORE, things, probes, first=["0"], runs=[[str(n)] for n in range(1, runs + 1)], cpus=1
     )
@@ -82,7 +82,7 @@ def lines(trace: GuestTrace) -> list[str]:
 
 
 def test_hits_are_those_of_each_run_though_histograms_go_on() -> None:
-    trace, raw = traced(FakeTracefs(), "f", "s:e(status)", "s:e", "profile(__schedule)")
+    trace, raw = traced(FakeTracefs(), "f", "s:e(status)", "s:e")
     hits, doubts = trace.hits()
     per_run = {
         ("f", "", None): HITS,
@@ -90,21 +90,19 @@ def test_hits_are_those_of_each_run_though_histograms_go_on() -> None:
         ("s:e", "", None): HITS,
     }
     assert [{key: run[key] for key in per_run} for run in hits][1] == per_run
-    assert hits[0]["profile(__schedule)", "", None] == 2
     assert doubts == ["f: 3 hits were missed"]
     assert [text for text, _ in trace.ran()] == ["ran 0", "ran 1", "ran 2"]
     assert not trace.refused()
-    assert trace.graph() is None
+    assert trace.graph() == ([], [])
     assert "==> try run 1\nran 1\n0\n" in raw
     assert "identity" not in raw
 
 
 def test_a_graph_is_of_the_first_run_alone() -> None:
     trace, _ = traced(FakeTracefs(), "graph(f)", "f")
-    graph = trace.graph()
-    assert graph is not None
-    assert graph.calls["do_mprotect_pkey"] == 1
-    assert graph.lost == 9
+    rows, lost = trace.graph()
+    assert [row.hits for row in rows if row.key == "do_mprotect_pkey"] == [(1,)]
+    assert lost == ["graph(f): 9 entries did not fit into the buffer"]
     told = lines(trace)
     first = told.index("try run 0")
     assert told.index("set_graph_function f ") < told.index("current_tracer function_graph") < first
@@ -121,29 +119,28 @@ def test_a_graph_is_of_the_first_run_alone() -> None:
         ),
         ({"set_graph_function f": errno.EINVAL}, {"graph(f)": "ftrace cannot trace f"}),
         ({"current_tracer function_graph": errno.EINVAL}, {"graph(f)": "no function_graph"}),
-        ({"function_profile_enabled": errno.ENOENT}, {"profile(f)": "CONFIG_FUNCTION_PROFILER"}),
     ],
 )
 def test_what_is_refused_costs_itself_alone(
     refuses: dict[str, int], reasons: dict[str, str]
 ) -> None:
-    names = ("f", "s:e(status)", "graph(f)", "profile(f)", "other")
+    names = ("f", "s:e(status)", "graph(f)", "other")
     kernel = FakeTracefs(refuses)
     trace, _ = traced(kernel, *names)
-    found = {one.watch.text: one.reason for one in trace.refused()}
+    found = {one.watch: one.reason for one in trace.refused()}
     assert set(found) == set(reasons)
     for name, reason in reasons.items():
         assert reason in found[name]
     hits, _ = trace.hits()
     watched = {key[0] for key in hits[0]}
     assert watched == {*names} - {"graph(f)", *reasons}
-    assert (trace.graph() is None) == ("graph(f)" in reasons)
+    assert (trace.graph() == ([], [])) == ("graph(f)" in reasons)
 
 
 def test_without_tracefs_nothing_is_watched() -> None:
     for status in (errno.ENODEV, errno.EPERM):
         trace, _ = traced(FakeTracefs({"tracefs": status, "tracing": status}), "f", "graph(g)")
-        assert {one.watch.text for one in trace.refused()} == {"f", "graph(g)"}
+        assert {one.watch for one in trace.refused()} == {"f", "graph(g)"}
         assert all(one.reason.startswith("no tracefs") for one in trace.refused())
         hits, _ = trace.hits()
         assert hits == [{}, {}]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,10 +31,7 @@ from kdelta.sample import (
 )
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
-from kdelta.study.tracing import TracePer, map_of
 from kdelta.table.columns import plain
-from kdelta.tracing import observed, seeing
-from kdelta.tracing.seeing import Key, SeenRun
 from run_records import NOW, kernel
 
 WATCH = ("f", "g(n=arg1)", "graph(h)")
@@ -216,41 +212,3 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
         error = capsys.readouterr()
         assert ended.value.code == 2, (words, error)
         assert "Traceback" not in error.err
-
-
-def test_each_map_of_a_program_has_its_own_sum() -> None:
-    def run(iterations: int, *told: str) -> SeenRun:
-        (hits, _) = observed.maps("".join(f'{{"type": "map", "data": {one}}}\n' for one in told))
-        keyed: dict[Key, int] = {
-            (map_of("bpftrace(p)", name), key, None): n for (name, key), n in hits.items()
-        }
-        return SeenRun(iterations=iterations, hits=keyed)
-
-    first = run(2)
-    second = run(4, '{"@passes": 3}', '{"@pages": {"0": 100, "1": 20}}')
-    third = run(6, '{"@passes": 6}', '{"@pages": {"0": 200, "1": 40}}')
-    turns, rows = seeing.rows(TracePer.ITERATION, [first, second, third])
-    data = TraceData(phases=PHASES, turns=turns, rows=tuple(rows))
-    table = shown(TrialResult(outcome=Outcome.OK, data=data), watch="bpftrace(p)")
-    found = [(row.watch, row.key, row.cells[0].fewest, row.cells[0].most) for row in table.rows]
-    assert found == [
-        ("bpftrace(p) @pages", "", 60, 60),
-        ("bpftrace(p) @pages", "0", 50, 50),
-        ("bpftrace(p) @pages", "1", 10, 10),
-        ("bpftrace(p) @pages", seeing.SUM, 10, 10),
-        ("bpftrace(p) @passes", "", 1.5, 1.5),
-    ]
-    text = plain(traces._hits(table, table.rows, "watched"), 90)
-    assert re.search(r"bpftrace\(p\) @passes +1\.50", text), text
-
-
-def shown(result: TrialResult, watch: str) -> TraceTable:
-    """The only table of a run of one kernel that watched one thing."""
-    whole = record(result)
-    programs = {"p": "BEGIN {}"}
-    study = spec.from_arguments(
-        ["mprotect:a"], ["6.0"], instrument="trace", watch=[watch], programs=programs
-    )
-    found = traced(replace(whole, study=study))
-    assert found
-    return found.tables[0]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdelta.errors import GuestError
-from kdelta.tracing import formats
+from kdelta.tracing import tracefs
 
 HIST = """\
 # event histogram
@@ -78,27 +78,19 @@ now ts:    12.227513
 dropped events: 2
 read events: 0
 """
-PROFILE = """\
-  Function                               Hit    Time            Avg             s^2
-  --------                               ---    ----            ---             ---
-  change_pte_range                      4096    1234.567 us     0.301 us        0.000 us
-  __schedule                               2    10.0 us     5.0 us        0.100 us
-"""
 
 
 def test_a_histogram_is_found_among_those_of_its_event() -> None:
-    found = formats.histogram(HIST + OTHER, "v_nr")
-    assert (found.hits, found.dropped) == ({"1": 32773, "511": 16}, 0)
-    found = formats.histogram(HIST + OTHER, "common_pid")
-    assert (found.hits, found.dropped) == ({"7": 3}, 2)
+    assert tracefs.histogram(HIST + OTHER, "v_nr") == ({"1": 32773, "511": 16}, 0)
+    assert tracefs.histogram(HIST + OTHER, "common_pid") == ({"7": 3}, 2)
     with pytest.raises(GuestError, match="is not there"):
-        formats.histogram(HIST, "common_pid")
+        tracefs.histogram(HIST, "common_pid")
 
 
 @given(st.integers(min_value=0, max_value=HIST.index("Entries: 2")))
 def test_a_histogram_that_is_cut_off_is_none(length: int) -> None:
     with pytest.raises(GuestError):
-        formats.histogram(HIST[:length], "v_nr")
+        tracefs.histogram(HIST[:length], "v_nr")
 
 
 @pytest.mark.parametrize(
@@ -106,18 +98,18 @@ def test_a_histogram_that_is_cut_off_is_none(length: int) -> None:
 )
 def test_a_histogram_with_garbage_is_none(line: str) -> None:
     with pytest.raises(GuestError, match="something unknown"):
-        formats.histogram(HIST.replace("\nTotals", f"{line}\n\nTotals"), "v_nr")
+        tracefs.histogram(HIST.replace("\nTotals", f"{line}\n\nTotals"), "v_nr")
 
 
 def test_hits_that_kprobes_missed() -> None:
     text = "  w0_0          66               0\n  w1_0       32773               5\n"
-    assert formats.missed(text) == {"w0_0": 0, "w1_0": 5}
+    assert tracefs.missed(text) == {"w0_0": 0, "w1_0": 5}
     with pytest.raises(GuestError):
-        formats.missed("w0_0 many\n")
+        tracefs.missed("w0_0 many\n")
 
 
 def test_fields_and_the_names_of_their_values() -> None:
-    fields = formats.fields(FORMAT)
+    fields = tracefs.fields(FORMAT)
     assert set(fields) == {"common_type", "mm", "name", "status"}
     assert fields["status"].symbols == {0: "failed", 1: "succeeded", -2: "odd"}
     assert fields["status"].read((1 << 64) - 2) == -2
@@ -126,37 +118,31 @@ def test_fields_and_the_names_of_their_values() -> None:
 
 
 def test_a_graph_is_how_often_each_function_was_called() -> None:
-    assert formats.graph(GRAPH) == {
+    assert tracefs.graph(GRAPH) == {
         "do_mprotect_pkey": 1,
         "down_write_killable": 1,
         "can_vma_merge_left.constprop.0": 1,
         "nf_hook": 1,
     }
     with pytest.raises(GuestError, match="something unknown"):
-        formats.graph(GRAPH + "what is this\n")
+        tracefs.graph(GRAPH + "what is this\n")
 
 
 def test_what_did_not_fit_into_a_buffer() -> None:
-    assert formats.lost(STATS) == 9
+    assert tracefs.lost(STATS) == 9
     with pytest.raises(GuestError, match="nothing of what was lost"):
-        formats.lost(STATS.replace("overrun: 7\n", "", 1))
-
-
-def test_hits_of_the_function_profiler() -> None:
-    assert formats.profile(PROFILE) == {"change_pte_range": 4096, "__schedule": 2}
-    with pytest.raises(GuestError):
-        formats.profile("nonsense\n")
+        tracefs.lost(STATS.replace("overrun: 7\n", "", 1))
 
 
 @pytest.mark.parametrize("end", ["", "x", "}"])
 def test_long_lines_are_not_even_looked_at(end: str) -> None:
-    for read in (formats.missed, formats.graph, formats.lost, formats.profile, formats.fields):
+    for read in (tracefs.missed, tracefs.graph, tracefs.lost, tracefs.fields):
         with pytest.raises(GuestError, match="more than"):
             read(f" 0) {' ' * (1 << 20)}{end}\n")
     with pytest.raises(GuestError, match="more than"):
-        formats.histogram(HIST.replace("          1", " " * (1 << 20) + end), "v_nr")
+        tracefs.histogram(HIST.replace("          1", " " * (1 << 20) + end), "v_nr")
 
 
 def test_what_has_too_many_lines_is_not_read() -> None:
     with pytest.raises(GuestError, match="more than"):
-        formats.missed("\n" * (formats.MOST_LINES + 1))
+        tracefs.missed("\n" * (tracefs.MOST_LINES + 1))

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from kdelta import cache
-from kdelta.journal.doing import NAME, Busy
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run.parcel import essence
+from kdelta.journal.status import NAME, Busy
+from kdelta.workers.messages import essence
 from ports import free_port
 
 pytestmark = pytest.mark.boot

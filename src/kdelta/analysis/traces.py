@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a traced run saw: hits of each kernel side by side; pure, and without any verdict.
+"""The hits of a traced run, kernel beside kernel; pure, and without any verdict.
 
 Tracing disturbs what it watches, so nothing here is compared with counts or times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import parts
 from kdelta.sample import Outcome, TraceData, TracePhase, TraceRow, TrialRecord
-from kdelta.study.tracing import HOST, TracePer, without_map
+from kdelta.study.tracing import TracePer
 
 _Keyed = tuple[str, str, bool]
 
@@ -21,8 +21,8 @@ _Keyed = tuple[str, str, bool]
 class HitsCell:
     """Hits on one kernel: the fewest and the most per iteration, or per run.
 
-    None where there are none to be had, for the reason in `absent`.  ratio: to the first kernel,
-    where both repeat and neither is zero.
+    None where there are none, for the reason in `absent`.  ratio: to the first kernel, where both
+    repeat and neither is zero.
     """
 
     arm: str
@@ -52,8 +52,8 @@ class TraceTable:
     """One scenario at one point of the matrix.
 
     per: iteration or run.  phases: what an iteration does.  rows: what is watched in the study's
-    order, its values behind it.  doubts: what was not seen; reasons: why something was not
-    watched at all; one sentence each.
+    order, each with its values behind it.  doubts: what was not counted, reasons: why something was
+    not watched at all; one sentence each.
     """
 
     workload: str
@@ -69,11 +69,10 @@ class TraceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTraces:
-    """A traced run.  emulated: in guests, whose clock means nothing."""
+    """A traced run."""
 
     run_id: str
     title: str
-    emulated: bool
     tables: tuple[TraceTable, ...]
 
 
@@ -81,15 +80,8 @@ def traced(record: RunRecord) -> RunTraces | None:
     """The tables of a traced run; None for a run of another instrument."""
     if record.instrument.traits.judged:
         return None
-    return RunTraces(
-        run_id=record.run_id,
-        title=record.title,
-        emulated=HOST not in record.study.kernels,
-        tables=tuple(
-            _table(part, point, workload, scenario)
-            for point, part, workload, scenario in parts(record)
-        ),
-    )
+    tables = (_table(part, point, *case) for point, part, *case in parts(record))
+    return RunTraces(run_id=record.run_id, title=record.title, tables=tuple(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +102,14 @@ class _Arm:
             found += [count / each for count, each in zip(hits, turns, strict=True)]
         return found
 
-    def skipped(self, watch: str) -> str:
+    def absent(self, watch: str) -> str:
         """Why it was not watched, "" when it was."""
         if not self.seen:
             return self.fault or "not yet traced"
-        watch = without_map(watch)
+        if any(row.watch == watch for data in self.seen for row in data.rows):
+            return ""  # a graph of several functions is one, and has what could be had of them
         named = {one.watch: one.reason for data in self.seen for one in data.skipped}
-        # A graph of several functions is one, and has what could be had of them.
-        seen = any(without_map(row.watch) == watch for data in self.seen for row in data.rows)
-        return "" if seen else named.get(watch, "not watched there")
+        return named.get(watch, "not watched there")
 
 
 def _key(row: TraceRow) -> _Keyed:
@@ -130,8 +121,9 @@ def _table(record: RunRecord, point: str, workload: str, scenario: str) -> Trace
     for arm in record.arms:
         case = arm.index, workload, scenario
         own = [t for t in record.trials if (t.arm, t.workload, t.scenario) == case]
-        arms.append(_Arm(arm.label, tuple(_valid(own)), _fault(own)))
+        arms.append(_arm(arm.label, own))
     every = [data for arm in arms for data in arm.seen]
+    doubts = [f"{a.label}: {doubt}" for a in arms for data in a.seen for doubt in data.doubts]
     return TraceTable(
         workload=workload,
         scenario=scenario,
@@ -140,39 +132,23 @@ def _table(record: RunRecord, point: str, workload: str, scenario: str) -> Trace
         per=every[0].per if every else TracePer.ITERATION,
         phases=every[0].phases if every else (),
         rows=tuple(_rows(arms, record.study.trace.watch)),
-        doubts=_each(
-            f"{arm.label}: {doubt}" for arm in arms for data in arm.seen for doubt in data.doubts
-        ),
-        reasons=(*_faults(arms), *_skips(arms)),
+        doubts=tuple(dict.fromkeys(doubts)),
+        reasons=(*(f"{arm.label}: {arm.fault}" for arm in arms if arm.fault), *_skips(arms)),
     )
 
 
-def _faults(arms: Sequence[_Arm]) -> tuple[str, ...]:
-    return tuple(f"{arm.label}: {arm.fault}" for arm in arms if arm.fault)
-
-
-def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
-    """Of each watched thing why it was not watched, and on which kernels."""
-    found: dict[str, dict[str, None]] = {}
-    for arm in arms:
-        for one in (one for data in arm.seen for one in data.skipped):
-            found.setdefault(f"{one.watch}: {one.reason}", {})[arm.label] = None
-    every = len(arms)
-    return tuple(
-        text if every == len(labels) > 1 else f"{', '.join(labels)}: {text}"
-        for text, labels in found.items()
-    )
-
-
-def _each(sentences: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(sentences))
-
-
-def _valid(trials: Sequence[TrialRecord]) -> list[TraceData]:
-    """What was seen in trials whose page state was as it should be."""
+def _arm(label: str, trials: Sequence[TrialRecord]) -> _Arm:
+    """An arm's data: of trials whose page state was as it should be."""
     ended = [trial.result for trial in trials if trial.result]
-    found = [one.traced for one in ended if one.traced and one.outcome is Outcome.OK]
-    return [data for data in found if _fits(data)]
+    bad = [one for one in ended if one.outcome is not Outcome.OK]
+    good = [one.traced for one in ended if one.outcome is Outcome.OK]
+    seen = tuple(data for data in good if data and _fits(data))
+    if bad:
+        return _Arm(label, seen, f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}")
+    whole = len(seen) == len(good)
+    return _Arm(
+        label, seen, "" if whole else "its hits do not fit the times that they were counted"
+    )
 
 
 def _fits(data: TraceData) -> bool:
@@ -185,31 +161,29 @@ def _fits(data: TraceData) -> bool:
     )
 
 
-def _fault(trials: Sequence[TrialRecord]) -> str:
-    """Why a trial is no data, "" when none is."""
-    ended = [trial.result for trial in trials if trial.result]
-    bad = [one for one in ended if one.outcome is not Outcome.OK]
-    if bad:
-        return f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}"
-    whole = all(one.traced and _fits(one.traced) for one in ended)
-    return "" if whole else "its hits do not fit the times that they were counted"
+def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
+    """Of each watched thing why it was not watched, and on which kernels."""
+    found: dict[str, dict[str, None]] = {}
+    for arm in arms:
+        for one in (one for data in arm.seen for one in data.skipped):
+            found.setdefault(f"{one.watch}: {one.reason}", {})[arm.label] = None
+    return tuple(
+        text if len(arms) == len(labels) > 1 else f"{', '.join(labels)}: {text}"
+        for text, labels in found.items()
+    )
 
 
 def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
     """A row for all that any kernel has hits of, and for all that is watched."""
     keys = {_key(row): max(row.hits) for arm in arms for data in arm.seen for row in data.rows}
-    # A program that told of its maps once is no row of its own where it told of none.
-    of_maps = {without_map(key[0]) for key in keys if key[0] != without_map(key[0])}
-    keys = {key: most for key, most in keys.items() if key[0] not in of_maps}
-    told = {without_map(key[0]) for key in keys}
+    told = {key[0] for key in keys}
     graphs = told - {*watched}
-    missing = [name for name in watched if name not in told and not _graphed(name, graphs)]
-    keys |= {(name, "", False): 0 for name in missing}
+    graphed = {name for graph in graphs for name in graph.split(", ")}
+    keys |= {(name, "", False): 0 for name in watched if name not in told | graphed}
     order = {name: at for at, name in enumerate([*watched, *sorted(graphs)])}
 
-    def place(key: _Keyed) -> tuple[int, str, bool, bool, int, str]:
-        rest = bool(key[1]), key[1].startswith("["), -keys[key], key[1]
-        return order[without_map(key[0])], key[0], *rest
+    def place(key: _Keyed) -> tuple[int, bool, bool, int, str]:
+        return order[key[0]], bool(key[1]), key[1].startswith("["), -keys[key], key[1]
 
     return [
         HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_cells(arms, key))
@@ -217,21 +191,15 @@ def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
     ]
 
 
-def _graphed(name: str, graphs: Iterable[str]) -> bool:
-    return any(name in graph.split(", ") for graph in graphs)
-
-
 def _cells(arms: Sequence[_Arm], key: _Keyed) -> tuple[HitsCell, ...]:
     found: list[HitsCell] = []
     for arm in arms:
-        if absent := arm.skipped(key[0]):
+        if absent := arm.absent(key[0]):
             found.append(HitsCell(arm=arm.label, absent=absent))
             continue
         samples = arm.samples(key)
-        cell = HitsCell(arm=arm.label, fewest=min(samples), most=max(samples))
-        first = found[0] if found else None
-        ratio = None
-        if first and first.repeats and cell.repeats and first.fewest and cell.fewest:
-            ratio = cell.fewest / first.fewest
-        found.append(HitsCell(arm=arm.label, fewest=cell.fewest, most=cell.most, ratio=ratio))
+        fewest, most, ratio = min(samples), max(samples), None
+        if found and found[0].repeats and found[0].fewest and fewest == most != 0:
+            ratio = fewest / found[0].fewest
+        found.append(HitsCell(arm=arm.label, fewest=fewest, most=most, ratio=ratio))
     return tuple(found)

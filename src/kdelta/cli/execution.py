@@ -23,7 +23,7 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.elsewhere import TimingPools
+    from kdelta.run.hosts import HostPools
     from kdelta.run.trials import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
@@ -98,14 +98,14 @@ def start(
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
-    from kdelta.cli import spreading
+    from kdelta.cli import pools
     from kdelta.journal import begun
     from kdelta.run import arms
 
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
-        if study.instrument.traits.interleaved and (own := spreading.placed(study, means)):
+        if study.instrument.traits.interleaved and (own := pools.timing(study, means)):
             own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
@@ -116,27 +116,6 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     boots = begun.boots(journal.folder)
     _measure(journal, study, _trials(record, kernels, means, boots), means, summary)
-
-
-def measure_all(journal: RunJournal, means: Means) -> None:
-    """Measure the trials of a block of a timed run, one after the other, and answer nothing."""
-    from kdelta.cli.progress import showing
-    from kdelta.cli.spreading import spread
-    from kdelta.run import arms
-    from kdelta.run.runner import Runner
-
-    record = journal.record()
-    kernels = None
-    if not on_host(record.study):
-        kernels = _resolved(record.study, arms.references(record))
-        arms.check_same(record, kernels)
-    trials, _ = _trials(record, kernels, means)
-    with (
-        journal.executing(),
-        spread(journal, trials, means) as measuring,
-        showing(record) as report,
-    ):
-        Runner(journal, measuring, report).run_rounds(lambda: None)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -156,10 +135,7 @@ def qemu_of(record: RunRecord) -> str:
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
     from kdelta.study.spec import TimeMachine
-    from kdelta.study.tracing import HOST
 
-    if not study.instrument.traits.judged:
-        return study.kernels == (HOST,)
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
@@ -187,22 +163,22 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 def _measure(
     journal: RunJournal,
     study: Study,
-    measured: tuple[Trials | TimingPools, int],
+    measured: tuple[Trials | HostPools, int],
     means: Means,
     summary: bool | None,  # noqa: FBT001
 ) -> None:
     trials, at_once = measured
+    from kdelta.cli.pools import measuring
     from kdelta.cli.progress import showing
-    from kdelta.cli.spreading import spread
     from kdelta.run.runner import Runner
 
     try:
         with (
             journal.executing(),
-            spread(journal, trials, means) as measuring,
+            measuring(journal, trials, means) as measured_by,
             showing(journal.record()) as report,
         ):
-            runner = Runner(journal, measuring, report)
+            runner = Runner(journal, measured_by, report)
             if study.instrument.traits.interleaved:
                 runner.run_rounds(lambda: _decided(journal))
             else:
@@ -224,15 +200,15 @@ def _trials(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str] = (),
-) -> tuple[Trials | TimingPools, int]:
+) -> tuple[Trials | HostPools, int]:
     """What measures the trials of a run, and how many of them at once.
 
     boots: in which a timed program of the run was begun before.
     """
-    from kdelta.cli import spreading
+    from kdelta.cli import pools
     from kdelta.sample import Instrument
 
-    spreading.check(record.study, means)
+    pools.check(record.study, means)
     need(record.instrument)
     measured_by = {
         Instrument.EXACT: _counting,
@@ -247,8 +223,8 @@ def _counting(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     _boots: Collection[str],
-) -> tuple[Trials | TimingPools, int]:
-    from kdelta.cli import spreading
+) -> tuple[Trials | HostPools, int]:
+    from kdelta.cli import pools
     from kdelta.cli.download import reporting
     from kdelta.host import slots
     from kdelta.run import arms, exact
@@ -256,7 +232,7 @@ def _counting(
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-    at_once = spreading.AT_ONCE if means.spread else means.jobs
+    at_once = pools.AT_ONCE if means.elsewhere else means.jobs
     at_once = at_once or slots.at_once(exact.guests_of(study))
     machines = arms.machines(study)
     reuse = study.plan.reuse
@@ -269,14 +245,14 @@ def _timing(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str],
-) -> tuple[Trials | TimingPools, int]:
-    from kdelta.cli import spreading
+) -> tuple[Trials | HostPools, int]:
+    from kdelta.cli import pools
     from kdelta.run import arms, exact, timed
     from kdelta.study.spec import Replicate
 
     study = record.study
-    if elsewhere := spreading.placed(study, means):
-        return elsewhere, 1
+    if there := pools.timing(study, means):
+        return there, 1
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
@@ -294,19 +270,17 @@ def _tracing(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     _boots: Collection[str],
-) -> tuple[Trials | TimingPools, int]:
+) -> tuple[Trials | HostPools, int]:
     from kdelta.cli.download import reporting
     from kdelta.host import slots
-    from kdelta.run import arms, exact, traced, traced_host
+    from kdelta.run import arms, exact, traced
 
     study, cancelled = record.study, threading.Event()
-    if kernels is None:
-        return traced_host.HostTracedTrials(study.trace, study.plan.timeout_s, cancelled), 1
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
     at_once = means.jobs or slots.at_once(exact.guests_of(study))
     own = arms.machines(study)
-    return traced.TracedTrials(study.trace, bench, kernels, own, jobs=means.jobs), at_once
+    return traced.TracedTrials(study.trace, bench, kernels or (), own, jobs=means.jobs), at_once
 
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:

@@ -61,8 +61,8 @@ class Means:
     pool: str = ""
 
     @property
-    def spread(self) -> bool:
-        """True when others than this process measure."""
+    def elsewhere(self) -> bool:
+        """True when other machines measure."""
         return bool(self.scheduler or self.pools)
 
 

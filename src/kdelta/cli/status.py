@@ -14,8 +14,8 @@ from kdelta.cli.printing import print_json, print_table
 from kdelta.printable import printable
 
 if TYPE_CHECKING:
-    from kdelta.journal.doing import Status
     from kdelta.journal.run import RunRecord
+    from kdelta.journal.status import Status
 
 
 @click.command()
@@ -27,18 +27,18 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
 
     What is done, who does what, what is left, and when it will be done.
     """
-    from kdelta.journal import doing
     from kdelta.journal.folders import is_held
     from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.run import elsewhere
+    from kdelta.journal.status import status as run_status
+    from kdelta.run import hosts
 
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
-    found = doing.status(record, folder, executing=is_held(folder), now=time.time())
+    found = run_status(record, folder, executing=is_held(folder), now=time.time())
     if as_json:
         print_json(_fields(record, found))
         return
-    click.echo(_sentence(found, elsewhere.pool_of(folder)))
+    click.echo(_sentence(found, hosts.pool_of(folder)))
     if found.busy:
         labels = [arm.label for arm in record.arms]
         rows = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the machine and its running kernel offer: memory, disk, PMU, pages, tracing."""
+"""What the machine and its running kernel offer: memory, disk, PMU, pages."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _ATTR_SIZE = 64  # PERF_ATTR_SIZE_VER0
 _HARDWARE, _INSTRUCTIONS = 0, 1
 _EXCLUDE_KERNEL_AND_HV = (1 << 5) | (1 << 6)
 
-_TRACING = Path("/sys/kernel/tracing")
-_LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _HUGEPAGES = Path("/sys/kernel/mm/hugepages")
 
@@ -117,35 +115,6 @@ def hugepages() -> Tried:
         count = (pool / "nr_hugepages").read_text().strip()
         pools.append(f"{count} x {int(pool.name.removeprefix('hugepages-')[:-2]) // 1024} MiB")
     return Tried(Usability.OK, f"THP {mode}; reserved: {', '.join(pools) or 'no hugetlb'}")
-
-
-def tracing() -> Tried:
-    """Whether tracefs can be read, and what lockdown says."""
-    lockdown = chosen(_LOCKDOWN.read_text().strip()) if _LOCKDOWN.exists() else ""
-    debugfs = "debugfs readable" if _readable(Path("/sys/kernel/debug")) else "debugfs not readable"
-    beside = f"{debugfs}; lockdown: {lockdown}" if lockdown else debugfs
-    if "tracefs" not in Path("/proc/filesystems").read_text():
-        return Tried(Usability.ABSENT, f"this kernel has no tracefs, {beside}")
-    try:
-        tracers = (_TRACING / "available_tracers").read_text().split()
-    except FileNotFoundError:
-        remedy = as_root(f"mount -t tracefs tracefs {_TRACING}")
-        return Tried(Usability.MISSING, f"tracefs is not mounted, {beside}", remedy)
-    except OSError as error:
-        remedy = "" if os.geteuid() == 0 else "tracing runs need root: sudo kdelta ..."
-        return Tried(Usability.UNUSABLE, f"tracefs: {error.strerror}, {beside}", remedy)
-    kprobes = "kprobes" if (_TRACING / "kprobe_events").exists() else "no kprobes"
-    hists = "hist triggers" if "hist" in (_TRACING / "README").read_text() else "no hist triggers"
-    profiler = "" if (_TRACING / "function_profile_enabled").exists() else "no "
-    own = f"{kprobes}; {hists}; {profiler}function profiler"
-    return Tried(Usability.OK, f"tracers {' '.join(tracers)}; {own}; {beside}")
-
-
-def _readable(directory: Path) -> bool:
-    try:
-        return any(directory.iterdir())
-    except OSError:
-        return False
 
 
 def user_namespaces() -> Tried:

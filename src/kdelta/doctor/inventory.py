@@ -70,11 +70,8 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     yield "KVM", "timed runs in a guest", _kvm
     yield "PMU", "timed runs: counters", hardware.pmu
     yield "hugepages", "timed runs: large pages", hardware.hugepages
-    yield "tracefs", "tracing runs", hardware.tracing
     yield "user namespaces", "builds without root", hardware.user_namespaces
     yield "kernel builds", "kernels from source, bisection over commits", _builds
-    yield "perf", "timed, tracing runs", partial(toolchain.tool, "perf", "linux-perf")
-    yield "bpftrace", "tracing runs", partial(toolchain.tool, "bpftrace", "bpftrace")
     yield "llvm-mca", "predictions of codegen", partial(toolchain.tool, "llvm-mca", "llvm")
     yield "clang", "a second compiler", partial(toolchain.tool, "clang", "clang")
     yield "bubblewrap", "strangers' builds", partial(toolchain.tool, "bwrap", "bubblewrap")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a traced run saw, as text, JSON and CSV: hits, and never a verdict."""
+"""The hits of a traced run as text, JSON and CSV: never a verdict."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LEGEND = (
     "Hits are what the kernel's own tracing counted while it disturbed the kernel: they say which"
     " way was taken and how often, never how long it took, and no verdict is made of them."
     " a..b: they differed from run to run, by set-up or other tasks.  The raw output is in the"
-    " folder of each trial, tracefs.txt.gz."
+    " folder of each trial, tracefs.txt.gz. Durations in it are of an emulated clock, and mean"
+    " nothing."
 )
-_EMULATED = " Durations in it are of an emulated clock, and mean nothing."
 
 
 def show(found: RunTraces) -> list[Line]:
@@ -39,7 +39,7 @@ def show(found: RunTraces) -> list[Line]:
     lines: list[Line] = [*paragraph(f"{found.title} (trace; run {found.run_id})", Tone.BOLD)]
     for table in found.tables:
         lines += [(), *_table(table)]
-    return [*lines, (), *paragraph(_LEGEND + (_EMULATED if found.emulated else ""), Tone.FAINT)]
+    return [*lines, (), *paragraph(_LEGEND, Tone.FAINT)]
 
 
 def _table(table: TraceTable) -> Iterator[Line]:
@@ -111,7 +111,7 @@ def _ratio(cell: HitsCell) -> str:
 
 def document(found: RunTraces) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
-    return "traces", picked(found, ("run_id", "title", "emulated", "tables"))
+    return "traces", picked(found, ("run_id", "title", "tables"))
 
 
 def table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:

@@ -8,7 +8,8 @@ two runs is of iterations alone.  No plugin counts meanwhile and no time is read
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -27,14 +28,10 @@ from kdelta.run.restoring import Bench
 from kdelta.run.trace_orders import GuestTrace
 from kdelta.run.trial import TRACEFS, Ran, framed, ran_as, set_up, told
 from kdelta.run.trials import How
-from kdelta.sample import TraceData, TracePhase, TrialResult
+from kdelta.sample import TraceData, TracePhase, TraceSkip, TrialResult
 from kdelta.study import tracing
 from kdelta.study.tracing import TraceSettings
-from kdelta.tracing import seeing, setting
-from kdelta.tracing.seeing import Key, SeenRun
-from kdelta.tracing.setting import Refused
-
-_GROUP = "kdelta"
+from kdelta.tracing import hits, tracefs
 
 
 class TracedTrials(ExactTrials):
@@ -62,122 +59,78 @@ class TracedTrials(ExactTrials):
         folder: Path,
         _how: How,
     ) -> TrialResult:
-        trial = _TracedGuest(self._trace, bench, kernel, scenario, program, folder)
-        return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
+        trial = _TracedGuest(bench, kernel, scenario, program, folder)
+        result = partial(trial.result, self._trace)
+        return framed(folder, result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
 
 
 class _TracedGuest(GuestTrial):
-    def __init__(
-        self,
-        trace: TraceSettings,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-    ) -> None:
-        super().__init__(bench, kernel, scenario, program, folder)
-        self._trace = trace
-        self._watched = tuple(map(tracing.watch, trace.watch))
-        self._refused: list[Refused] = []
-
-    def result(self) -> TrialResult:
-        """Trace, and read what was seen."""
-        _, (trace, identity) = self._used(self._run)
+    def result(self, settings: TraceSettings) -> TrialResult:
+        """Trace, and read what was counted."""
+        _, (trace, absent, identity) = self._used(partial(self._run, settings))
         rans = [
             ran_as(identity, self._bench.settings, self._kernel.release, printed, status)
             for printed, status in trace.ran()
         ]
         ran = next((one for one in rans if one.status), rans[-1])
         (self._folder / "workload.txt").write_text(ran.printed)
-        return self._judged(ran, identity, lambda last: self._seen(trace, rans[1:], last))
+
+        def measured(last: output.Reading) -> tuple[TraceData, list[str]]:
+            found = self._data(settings, trace, rans[1:], last)
+            return replace(found, skipped=(*absent, *trace.refused())), []
+
+        return self._judged(ran, identity, measured)
 
     def _run(
-        self, point: checkpoint.Checkpoint, given: swap.Backing
-    ) -> tuple[GuestTrace, GuestIdentity]:
+        self, settings: TraceSettings, point: checkpoint.Checkpoint, given: swap.Backing
+    ) -> tuple[GuestTrace, list[TraceSkip], GuestIdentity]:
         bench = self._bench
+        watched = tuple(map(tracing.watch, settings.watch))
         names = [name for name in self._guest.symbols(point).names if name != UNKNOWN]
-        probes, self._refused = setting.probes(self._watched, names, _GROUP)
-        self._refused += setting.host_only(self._watched)
-        first, runs = schedule(self._trace, self._scenario)
+        probes, absent = tracefs.probes(watched, names)
+        runs = hits.schedule(settings.hits_per, settings.turns)
         trace = GuestTrace(
             set_up(bench.settings, given, bench.seed),
-            self._watched,
+            watched,
             probes,
-            first=first,
-            runs=runs,
+            first=self._arguments(1),
+            runs=[self._arguments(turns) for turns in runs],
             cpus=bench.settings.cpus,
         )
         launch = self._launched(point, given, trace.orders)
         answers = self._asked(point, launch, lambda machine: machine.finish(bench.timeout_s))
-        keep_raw(self._folder, trace.answered(answers))
-        return trace, answers.identity(bench.settings)
+        raw = trace.answered(answers).encode()
+        (self._folder / TRACEFS).write_bytes(gzip.compress(raw, compresslevel=3, mtime=0))
+        return trace, absent, answers.identity(bench.settings)
 
-    def _seen(
-        self, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
-    ) -> tuple[TraceData, list[str]]:
-        """What was seen; none of it makes a trial invalid."""
-        hits, doubts = trace.hits()
-        found = data_of(self._trace, self._case, list(zip(rans, hits, strict=True)), last)
-        rows = found.rows
-        if graph := trace.graph():
-            called, lost = seeing.graphed(graph)
-            rows, doubts = (*rows, *called), [*doubts, *lost]
-        return replace(
-            found,
-            rows=rows,
-            skipped=seeing.skips([*self._refused, *trace.refused()]),
-            doubts=tuple(map(told, doubts)),
-        ), []
+    def _arguments(self, turns: int) -> list[str]:
+        """turns: of all layouts of the kernel's trees."""
+        layouts = self._scenario.layouts
+        return self._scenario.arguments(iterations=turns * layouts, warmup=layouts)
 
-    @property
-    def _case(self) -> tuple[workload.Workload, workload.Scenario]:
-        return self._workload, self._scenario
+    def _data(
+        self, settings: TraceSettings, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
+    ) -> TraceData:
+        """What was counted.  last: what the last run printed.
 
+        Raises GuestError for a run that printed garbage, Lacking for a program without iterations.
+        """
+        counted, doubts = trace.hits()
+        turns, rows = hits.rows(settings.hits_per, list(map(self._iterations, rans)), counted)
+        if min(turns) < 1:
+            raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
+        called, lost = trace.graph()
+        return TraceData(
+            phases=tuple(
+                TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
+                for one in last.phases
+            ),
+            per=settings.hits_per,
+            turns=turns,
+            rows=(*rows, *called),
+            doubts=tuple(map(told, [*doubts, *lost])),
+        )
 
-def schedule(
-    trace: TraceSettings, scenario: workload.Scenario
-) -> tuple[list[str], list[list[str]]]:
-    """A program's arguments in the run that nobody counts, and in those that are watched."""
-    runs = seeing.schedule(trace.hits_per, trace.turns)
-    return _arguments(scenario, 1), [_arguments(scenario, turns) for turns in runs]
-
-
-def _arguments(scenario: workload.Scenario, turns: int) -> list[str]:
-    """turns: of all layouts of the kernel's trees."""
-    layouts = scenario.layouts
-    return scenario.arguments(iterations=turns * layouts, warmup=layouts)
-
-
-def data_of(
-    trace: TraceSettings,
-    case: tuple[workload.Workload, workload.Scenario],
-    seen: Sequence[tuple[Ran, Mapping[Key, int]]],
-    last: output.Reading,
-) -> TraceData:
-    """The hits of watched runs.  last: what the last printed.
-
-    Raises GuestError for a run that printed garbage, Lacking for a program without iterations.
-    """
-    runs = []
-    for ran, hits in seen:
-        reading = output.parse_output(ran.printed, *case)
-        iterations = len(reading.samples) // max(len(reading.phases), 1)
-        runs.append(SeenRun(iterations=iterations, hits=hits))
-    turns, rows = seeing.rows(trace.hits_per, runs)
-    if min(turns) < 1:
-        raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
-    return TraceData(
-        phases=tuple(
-            TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
-            for one in last.phases
-        ),
-        per=trace.hits_per,
-        turns=turns,
-        rows=tuple(rows),
-    )
-
-
-def keep_raw(folder: Path, text: str) -> None:
-    """Keep all that tracefs said in a trial's folder."""
-    (folder / TRACEFS).write_bytes(gzip.compress(text.encode(), compresslevel=3, mtime=0))
+    def _iterations(self, ran: Ran) -> int:
+        reading = output.parse_output(ran.printed, self._workload, self._scenario)
+        return len(reading.samples) // max(len(reading.phases), 1)

@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""lab.toml: the pools that a run is spread over.
+"""lab.toml: the machines that measure for a run.
 
-[pool.here]                    # guests of this machine
-kind = "local"
-jobs = 2
-[pool.rack]                    # the workers of a Dask scheduler
+[pool.rack]                    # the workers of a Dask scheduler, which count; one such pool
 kind = "dask"
 scheduler = "tls://head.example.org:8786"
-[pool.nodes]                   # nodes of a Slurm cluster, for times (kdelta.study.slurm)
-kind = "slurm"
-partition = "bench"
 [pool.epyc]                    # a machine that times, by ssh
 kind = "host"
 address = "ssh://me@epyc.example.org"
 [check]
-twice = 20                     # every 20th trial is counted by two workers
+twice = 20                     # two workers count every 20th trial
 """
 
 from __future__ import annotations
@@ -30,16 +24,9 @@ from msgspec import Meta, Struct
 from kdelta.errors import SpecError
 from kdelta.files import content
 from kdelta.printable import printable
-from kdelta.study.slurm import SlurmPool
 
 _MOST_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
-
-
-class LocalPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="local"):
-    """Guests of this machine; jobs: at once, 0 for what fits."""
-
-    jobs: Annotated[int, Meta(ge=0, le=256)] = 0
 
 
 class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="dask"):
@@ -64,14 +51,13 @@ class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
 
 
 class Checks(Struct, frozen=True, forbid_unknown_fields=True):
-    """twice: every so manieth trial is counted by two workers, 0: none."""
+    """twice: two workers count every so manieth trial, 0: none."""
 
     twice: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
-# A kind of pool is a struct in this union, and an entry of COUNTING (its trials are exact and go
-# anywhere) or of TIMING (they are of its machines) in kdelta.cli.spreading: what measures there.
-Pool = LocalPool | DaskPool | HostPool | SlurmPool
+# kdelta.cli.pools says what measures in each kind.
+Pool = DaskPool | HostPool
 
 
 class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,14 +88,16 @@ def parse(text: str, path: str) -> LabPools:
             place=path,
             action="see docs/lab.md",
         ) from error
-    if sum(isinstance(pool, LocalPool) for pool in found.pool.values()) > 1:
-        raise SpecError("two pools are this machine", place=path, action="leave one")
+    if sum(isinstance(pool, DaskPool) for pool in found.pool.values()) > 1:
+        raise SpecError(
+            "two pools count", place=path, action="leave one: a scheduler has any number of workers"
+        )
     strange = [name for name in found.pool if not _NAME.fullmatch(name)]
     if strange or not found.pool:
         raise SpecError(
             f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool",
             place=path,
-            action='give at least one, such as [pool.here] with kind = "local"',
+            action='give at least one, such as [pool.rack] with kind = "dask"',
         )
     return found
 

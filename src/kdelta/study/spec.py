@@ -325,8 +325,8 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             action='write, for example, gap = ["6.16", "6.17"]',
         )
     traced = not study.instrument.traits.judged
-    probed, varied = bool(study.plan.probes), bool(points(study)[0].axes)
-    tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed, varied=varied)
+    probed = bool(study.plan.probes)
+    tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed)
     _no_duplicates(study.trace.watch, place, "trace.watch")
     if study.instrument.traits.interleaved:
         _check_time(study, place)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What runs on a worker: it says what it lacks, takes that, and counts a trial with its own cache.
 
-These four functions are all that a controller calls there; they take and give bytes and texts.
+A controller calls four functions there: `lacking`, `take`, `counted` and `checkpoint`.  They take
+and give bytes and texts.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ import msgspec
 
 from kdelta import build, cache
 from kdelta.errors import Cancelled, GuestFault, InfraError, KdeltaError, SpecError
-from kdelta.guests import checkpoint, qemu
+from kdelta.guests import checkpoint as guest_checkpoint
+from kdelta.guests import qemu
 from kdelta.journal.results import trial_folder
-from kdelta.run import travel
 from kdelta.run.exact import ExactTrials
-from kdelta.run.parcel import FORMAT, MOST_INPUT, Parcel, TrialOrder, order_of
 from kdelta.run.restoring import Bench
 from kdelta.run.trial import told
 from kdelta.run.trials import How
 from kdelta.sample import TrialRecord, TrialResult
+from kdelta.workers import checkpoints
+from kdelta.workers.messages import FORMAT, MOST_INPUT, Reply, TrialOrder, order_of
 
 INPUT = "program"  # the one file of an input, whatever it is
-cancelled = threading.Event()  # set where worker and controller are one process, and it ends
+_never = threading.Event()  # a worker is ended with its process
 
 
 def lacking(digests: Sequence[str]) -> list[str]:
@@ -51,25 +53,25 @@ def take(digest: str, content: bytes) -> None:
 
 
 def counted(message: bytes) -> bytes:
-    """The parcel for an order: what was counted, or why nothing was."""
+    """The reply to an order: what was counted, or why nothing was."""
     order = order_of(message)
     scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
     try:
-        parcel = _counted(order, trial_folder(scratch, order.trial.index))
+        reply = _counted(order, trial_folder(scratch, order.trial.index))
     except Cancelled:
-        parcel = _fault("the worker is being ended")
+        reply = _fault("the worker is being ended")
     except GuestFault:
         raise  # a bug: such a fault is a result
     except KdeltaError as error:
-        parcel = _fault(error.sentence())
+        reply = _fault(error.sentence())
     except OSError as error:
-        parcel = _fault(f"{error.filename or scratch}: {error.strerror or error}")
+        reply = _fault(f"{error.filename or scratch}: {error.strerror or error}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return msgspec.json.encode(parcel)
+    return msgspec.json.encode(reply)
 
 
-def point(message: bytes, key: str) -> bytes:
+def checkpoint(message: bytes, key: str) -> bytes:
     """The checkpoint of an order's guest, packed; made here where there is none; empty when its
     kernel does not come up.
 
@@ -81,12 +83,15 @@ def point(message: bytes, key: str) -> bytes:
         with build.given(programs), _loaded(order) as trial:
             trials = _trials(order)
             bench, own, kernel = trials.given(trial)
-            settings = travel.settings_of(trial, own)
-            if checkpoint.key(bench.emulator, settings, kernel.image) != key:
+            settings = checkpoints.settings_of(trial, own)
+            if guest_checkpoint.key(bench.emulator, settings, kernel.image) != key:
                 raise InfraError("it has another QEMU, or another kdelta")
-            with trials.slot(trial), tempfile.TemporaryDirectory(prefix="kdelta-point-") as scratch:
+            with (
+                trials.slot(trial),
+                tempfile.TemporaryDirectory(prefix="kdelta-checkpoint-") as scratch,
+            ):
                 packed = Path(scratch) / "packed"
-                travel.pack(travel.made(bench, settings, kernel, cancelled), packed)
+                checkpoints.pack(checkpoints.made(bench, settings, kernel, _never), packed)
                 if packed.stat().st_size > MOST_INPUT:
                     raise InfraError("its checkpoint is too large to be sent")
                 return packed.read_bytes()
@@ -101,22 +106,22 @@ def name() -> str:
     return f"{platform.node()[:60]}:{os.getpid()}"
 
 
-def _fault(why: str) -> Parcel:
-    return Parcel(worker=name(), fault=told(why), format=FORMAT)
+def _fault(why: str) -> Reply:
+    return Reply(worker=name(), fault=told(why), format=FORMAT)
 
 
-def _counted(order: TrialOrder, folder: Path) -> Parcel:
+def _counted(order: TrialOrder, folder: Path) -> Reply:
     programs = {key: _input(digest) for key, digest in order.programs.items()}
     with build.given(programs), _loaded(order) as trial:
         trials = _trials(order)
         how = How(fresh_boot=order.fresh_boot, other_seed=order.other_seed)
         address = trials.address(trial, how)
-        if order.point:
-            travel.arrive(order.point, _input(order.point.packed))
+        if order.checkpoint:
+            checkpoints.arrive(order.checkpoint, _input(order.checkpoint.packed))
         with trials.slot(trial):
             result: TrialResult = trials.measure(trial, folder, how)
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    return Parcel(worker=name(), address=address, result=result, files=files)
+    return Reply(worker=name(), address=address, result=result, files=files)
 
 
 def _trials(order: TrialOrder) -> ExactTrials:
@@ -128,7 +133,7 @@ def _trials(order: TrialOrder) -> ExactTrials:
         settings=order.settings,
         fresh_boot=order.bench_fresh_boot,
         timeout_s=order.timeout_s,
-        cancelled=cancelled,
+        cancelled=_never,
         again=order.again,
         probes=order.probes,
     )

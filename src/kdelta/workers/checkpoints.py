@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Checkpoints that go to workers: packed without what is empty, found by the SHA-256 of that.
+"""Checkpoints that go to workers: packed without their holes, found by the SHA-256 of that.
 
-Two boots of a kernel need not leave the same state, so that a window may hold another tick.  Where
-all workers restore one guest, what they count is the same to the byte.  The first worker that gets
-a kernel boots it, so that as many kernels boot at once as there are workers, and not as many as the
-controller has room for.
+Two boots of a kernel may leave different states, so that a window holds another tick.  All workers
+therefore restore one guest, and their counts are the same to the byte.  The first worker that gets
+a kernel boots it, so as many kernels boot at once as there are workers.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from kdelta.guests import checkpoint
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.parcel import MOST_INPUT, SentPoint
 from kdelta.run.restoring import Bench
 from kdelta.run.trials import How
 from kdelta.sample import TrialRecord
+from kdelta.workers.messages import MOST_INPUT, SentCheckpoint
 
 log = logging.getLogger(__name__)
 _KIND, _BROUGHT = "checkpoints", "brought"
@@ -50,13 +49,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[tuple[int, int], ...]
 
 
-class Points:
+class SharedCheckpoints:
     """The checkpoints that a run's workers get; this machine keeps each of them."""
 
     def __init__(self, scratch: Path, cancelled: threading.Event) -> None:
         """scratch: a folder for what is sent."""
         self._scratch, self._cancelled = scratch, cancelled
-        self._known: dict[str, tuple[SentPoint, Path] | None] = {}
+        self._known: dict[str, tuple[SentCheckpoint, Path] | None] = {}
         self._mutex = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
 
@@ -68,7 +67,7 @@ class Points:
         own: MachineSettings,
         kernel: Kernel,
         worker: Callable[[str], bytes],
-    ) -> tuple[SentPoint, Path] | None:
+    ) -> tuple[SentCheckpoint, Path] | None:
         """The checkpoint of a trial and its file; None for one that boots by itself.
 
         worker: makes the one of a key and gives it packed, or raises InfraError; then it is made
@@ -103,7 +102,7 @@ class Points:
 
     def _packed(
         self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel
-    ) -> tuple[SentPoint, Path] | None:
+    ) -> tuple[SentCheckpoint, Path] | None:
         try:
             folder = self._found(bench, settings, kernel)
         except (GuestFault, InfraError) as error:
@@ -114,7 +113,7 @@ class Points:
         if file.stat().st_size > MOST_INPUT:
             file.unlink()
             return None
-        return SentPoint(key=key, packed=digest_of(file), listed=_content(folder)), file
+        return SentCheckpoint(key=key, packed=digest_of(file), listed=_content(folder)), file
 
     def _found(self, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
         """The checkpoint's folder, made where there is none."""
@@ -155,24 +154,24 @@ def _whole(key: str) -> Path | None:
     return there
 
 
-def arrive(point: SentPoint, packed: Path) -> None:
+def arrive(sent: SentCheckpoint, packed: Path) -> None:
     """Have a checkpoint that was sent where trials look for it, instead of any other one.
 
     Raises InfraError for what is none.
     """
-    if not _KEY.fullmatch(point.key):
+    if not _KEY.fullmatch(sent.key):
         raise InfraError("a checkpoint's name is no SHA-256")
     for _ in range(2):
-        folder = cache.entry(_KIND, point.key, lambda place: _unpacked(place, point, packed))
-        if _content(folder) == point.listed or _brought(folder) == point.packed:
+        folder = cache.entry(_KIND, sent.key, lambda place: _unpacked(place, sent, packed))
+        if _content(folder) == sent.listed or _brought(folder) == sent.packed:
             return
         cache.discard(folder)  # of another boot
     raise InfraError("a checkpoint that was sent is not the one that was announced")
 
 
-def _unpacked(place: Path, point: SentPoint, packed: Path) -> None:
+def _unpacked(place: Path, sent: SentCheckpoint, packed: Path) -> None:
     unpack(packed, place)
-    (place / _BROUGHT).write_text(point.packed)
+    (place / _BROUGHT).write_text(sent.packed)
 
 
 def _brought(folder: Path) -> str:

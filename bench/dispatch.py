@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A survey by one worker, and by two of which one is killed in the middle: the same bytes?
 
-    PYTHONPATH=tests .venv/bin/python bench/spread.py [--kernels A,B,C] [SCENARIO]...
+    PYTHONPATH=tests .venv/bin/python bench/dispatch.py [--kernels A,B,C] [SCENARIO]...
 
 The survey's scenarios of three workloads.  Both runs have one seed, since that orders the trials.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who works on which trial of a run: RUN/doing.json, for whoever asks from another terminal.
+"""How far a run is, and who works on which trial: RUN/doing.json, read by `kdelta status`.
 
-It decides nothing: what is done is said by the results, and a run without the file is whole.
+The file decides nothing: results say what is done, and a run without the file is whole.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Busy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since: float
 
 
-class Doing:
-    """Writes the file of a run that is being executed."""
+class Assignments:
+    """Writes doing.json while the run is executed."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -43,7 +43,7 @@ class Doing:
         self._mutex = threading.Lock()
 
     def tell(self, index: int, who: str) -> None:
-        """Somebody has a trial; "": nobody has it any more.  A full disk stops nothing."""
+        """Note who has a trial; "": nobody has it any more.  A full disk stops nothing."""
         with self._mutex:
             self._now.pop(index, None)
             if who:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Trials on workers: one that dies, hangs or lies costs a trial another worker, and no more."""
+"""Trials on workers: when one dies, hangs or lies, another worker gets its trial."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from kdelta.guests.emulator import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run import parcel, worker
-from kdelta.run.cluster import DaskWorkers, ManyWorkers, checked, is_open
 from kdelta.run.exact import ExactTrials
-from kdelta.run.parcel import Parcel
 from kdelta.run.restoring import Bench
 from kdelta.run.runner import Runner
-from kdelta.run.spread import SpreadTrials, choice
 from kdelta.run.trials import AS_PLANNED, How
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study import pools
+from kdelta.workers import messages, worker
+from kdelta.workers.dask import DaskWorkers, checked, is_open
+from kdelta.workers.dispatch import DispatchedTrials, choice
+from kdelta.workers.messages import Reply
 
 Count = Callable[[TrialRecord, str], bytes]
 
@@ -81,7 +81,7 @@ def result(trial: TrialRecord, at: int = 0) -> TrialResult:
 
 def answer(trial: TrialRecord, who: str, *, at: int = 0, own: str = "") -> bytes:
     return msgspec.json.encode(
-        Parcel(
+        Reply(
             worker=who,
             address=own or address(trial),
             result=replace(result(trial, at), wall_s=len(who) / 10),
@@ -90,7 +90,7 @@ def answer(trial: TrialRecord, who: str, *, at: int = 0, own: str = "") -> bytes
     )
 
 
-class Twins:
+class FakeWorkers:
     """Workers in this process, that do what a test says instead of counting.
 
     has: inputs that each has.  late: places that they have.
@@ -102,7 +102,7 @@ class Twins:
         self.gone = False
         self.sent: list[tuple[str, str]] = []
         self.counted: list[tuple[str, int]] = []
-        self.point: Callable[[str], object] | None = None  # the checkpoint that they make
+        self.checkpoint: Callable[[str], object] | None = None  # the checkpoint that they make
         self._has: dict[str, set[str]] = {name: set() for name in counts}
         self._pools = {name: ThreadPoolExecutor(max_workers=places) for name in counts}
 
@@ -125,10 +125,10 @@ class Twins:
             self._has[name].add(given[0])
             self.sent.append((name, given[0]))
             return None
-        order = parcel.order_of(given[0])
+        order = messages.order_of(given[0])
         assert order.inputs <= self._has[name]
-        if function is worker.point:
-            return self.point and self.point(name)
+        if function is worker.checkpoint:
+            return self.checkpoint and self.checkpoint(name)
         assert function is worker.counted
         self.counted.append((name, order.trial.index))
         return self.counts[name](order.trial, name)
@@ -136,7 +136,7 @@ class Twins:
 
 @dataclass
 class _Named:
-    twins: Twins
+    twins: FakeWorkers
     name: str
 
     def submit(self, function: Any, *given: Any) -> Future[object]:
@@ -155,8 +155,8 @@ def own(tmp_path: Path) -> ExactTrials:
     return cast("ExactTrials", Own(image))
 
 
-def spread(own: ExactTrials, twins: Twins, journal: RunJournal, **more: Any) -> list[str]:
-    trials = SpreadTrials(own, twins, **{"limit_s": 5.0, "patience_s": 0.3, **more})
+def dispatch(own: ExactTrials, twins: FakeWorkers, journal: RunJournal, **more: Any) -> list[str]:
+    trials = DispatchedTrials(own, twins, **{"limit_s": 5.0, "patience_s": 0.3, **more})
     with journal.executing():
         Runner(journal, trials, lambda _event: None).run(8)
     trials.close()
@@ -165,7 +165,7 @@ def spread(own: ExactTrials, twins: Twins, journal: RunJournal, **more: Any) -> 
 
 
 def essences(journal: RunJournal) -> list[bytes]:
-    return [parcel.essence(t.result) for t in journal.record().trials if t.result]
+    return [messages.essence(t.result) for t in journal.record().trials if t.result]
 
 
 ALL_OK = ["ok"] * 8
@@ -174,9 +174,9 @@ ALL_OK = ["ok"] * 8
 def test_inputs_are_sent_once_and_results_are_the_journals(
     own: ExactTrials, journal: RunJournal
 ) -> None:
-    twins = Twins({"a": answer, "b": answer})
+    twins = FakeWorkers({"a": answer, "b": answer})
     told: list[tuple[int, str]] = []
-    assert spread(own, twins, journal, doing=lambda *one: told.append(one)) == ALL_OK
+    assert dispatch(own, twins, journal, assigned=lambda *one: told.append(one)) == ALL_OK
     assert len(twins.sent) == len(set(twins.sent)), "an input went twice to one worker"
     assert sorted(index for _, index in twins.counted) == list(range(8))
     assert {who for _, who in told} == {name for name, _ in twins.counted} | {""}
@@ -185,7 +185,7 @@ def test_inputs_are_sent_once_and_results_are_the_journals(
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
     assert trial.result.kernel is not None
     assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
-    assert essences(journal) == [parcel.essence(result(t)) for t in journal.record().trials]
+    assert essences(journal) == [messages.essence(result(t)) for t in journal.record().trials]
 
 
 def test_a_worker_that_dies_costs_its_trial_another_worker(
@@ -196,8 +196,8 @@ def test_a_worker_that_dies_costs_its_trial_another_worker(
         time.sleep(3)
         return b""
 
-    twins = Twins({"dying": dies, "sound": answer})
-    assert spread(own, twins, journal) == ALL_OK
+    twins = FakeWorkers({"dying": dies, "sound": answer})
+    assert dispatch(own, twins, journal) == ALL_OK
     assert [name for name, _ in twins.counted].count("dying") == 1
 
 
@@ -210,8 +210,8 @@ def test_a_worker_that_hangs_is_asked_no_more(
         released.wait(10)
         return answer(trial, who)
 
-    twins = Twins({"hanging": hangs, "sound": answer})
-    assert spread(own, twins, journal, limit_s=0.3) == ALL_OK
+    twins = FakeWorkers({"hanging": hangs, "sound": answer})
+    assert dispatch(own, twins, journal, limit_s=0.3) == ALL_OK
     released.set()
     assert [name for name, _ in twins.counted].count("hanging") == 1
     assert "hangs: no result after 0 s" in caplog.text
@@ -229,8 +229,8 @@ def test_a_worker_that_hangs_is_asked_no_more(
     ],
 )
 def test_a_worker_that_lies_is_set_aside(own: ExactTrials, journal: RunJournal, lie: Count) -> None:
-    twins = Twins({"lying": lie, "sound": answer})
-    assert spread(own, twins, journal) == ALL_OK
+    twins = FakeWorkers({"lying": lie, "sound": answer})
+    assert dispatch(own, twins, journal) == ALL_OK
     assert [name for name, _ in twins.counted].count("lying") == 1
     assert not (journal.folder.parent / "x").exists()
 
@@ -239,11 +239,11 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
     own: ExactTrials, journal: RunJournal
 ) -> None:
     def full(_trial: TrialRecord, who: str) -> bytes:
-        return msgspec.json.encode(Parcel(worker=who, fault="/var: the disk is full"))
+        return msgspec.json.encode(Reply(worker=who, fault="/var: the disk is full"))
 
-    assert spread(own, Twins({"full": full, "sound": answer}), journal) == ALL_OK
+    assert dispatch(own, FakeWorkers({"full": full, "sound": answer}), journal) == ALL_OK
     again = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
-    outcomes = spread(own, Twins({"full": full, "full, too": full}), again)
+    outcomes = dispatch(own, FakeWorkers({"full": full, "full, too": full}), again)
     assert set(outcomes) == {"infra-error"}
     told = again.record().trials[0].result
     assert told is not None
@@ -254,14 +254,14 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
 def test_trials_counted_twice_are_equal_or_an_alarm(
     own: ExactTrials, journal: RunJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    twins = Twins({"a": answer, "b": answer})
-    assert spread(own, twins, journal, twice=2) == ALL_OK
+    twins = FakeWorkers({"a": answer, "b": answer})
+    assert dispatch(own, twins, journal, twice=2) == ALL_OK
     assert len(twins.counted) == 12
     by_trial = [{name for name, index in twins.counted if index == at} for at in (0, 2, 4, 6)]
     assert by_trial == [{"a", "b"}] * 4
     other = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
-    broken = Twins({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
-    outcomes = spread(own, broken, other, twice=1)
+    broken = FakeWorkers({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
+    outcomes = dispatch(own, broken, other, twice=1)
     assert set(outcomes) == {"invalid"}
     told = other.record().trials[0].result
     assert told is not None
@@ -278,15 +278,15 @@ def test_without_workers_the_run_ends_and_goes_on_later(
             time.sleep(0.5)
         return answer(trial, who)
 
-    twins = Twins({"a": last})
+    twins = FakeWorkers({"a": last})
     with pytest.raises(PoolError, match="the scheduler is gone"):
-        spread(own, twins, journal)
+        dispatch(own, twins, journal)
     ended = [trial for trial in journal.record().trials if trial.result]
     assert all(t.result and t.result.outcome is Outcome.OK for t in ended)
     assert 0 < len(ended) < 8
     own.cancelled.clear()  # another process goes on
-    fresh = Twins({"b": answer})
-    assert spread(own, fresh, journal) == ALL_OK
+    fresh = FakeWorkers({"b": answer})
+    assert dispatch(own, fresh, journal) == ALL_OK
     assert len(fresh.counted) == 8 - len(ended), "what was done was done again"
 
 
@@ -317,7 +317,7 @@ def test_which_worker_takes_a_trial(
 
 def test_with_no_worker_at_all_it_is_said(own: ExactTrials, journal: RunJournal) -> None:
     with pytest.raises(PoolError, match="there is no worker left; start workers"):
-        spread(own, Twins({}), journal)
+        dispatch(own, FakeWorkers({}), journal)
     assert not [trial for trial in journal.record().trials if trial.result]
 
 
@@ -369,13 +369,13 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
-    from kdelta.cli import spreading
+    from kdelta.cli import pools as measuring_pools
     from kdelta.cli.means import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     with pytest.raises(SpecError, match="no address of a scheduler"):
-        spreading.check(study, Means(scheduler="foo"))
+        measuring_pools.check(study, Means(scheduler="foo"))
 
 
 def test_no_scheduler_is_one_sentence() -> None:
@@ -390,9 +390,9 @@ def test_no_scheduler_is_one_sentence() -> None:
         ("[pool]", "has no pool"),
         ('[pool.a]\nkind = "ssh"', "Invalid value"),
         ('[pool.a]\nkind = "dask"', "scheduler"),
-        ('[pool.a]\nkind = "local"\njobs = -1', "jobs"),
-        ('[pool."A b"]\nkind = "local"', "no pool can be called"),
-        ('[pool.a]\nkind = "local"\n[pool.b]\nkind = "local"', "two pools are this machine"),
+        ('[pool.a]\nkind = "dask"\nscheduler = "x"\njobs = 2', "jobs"),
+        ('[pool."A b"]\nkind = "dask"\nscheduler = "x"', "no pool can be called"),
+        ("".join(f'[pool.{n}]\nkind = "dask"\nscheduler = "x"\n' for n in "ab"), "two pools count"),
         ("[pool", "is no list of pools"),
     ],
 )
@@ -407,65 +407,49 @@ def test_lists_of_pools_that_are_wrong(text: str, said: str, tmp_path: Path) -> 
 def test_a_list_of_pools(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text(
-        '[pool.here]\nkind = "local"\njobs = 2\n[pool.rack]\nkind = "dask"\n'
-        'scheduler = "tls://head.example.org:8786"\n[check]\ntwice = 20\n'
+        '[pool.rack]\nkind = "dask"\nscheduler = "tls://head.example.org:8786"\n'
+        "[check]\ntwice = 20\n"
     )
     found = pools.load(file)
-    assert found.pool["here"] == pools.LocalPool(jobs=2)
     assert found.pool["rack"] == pools.DaskPool(scheduler="tls://head.example.org:8786")
     assert found.check.twice == 20
 
 
-def test_counts_leave_pools_for_times_alone(journal: RunJournal, tmp_path: Path) -> None:
-    from kdelta.cli import spreading
+def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
+    from kdelta.cli import pools as measuring_pools
     from kdelta.cli.means import Means
+    from kdelta.study import spec
 
+    study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     file = tmp_path / "lab.toml"
-    file.write_text('[pool.nodes]\nkind = "slurm"\n[pool.here]\nkind = "local"\njobs = 3\n')
-    means = Means(pools=file)
-    [own] = spreading._workers(pools.load(file), journal, means)
-    assert own.places() == {"here": 3}
-    own.close()
-    file.write_text('[pool.nodes]\nkind = "slurm"\n')
-    with pytest.raises(SpecError, match=r"no pool of the file counts; add one"):
-        spreading._workers(pools.load(file), journal, means)
+    host = '[pool.box]\nkind = "host"\naddress = "ssh://box"\n'
+    file.write_text(f'{host}[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
+    measuring_pools.check(study, Means(pools=file))
+    file.write_text(host)
+    with pytest.raises(SpecError, match="no pool of the file counts; add one"):
+        measuring_pools.check(study, Means(pools=file))
 
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
-    from kdelta.cli import spreading
+    from kdelta.cli import pools as measuring_pools
     from kdelta.cli.means import Means
     from kdelta.study import spec
 
     file = tmp_path / "lab.toml"
-    file.write_text('[pool.here]\nkind = "local"\n')
+    file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    assert spreading.placed(study, Means()) is None
+    assert measuring_pools.timing(study, Means()) is None
     with pytest.raises(SpecError, match="no pool of the file measures times"):
-        spreading.placed(study, Means(pools=file))
+        measuring_pools.timing(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
-    every = spreading.placed(study, Means(pools=file))
+    every = measuring_pools.timing(study, Means(pools=file))
     assert every
     assert [each.pool for each in every.pools] == ["a", "b"]
-    named = spreading.placed(study, Means(pools=file, pool="b"))
+    named = measuring_pools.timing(study, Means(pools=file, pool="b"))
     assert named
     assert [each.pool for each in named.pools] == ["b"]
     with pytest.raises(SpecError, match="no pool for times is called c"):
-        spreading.placed(study, Means(pools=file, pool="c"))
+        measuring_pools.timing(study, Means(pools=file, pool="c"))
     with pytest.raises(SpecError, match="leave out --on and --scheduler"):
-        spreading.check(study, Means(scheduler="tcp://127.0.0.1:1"))
-
-
-def test_a_worker_of_several_pools_that_went_is_still_asked_of_its_pool() -> None:
-    """Between who is there and the asking one may die; the answer was StopIteration."""
-    pools_of = [Twins({"a": _never}), Twins({"b": _never})]
-    both = ManyWorkers(pools_of)
-    assert both.places() == {"a": 1, "b": 1}
-    pools_of[1].dead.add("b")
-    assert cast("_Named", both.executor("b")).name == "b"
-    assert both.places() == {"a": 1}
-    both.close()
-
-
-def _never(trial: TrialRecord, name: str) -> bytes:
-    raise AssertionError(f"{name} counts nothing here: {trial.index}")
+        measuring_pools.check(study, Means(scheduler="tcp://127.0.0.1:1"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Exact trials on many workers: sent where there is room, checked when they come back.
 
-A worker is an executor of `concurrent.futures` with a number of places.  One that dies, hangs or
-counts something else than was asked costs its trial another worker; a trial that two counted
-must be equal, or is INVALID.
+A worker is an executor of `concurrent.futures` with a number of places.  When one dies, hangs or
+counts something else than the order says, another worker gets the trial.  Two results of one trial
+must be equal, or the trial is INVALID.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kdelta import build, workload
 from kdelta.errors import Cancelled, InfraError, PoolError
 from kdelta.files import digest_of
 from kdelta.printable import printable
-from kdelta.run import parcel, worker
 from kdelta.run.exact import ExactTrials
-from kdelta.run.parcel import Parcel, SentFile, TrialOrder
-from kdelta.run.travel import Points
 from kdelta.run.trial import told
 from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.workers import messages, worker
+from kdelta.workers.checkpoints import SharedCheckpoints
+from kdelta.workers.messages import Reply, SentFile, TrialOrder
 
 log = logging.getLogger(__name__)
 _ELSEWHERE = 4  # workers that one attempt at a trial may cost
@@ -66,7 +66,7 @@ class _LostError(Exception):
         self.aside = aside
 
 
-class SpreadTrials(Trials):
+class DispatchedTrials(Trials):
     """Measures exact trials on workers."""
 
     def __init__(
@@ -74,22 +74,22 @@ class SpreadTrials(Trials):
         own: ExactTrials,
         workers: Workers,
         *,
-        points: Points | None = None,
+        checkpoints: SharedCheckpoints | None = None,
         twice: int = 0,
-        doing: Callable[[int, str], None] = lambda _index, _name: None,
+        assigned: Callable[[int, str], None] = lambda _index, _name: None,
         limit_s: float = 0.0,
         patience_s: float = _PATIENCE_S,
     ) -> None:
         """own: knows kernels, machines and addresses, and measures nothing.
 
-        points: the checkpoints that workers get; without, each makes its own.
-        twice: every so manieth trial is counted by two workers, 0: none.  doing: told which worker
-        has a trial, "" when none has.  limit_s: after which a worker hangs, 0: by the study's.
+        checkpoints: what the workers restore; without, each worker boots its own.  twice: two
+        workers count every so manieth trial, 0: none.  assigned: gets which worker has a trial,
+        "" when none has.  limit_s: after which a worker hangs, 0: by the study's timeout.
         """
         self.cancelled = own.cancelled
         self._own, self._workers, self._twice = own, workers, twice
-        self._points = points
-        self._doing, self._limit_s, self._patience_s = doing, limit_s, patience_s
+        self._checkpoints = checkpoints
+        self._assigned, self._limit_s, self._patience_s = assigned, limit_s, patience_s
         self._taken: Counter[str] = Counter()
         self._aside: dict[str, str] = {}
         self._has: dict[str, set[str]] = {}
@@ -111,11 +111,11 @@ class SpreadTrials(Trials):
         """A place at a worker.  Raises Cancelled, and PoolError when there is none any more."""
         name = self._place(self._image(trial), ())
         self._first[trial.index] = name
-        self._doing(trial.index, name)
+        self._assigned(trial.index, name)
         try:
             yield
         finally:
-            self._doing(trial.index, "")
+            self._assigned(trial.index, "")
             left = self._first.pop(trial.index, "")
             if left:
                 self._give_back(left)
@@ -126,7 +126,7 @@ class SpreadTrials(Trials):
         address = self._own.address(trial, how)
         identity = self._own.given(trial)[2].identity()
         who, found = self._asked(trial, order, files, address, ())
-        result = parcel.unpacked(found, folder, identity)
+        result = messages.unpacked(found, folder, identity)
         if self._twice and trial.index % self._twice == 0 and how == AS_PLANNED:
             again = msgspec.structs.replace(order, again=True)
             other, second = self._asked(trial, again, files, address, (who,))
@@ -144,13 +144,13 @@ class SpreadTrials(Trials):
         files: dict[str, Path],
         address: str,
         but: tuple[str, ...],
-    ) -> tuple[str, Parcel]:
+    ) -> tuple[str, Reply]:
         """Who counted it, and what came of it.  but: workers that are asked last."""
         lost: list[str] = []
         message = msgspec.json.encode(order)
         for _ in range(_ELSEWHERE):
             name = self._first.pop(trial.index, "") or self._place(self._image(trial), but)
-            self._doing(trial.index, name)
+            self._assigned(trial.index, name)
             try:
                 self._bring(name, order.inputs, files)
                 answer = self._call(name, self._limit(order), worker.counted, message)
@@ -168,12 +168,12 @@ class SpreadTrials(Trials):
                 self._give_back(name)
         raise InfraError(f"no worker could count it: {printable('; '.join(lost), 300)}")
 
-    def _checked(self, answer: object, index: int, address: str) -> Parcel:
+    def _checked(self, answer: object, index: int, address: str) -> Reply:
         """A worker's answer, when it is one to this order."""
         if not isinstance(answer, bytes):
             raise _LostError("it answered with something else than a result")
         try:
-            found = parcel.parcel_of(answer, index)
+            found = messages.reply_of(answer, index)
         except InfraError as error:
             raise _LostError(error.cause) from error
         if found.result is None:
@@ -194,7 +194,7 @@ class SpreadTrials(Trials):
         file, more = _file_of(trial.workload)
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
-            kernel=parcel.sent(kernel),
+            kernel=messages.sent(kernel),
             settings=settings,
             qemu=bench.emulator.package or bench.emulator.version,
             bench_fresh_boot=bench.fresh_boot,
@@ -208,13 +208,16 @@ class SpreadTrials(Trials):
         )
         paths = {digest_of(path): path for path in (*used.values(), *more)}
         paths[kernel.image_sha256] = kernel.image
-        made = partial(self._point, order, paths)
-        point = self._points and self._points.of(trial, how, bench, settings, kernel, made)
-        if not point:
+        made = partial(self._checkpoint, order, paths)
+        shared = self._checkpoints and self._checkpoints.of(
+            trial, how, bench, settings, kernel, made
+        )
+        if not shared:
             return order, paths
-        return msgspec.structs.replace(order, point=point[0]), {**paths, point[0].packed: point[1]}
+        sent, packed = shared
+        return msgspec.structs.replace(order, checkpoint=sent), {**paths, sent.packed: packed}
 
-    def _point(self, order: TrialOrder, files: dict[str, Path], key: str) -> bytes:
+    def _checkpoint(self, order: TrialOrder, files: dict[str, Path], key: str) -> bytes:
         """The checkpoint for an order, packed, of the worker that has its trial.
 
         Raises InfraError where that gives none.
@@ -225,10 +228,10 @@ class SpreadTrials(Trials):
         try:
             self._bring(name, order.inputs, files)
             message = msgspec.json.encode(order)
-            packed = self._call(name, self._limit(order), worker.point, message, key)
+            packed = self._call(name, self._limit(order), worker.checkpoint, message, key)
         except _LostError as error:
             raise InfraError(told(f"{name}: {error}")) from error
-        if not isinstance(packed, bytes) or len(packed) > parcel.MOST_INPUT:
+        if not isinstance(packed, bytes) or len(packed) > messages.MOST_INPUT:
             raise InfraError(told(f"{name}: it answered with something else than a checkpoint"))
         return packed
 
@@ -362,7 +365,7 @@ def choice(
 
 def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str) -> TrialResult:
     """A result that two workers have; INVALID with an alarm where they differ."""
-    if second is not None and parcel.essence(first) == parcel.essence(second):
+    if second is not None and messages.essence(first) == messages.essence(second):
         return first
     alarm = f"counted twice, and differently: by {printable(who, 80)} and {printable(other, 80)}"
     log.warning("%s: one of the two workers is broken", alarm)

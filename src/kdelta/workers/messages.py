@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What goes to a worker and what comes back: bytes of JSON, read strictly on both sides.
 
-Nothing of it is ever unpickled by us: a result is the record of a journal, and its files are bytes.
+kdelta unpickles nothing of it: a result is the record of a journal, and its files are bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kdelta.printable import printable
 from kdelta.run.trial import told
 from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
 
-FORMAT = 2
+FORMAT = 3
 MOST_INPUT = 256 << 20  # bytes of an image or a program
-_MOST_PARCEL = 512 << 20
+_MOST_REPLY = 512 << 20
 _MOST_FILES = 32
 _KEPT = re.compile(r"result\.json|console-[0-9]+\.log")  # the journal's, and of tries before
 _FILE = re.compile(r"[a-z][a-z0-9]*(-[0-9]+)?(\.[a-z0-9]+){1,3}")
@@ -60,8 +60,8 @@ class SentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     toml: str
 
 
-class SentPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A checkpoint that is sent (run.travel): where it belongs in a cache, the SHA-256 of what is
+class SentCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A checkpoint that is sent (workers.checkpoints): its key in the cache, the SHA-256 of what is
     sent, and the digest of what its files hold.
     """
 
@@ -90,17 +90,17 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     other_seed: bool
     programs: dict[str, str]
     file: SentFile | None = None
-    point: SentPoint | None = None
+    checkpoint: SentCheckpoint | None = None
 
     @property
     def inputs(self) -> set[str]:
         """SHA-256 of all that the worker must have."""
         own = {self.kernel.image_sha256, *self.programs.values()}
-        own |= {self.point.packed} if self.point else set()
+        own |= {self.checkpoint.packed} if self.checkpoint else set()
         return own | ({self.file.source, self.file.toml} - {""} if self.file else set())
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a worker answers.
 
     address: of what it counted, as it found it itself.  fault: why there is no result, "" when
@@ -131,44 +131,44 @@ def order_of(message: bytes) -> TrialOrder:
     return order
 
 
-def parcel_of(message: bytes, index: int) -> Parcel:
-    """The parcel in a worker's answer to the order for a trial.  Raises InfraError."""
-    if len(message) > _MOST_PARCEL:
+def reply_of(message: bytes, index: int) -> Reply:
+    """The reply in a worker's answer to the order for a trial.  Raises InfraError."""
+    if len(message) > _MOST_REPLY:
         raise _foreign("result", f"it has {len(message)} bytes")
     try:
-        parcel = decoded(message, Parcel)
+        reply = decoded(message, Reply)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _foreign("result", str(error)) from error
-    strange = [name for name in parcel.files if not _FILE.fullmatch(name) or name == "result.json"]
-    named = [Path(path).name for path in parcel.result.artifacts.values()] if parcel.result else []
+    strange = [name for name in reply.files if not _FILE.fullmatch(name) or name == "result.json"]
+    named = [Path(path).name for path in reply.result.artifacts.values()] if reply.result else []
     expected = [f"trials/{index:04d}/{name}" for name in named]
-    if strange or len(parcel.files) > _MOST_FILES or parcel.format != FORMAT:
+    if strange or len(reply.files) > _MOST_FILES or reply.format != FORMAT:
         raise _foreign("result", "its files are none of a trial")
-    if parcel.result and (
-        list(parcel.result.artifacts.values()) != expected or not set(named) <= set(parcel.files)
+    if reply.result and (
+        list(reply.result.artifacts.values()) != expected or not set(named) <= set(reply.files)
     ):
         raise _foreign("result", "its artifacts are none of its files")
-    return parcel
+    return reply
 
 
-def unpacked(parcel: Parcel, folder: Path, identity: KernelIdentity) -> TrialResult:
-    """The result of a parcel, its files put into the trial's folder.
+def unpacked(reply: Reply, folder: Path, identity: KernelIdentity) -> TrialResult:
+    """The result of a reply, its files put into the trial's folder.
 
     identity: of the kernel as this machine knows it; only what the guest said of it is the
-    worker's.  Raises InfraError for a parcel without a result, StoreError.
+    worker's.  Raises InfraError for a reply without a result, StoreError.
     """
-    if parcel.result is None:
-        raise InfraError(told(f"{printable(parcel.worker, 80)}: {printable(parcel.fault, 300)}"))
+    if reply.result is None:
+        raise InfraError(told(f"{printable(reply.worker, 80)}: {printable(reply.fault, 300)}"))
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():  # of an attempt whose controller was killed
-            if left.name not in parcel.files and not _KEPT.fullmatch(left.name):
+            if left.name not in reply.files and not _KEPT.fullmatch(left.name):
                 left.unlink()
-        for name, content in parcel.files.items():
+        for name, content in reply.files.items():
             (folder / name).write_bytes(content)
-    read = parcel.result.kernel
+    read = reply.result.kernel
     own = replace(identity, build_id=read.build_id, compiler=read.compiler) if read else identity
-    return replace(parcel.result, kernel=own)
+    return replace(reply.result, kernel=own)
 
 
 def essence(result: TrialResult) -> bytes:

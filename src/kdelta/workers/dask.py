@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Workers of a Dask cluster, and of this machine, as `spread` asks them.
+"""The workers of a Dask scheduler; the only user of `distributed`.
 
-Dask sends what it sends by pickle, so scheduler and workers are trusted as this user is: our own
-machines, on loopback or by TLS.  What we give it are functions of ours, texts and bytes.
+Dask pickles its messages, so scheduler and workers must be trusted like this user: own machines,
+on loopback or by TLS.  kdelta gives Dask its own functions, texts and bytes.
 """
 
 from __future__ import annotations
@@ -10,43 +10,17 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from kdelta.errors import InfraError, PoolError, SpecError
 from kdelta.printable import printable, quoted
-from kdelta.run import worker
-from kdelta.run.spread import Workers
 
-HERE = "here"
 _CONNECT_S = 10.0
 _FRESH_S = 1.0  # how old the list of workers may be
 _LOST_S = 10.0  # without the scheduler
-
-
-class LocalWorkers:
-    """This process: guests of its own."""
-
-    def __init__(self, at_once: int) -> None:
-        self._places = {HERE: at_once}
-        self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="worker")
-
-    def places(self) -> dict[str, int]:
-        """See Workers."""
-        return self._places
-
-    def executor(self, name: str) -> Executor:  # noqa: ARG002
-        """See Workers."""
-        return self._pool
-
-    def close(self) -> None:
-        """End its guests."""
-        worker.cancelled.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        worker.cancelled.clear()
 
 
 class DaskWorkers:
@@ -105,7 +79,7 @@ class DaskWorkers:
             return dict(self._known)
 
     def executor(self, name: str) -> Executor:
-        """See Workers."""
+        """What runs functions on that worker and on no other."""
         with self._mutex:
             if name not in self._executors:
                 self._executors[name] = self._client.get_executor(
@@ -119,29 +93,6 @@ class DaskWorkers:
             self._client.close(timeout=5)
         except (OSError, TimeoutError):
             return
-
-
-class ManyWorkers:
-    """Several pools as one; names of their workers must differ."""
-
-    def __init__(self, pools: Sequence[Workers]) -> None:
-        self._pools = pools
-        self._of: dict[str, Workers] = {}
-
-    def places(self) -> dict[str, int]:
-        """See Workers."""
-        found = [(pool, pool.places()) for pool in self._pools]
-        self._of |= {name: pool for pool, there in found for name in there}
-        return {name: number for _, there in found for name, number in there.items()}
-
-    def executor(self, name: str) -> Executor:
-        """See Workers; a worker may be gone since it was named, which its pool finds out."""
-        return self._of[name].executor(name)
-
-    def close(self) -> None:
-        """See Workers."""
-        for pool in self._pools:
-            pool.close()
 
 
 def _has_tls() -> bool:

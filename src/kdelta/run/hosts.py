@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Timed trials on another machine, by ssh: sent into each arm's kernel, and given back."""
+"""Timed trials on another machine, by ssh: kdelta boots each arm's kernel there, and gives the
+machine back.
+
+A run has one machine from its first trial to its last: RUN/placed.json keeps its pool's name.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from kdelta import arch, guest, process, workload
-from kdelta.errors import BootError, GuestError, InfraError, SpecError
+from kdelta.errors import BootError, GuestError, InfraError, PoolError, SpecError
 from kdelta.host import native, preflight, reboot
 from kdelta.host.errand import Errand
 from kdelta.host.remote import connection
 from kdelta.host.stages import Stage
-from kdelta.journal import begun
+from kdelta.journal import begun, files
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.printable import printable
-from kdelta.run.elsewhere import TimingPool
 from kdelta.run.timed import SETTLE_S, Timing, host_kernel, timed_on, timing_of
 from kdelta.run.trial import Ran, framed, not_for
 from kdelta.run.trials import AS_PLANNED, How, Trials
@@ -33,10 +37,20 @@ from kdelta.study.spec import Replicate, Study, TimeMachine
 
 _MOST_FAILED = 2  # boots of one kernel; it is not tried a third time
 _TIMED_OUT = 124  # status of timeout(1)
+_PLACED = "placed.json"
 
 
-class HostedTrials(TimingPool):
-    """One machine, which has one trial at a time, under the kernels that it has."""
+class _Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """RUN/placed.json: whose times the run has.  pool: by the name in lab.toml."""
+
+    pool: str
+
+
+class HostPoolTrials:
+    """One machine of a pool, which has one trial at a time, under the kernels that it has.
+
+    pool: its name in lab.toml.
+    """
 
     def __init__(self, name: str, pool: HostPool, study: Study) -> None:
         """Raises SpecError for a study of other than host kernels, or a bad address."""
@@ -52,8 +66,12 @@ class HostedTrials(TimingPool):
         self._settings = pool
 
     @contextmanager
-    def placed(self, journal: RunJournal, doing: Callable[[int, str], None]) -> Iterator[Trials]:
-        """Hold the machine; it is given back when every trial has ended."""
+    def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
+        """What measures the trials, while the run is executed.
+
+        The machine is held meanwhile, and given back when every trial has ended.  assigned: gets
+        which machine has a trial, "" when none has.
+        """
         record = journal.record()
         references = tuple(arm.kernel.reference for arm in record.arms)
         ended = [(trial.arm, trial.result) for trial in record.trials if trial.result]
@@ -69,7 +87,7 @@ class HostedTrials(TimingPool):
                 per_boot=self._per_boot,
                 references=references,
                 scratch=Path(folder),
-                doing=doing,
+                assigned=assigned,
                 used={
                     *begun.boots(journal.folder),
                     *(result.facts.boot_id for _, result in ended if result.facts),
@@ -85,14 +103,14 @@ class HostedTrials(TimingPool):
             errand.give_back(held)
 
     def give_back(self, run: str) -> None:
-        """See TimingPool."""
+        """Let go what is still held for a run whose trials have all ended.  Raises InfraError."""
         with self._reached() as errand:
             errand.reached()
             if (held := errand.holder()) and held.run == run:
                 errand.give_back(held)
 
     def refusal(self, run: str) -> str:
-        """See TimingPool."""
+        """Why a run cannot begin there now, "" when it can."""
         try:
             with self._reached() as errand:
                 errand.running()
@@ -109,6 +127,66 @@ class HostedTrials(TimingPool):
             yield Errand(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
 
 
+@dataclass(frozen=True, slots=True)
+class HostPools:
+    """The machines that could time a run; one of them does, from its first trial to its last."""
+
+    pools: tuple[HostPoolTrials, ...]
+
+    @contextmanager
+    def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
+        """See HostPoolTrials.  Raises PoolError when no machine is free."""
+        chosen = self._chosen(journal)
+        note(journal.folder, chosen.pool)
+        with chosen.placed(journal, assigned) as measuring:
+            yield measuring
+
+    def give_back(self, journal: RunJournal) -> None:
+        """See HostPoolTrials: for a run that was killed behind its last trial."""
+        known = pool_of(journal.folder)
+        for own in (each for each in self.pools if each.pool == known):
+            own.give_back(journal.record().run_id)
+
+    def _chosen(self, journal: RunJournal) -> HostPoolTrials:
+        """The pool that the run began on; else the only one, else the first that is free."""
+        known = pool_of(journal.folder)
+        own = next((each for each in self.pools if each.pool == known), None)
+        if known or len(self.pools) == 1:
+            return own or self.pools[0]  # `note` refuses another one
+        refusals = []
+        for each in self.pools:
+            if not (why := each.refusal(journal.record().run_id)):
+                return each
+            refusals.append(f"{each.pool}: {why}")
+        raise PoolError(
+            f"no pool is free: {'; '.join(refusals)}",
+            action="wait for one, then: kdelta resume --on LAB.TOML",
+        )
+
+
+def pool_of(folder: Path) -> str:
+    """The pool that a run is timed on, "" for this machine.  Raises StoreError."""
+    known = files.read(folder / _PLACED, _Placed, action="remove it if no trial has ended")
+    return known.pool if known else ""
+
+
+def note(folder: Path, pool: str) -> None:
+    """Keep on which pool a run is timed.  Raises SpecError when it was another one, or here.
+
+    pool: "" for this machine.  Times of two machines in one run would be compared with each other.
+    """
+    known = pool_of(folder)
+    if not known and pool and not any(folder.glob("trials/*/result.json")):
+        files.write(folder / _PLACED, _Placed(pool))
+    elif known != pool:
+        had = f"the pool {printable(known, 60)}" if known else "this machine"
+        raise SpecError(
+            f"its times are of {had}",
+            place=str(folder),
+            action="go on with the same --on, or measure all of it again with: kdelta run --new",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OnHost(Trials):
     """The trials of a run on the machine that it holds.
@@ -123,7 +201,7 @@ class _OnHost(Trials):
     per_boot: bool
     references: tuple[str, ...]
     scratch: Path
-    doing: Callable[[int, str], None]
+    assigned: Callable[[int, str], None]
     used: set[str | None]
     failed: Counter[str]
 
@@ -135,7 +213,7 @@ class _OnHost(Trials):
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         fresh = self.per_boot or how.fresh_boot
-        self.errand.told = lambda stage: self.doing(trial.index, f"{self.pool}: {stage}")
+        self.errand.told = lambda stage: self.assigned(trial.index, f"{self.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
@@ -155,7 +233,7 @@ class _OnHost(Trials):
             return result if result.facts else replace(result, facts=MachineFacts(host=host))
         finally:
             self.errand.told = lambda _stage: None
-            self.doing(trial.index, "")
+            self.assigned(trial.index, "")
 
     def _timed(
         self,

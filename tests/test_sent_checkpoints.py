@@ -18,12 +18,12 @@ from kdelta import cache
 from kdelta.errors import BootError, InfraError
 from kdelta.files import digest_of
 from kdelta.journal.run import RunJournal
-from kdelta.run import travel
 from kdelta.run.exact import ExactTrials
-from kdelta.run.parcel import SentPoint
-from kdelta.run.travel import Points
 from kdelta.run.trials import AS_PLANNED, How
-from test_spread import Own, Twins, answer, spread
+from kdelta.workers import checkpoints
+from kdelta.workers.checkpoints import SharedCheckpoints
+from kdelta.workers.messages import SentCheckpoint
+from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 KEY = "ab" * 32
 _HOLE = 8 << 20
@@ -43,17 +43,17 @@ def made(place: Path, ram: bytes = b"memory") -> None:
         out.truncate(4 * _HOLE)
 
 
-def sent(folder: Path, file: Path) -> SentPoint:
-    travel.pack(folder, file)
-    return SentPoint(key=KEY, packed=digest_of(file), listed=travel._content(folder))
+def sent(folder: Path, file: Path) -> SentCheckpoint:
+    checkpoints.pack(folder, file)
+    return SentCheckpoint(key=KEY, packed=digest_of(file), listed=checkpoints._content(folder))
 
 
 def test_what_arrives_is_what_was_sent_with_its_holes(tmp_path: Path) -> None:
     made(tmp_path / "a")
-    travel.pack(tmp_path / "a", tmp_path / "packed")
+    checkpoints.pack(tmp_path / "a", tmp_path / "packed")
     assert (tmp_path / "packed").stat().st_size < 4 << 20
     (tmp_path / "b").mkdir()
-    travel.unpack(tmp_path / "packed", tmp_path / "b")
+    checkpoints.unpack(tmp_path / "packed", tmp_path / "b")
     for name in ("meta.json", "state", "ram", "console.log"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
     assert (tmp_path / "b/ram").stat().st_blocks * 512 < _HOLE
@@ -64,19 +64,19 @@ def test_a_worker_takes_it_instead_of_one_of_another_boot(tmp_path: Path) -> Non
     made(tmp_path / "a")
     point = sent(tmp_path / "a", tmp_path / "packed")
     for _ in range(2):  # the second time it is there
-        travel.arrive(point, tmp_path / "packed")
+        checkpoints.arrive(point, tmp_path / "packed")
     there = cache.found("checkpoints", KEY)
     assert there is not None
     assert (there / "ram").read_bytes() == (tmp_path / "a/ram").read_bytes()
     (tmp_path / "packed").unlink()
-    travel.arrive(point, tmp_path / "packed")
+    checkpoints.arrive(point, tmp_path / "packed")
 
 
 def test_a_worker_in_the_controllers_cache_keeps_its_own(tmp_path: Path) -> None:
     own = cache.entry("checkpoints", KEY, made)
     point = sent(own, tmp_path / "packed")
     before = (own / "ram").stat().st_ino
-    travel.arrive(point, tmp_path / "packed")
+    checkpoints.arrive(point, tmp_path / "packed")
     assert (own / "ram").stat().st_ino == before
 
 
@@ -112,18 +112,18 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> No
     file = tmp_path / "packed"
     file.write_bytes(packed)
     with pytest.raises(InfraError, match="is damaged"):
-        travel.arrive(SentPoint(key=KEY, packed=digest_of(file), listed="x"), file)
+        checkpoints.arrive(SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
     assert cache.found("checkpoints", KEY) is None
     with pytest.raises(InfraError, match="is no SHA-256"):
-        travel.arrive(SentPoint(key="../x", packed="", listed=""), file)
+        checkpoints.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
 
 
 def nobody(_key: str) -> bytes:
     raise InfraError("there is no worker")
 
 
-class Given(Points):
-    """Points whose checkpoint is there, or cannot be made."""
+class Given(SharedCheckpoints):
+    """SharedCheckpoints whose checkpoint is there, or cannot be made."""
 
     def __init__(self, scratch: Path, folder: Path | None) -> None:
         super().__init__(scratch, threading.Event())
@@ -140,7 +140,7 @@ class Given(Points):
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactTrials:
     monkeypatch.setattr("kdelta.guests.checkpoint.key", lambda *_: KEY)
     monkeypatch.setattr("kdelta.workload.load", lambda _name: _Load())
-    monkeypatch.setattr("kdelta.run.travel.with_needs", lambda settings, _needs: settings)
+    monkeypatch.setattr("kdelta.workers.checkpoints.with_needs", lambda settings, _needs: settings)
     image = tmp_path / "bzImage"
     image.write_bytes(b"a kernel")
     return cast("ExactTrials", Own(image))
@@ -156,8 +156,8 @@ class _Load:
 def test_it_goes_to_each_worker_once(own: ExactTrials, tmp_path: Path) -> None:
     made(tmp_path / "point")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = Twins({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
-    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    twins, points = FakeWorkers({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
+    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
     digest = digest_of(tmp_path / KEY)
     assert sorted(name for name, one in twins.sent if one == digest) == sorted(
         {name for name, _ in twins.counted}
@@ -170,7 +170,7 @@ def test_a_kernel_that_does_not_come_up_here_is_left_to_the_workers(
 ) -> None:
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
     points = Given(tmp_path, None)
-    assert spread(own, Twins({"a": answer}), journal, points=points) == ["ok"] * 8
+    assert dispatch(own, FakeWorkers({"a": answer}), journal, checkpoints=points) == ["ok"] * 8
     assert points.asked == 1
     trial = journal.record().trials[0]
     bench, settings, kernel = own.given(trial)
@@ -183,17 +183,17 @@ def test_the_first_worker_of_a_kernel_makes_its_checkpoint(
     own: ExactTrials, tmp_path: Path
 ) -> None:
     made(tmp_path / "theirs")
-    travel.pack(tmp_path / "theirs", tmp_path / "packed")
+    checkpoints.pack(tmp_path / "theirs", tmp_path / "packed")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, asked = Twins({"a": answer, "b": answer}), list[str]()
+    twins, asked = FakeWorkers({"a": answer, "b": answer}), list[str]()
 
     def point(name: str) -> bytes:
         asked.append(name)
         return (tmp_path / "packed").read_bytes()
 
-    twins.point = point
-    points = Points(tmp_path, threading.Event())
-    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    twins.checkpoint = point
+    points = SharedCheckpoints(tmp_path, threading.Event())
+    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
     assert len(asked) == 1
     here = cache.found("checkpoints", KEY)
     assert here is not None
@@ -212,9 +212,9 @@ def test_one_that_no_worker_makes_is_made_here(
 ) -> None:
     made(tmp_path / "point")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = Twins({"a": answer}), Given(tmp_path, tmp_path / "point")
-    twins.point = bad
-    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    twins, points = FakeWorkers({"a": answer}), Given(tmp_path, tmp_path / "point")
+    twins.checkpoint = bad
+    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
     assert (points.asked, cache.found("checkpoints", KEY)) == (1, None)
 
 
@@ -222,7 +222,7 @@ def test_a_kernel_that_does_not_come_up_at_a_worker_is_not_booted_here_as_well(
     own: ExactTrials, tmp_path: Path
 ) -> None:
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = Twins({"a": answer}), Given(tmp_path, None)
-    twins.point = lambda _name: b""
-    assert spread(own, twins, journal, points=points) == ["ok"] * 8
+    twins, points = FakeWorkers({"a": answer}), Given(tmp_path, None)
+    twins.checkpoint = lambda _name: b""
+    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
     assert (points.asked, cache.found("checkpoints", KEY)) == (0, None)
