@@ -54,7 +54,6 @@ COMMANDS = {
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),
-    "calibrate": ("kdelta.cli.calibrate:calibrate", "Hold published changes against counts."),
     "ask": ("kdelta.cli.ask:ask", "Say how much of a test robot's report is path length."),
     "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
     "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),

@@ -14,9 +14,9 @@ from kdelta.check.page import (
     CheckPage,
     Effect,
     Elsewhere,
+    JudgedClaim,
     PatchRow,
     PathRow,
-    Saying,
 )
 from kdelta.printable import printable
 from kdelta.rendering import columns
@@ -24,7 +24,7 @@ from kdelta.rendering.templates import asset, template
 
 WIDTH = 72
 MOST_LINES = 60
-_PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
+_PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
 _SMALL = 0.01
@@ -126,7 +126,8 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
-    yield list(_promises(page))
+    yield list(_sentences(page))
+    yield list(_claims(page))
     yield list(_since(page))
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
@@ -288,16 +289,32 @@ def _figures(row: PathRow, name: str) -> Iterator[str]:
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
-def _promises(page: CheckPage) -> Iterator[str]:
-    if not page.promises:
+def _sentences(page: CheckPage) -> Iterator[str]:
+    if not page.sentences:
         return
     yield ""
-    yield "Claims:"
-    for each in page.promises[:_PROMISES]:
-        why = f" ({each.why})" if each.why else ""
-        yield from _wrapped(f'"{columns.headline(each.text, 90)}": {each.saying}{why}', "- ")
-    if any(each.saying is not Saying.UNSEEN for each in page.promises):
-        yield "  counts know signs, never by how much time"
+    yield "Sentences with figures in the mails, as they stand there and not judged:"
+    for each in page.sentences[:_SENTENCES]:
+        yield from _wrapped(f'"{columns.headline(each, 90)}"', "- ")
+    if len(page.sentences) > _SENTENCES:
+        yield f"  and {len(page.sentences) - _SENTENCES} more (--json)"
+
+
+def _claims(page: CheckPage) -> Iterator[str]:
+    if not page.claims:
+        return
+    yield ""
+    yield "Declared claims, judged by path length:"
+    for each in page.claims[:_CLAIMS]:
+        yield from _wrapped(f"{_claim(each)}: {each.verdict}, {each.why}", "- ")
+    if len(page.claims) > _CLAIMS:
+        yield f"  and {len(page.claims) - _CLAIMS} more (--json)"
+
+
+def _claim(each: JudgedClaim) -> str:
+    percent = "" if each.percent is None else f" {each.percent:g}"
+    where = f", {each.arch}" if each.arch != HOME else ""
+    return f"{each.scenario} {each.direction}{percent} ({each.place}{where})"
 
 
 def _since(page: CheckPage) -> Iterator[str]:
