@@ -8,14 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import kernel_tree
 import run_records
 from kdelta.check import claims, decision
 from kdelta.check import series as check_series
 from kdelta.check.counting import Counted
-from kdelta.check.decision import Setting
+from kdelta.check.decision import CheckedArch, Setting
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
 from kdelta.check.series import CheckedSeries, checked, path_rows
+from kdelta.cli.check import _Request
+from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
@@ -295,7 +299,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     found, _ = along(monkeypatch, "995")
     arm, _ = along(monkeypatch, "1005")
     arm.base = replace(arm.base, arch="arm64")
-    side = decision.CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
     declared = claims.declared(series("995"), words)
     page = decision.page(series("995"), found, SETTING, None, "", [side], declared)
@@ -309,6 +313,65 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
         ("arm64", "unmap:munmap", ClaimVerdict.UNDECIDED),
     ]
     assert page.decision is decision.page(series("995"), found, SETTING, None, "", [side]).decision
+
+
+MAIL = """\
+From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+From: A <a@b.c>
+Subject: [PATCH] mm: shorter
+
+Before: 100 RPS
+After: 101 RPS
+
+Kdelta-claim: %s
+Signed-off-by: A <a@b.c>
+---
+diff --git a/mm/mincore.c b/mm/mincore.c
+--- a/mm/mincore.c
++++ b/mm/mincore.c
+@@ -5,5 +5,5 @@ int present(int pte);
+ /* Counts what is there. */
+ int present(int pte)
+ {
+-\treturn pte + FIRST;
++\treturn pte + 2;
+ }
+--\x20
+2.39
+"""
+
+
+def test_the_command_counts_and_judges_what_a_mail_declares(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Builds and guests apart, from the mail to the page and the exit code."""
+    found, _ = along(monkeypatch, "900")
+    counted: list[str] = []
+
+    def side(_self: _Request, arch: str, scenarios: Sequence[str], *_: object) -> CheckedArch:
+        counted.extend(scenarios)
+        return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
+
+    monkeypatch.setattr(_Request, "_side", side)
+    monkeypatch.setattr(_Request, "_means", lambda *_: None)
+    root = kernel_tree.committed(tmp_path / "linux")
+    box = tmp_path / "a.mbox"
+    words = ["check", str(box), "--base", str(root), "--trust", "--only", "mincore:*"]
+    words += ["--runs", str(tmp_path / "runs"), "--claim", f"{SCENARIOS[1]} more"]
+    box.write_text(MAIL % "mprotect:anon_toggle_4m less 10")
+    ended = CliRunner().invoke(cli, words)
+    assert ended.exit_code == 0, ended.output
+    said = " ".join(ended.stdout.split())
+    assert SCENARIOS[1] in counted  # whatever --only says
+    assert '- "Before: 100 RPS After: 101 RPS"' in said
+    assert f"{SCENARIOS[1]} less 10 (patch 1): supported, 100.00 -> 90.00 a page (-10.00 %)" in said
+    assert f"{SCENARIOS[1]} more (--claim): contradicted, 100.00 -> 90.00" in said
+    counted.clear()
+    box.write_text(MAIL % "mprotect:anon_togle_4m less 10")
+    ended = CliRunner().invoke(cli, words)
+    assert isinstance(ended.exception, SpecError)
+    assert "patch 1: mprotect has no scenario" in ended.exception.sentence()
+    assert not counted  # nothing was built
 
 
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +388,7 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     found, _ = along(monkeypatch, "1005")
     arm, _ = along(monkeypatch, "1100")
     arm.base = replace(arm.base, arch="arm64")
-    side = decision.CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     page = decision.page(series("1005"), found, SETTING, None, "", [side])
     assert page.decision is Ruling.REJECT
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"

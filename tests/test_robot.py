@@ -153,12 +153,9 @@ def difference(after: float | None, **other: object) -> CountDifference:
 
 
 def answer(folder: Path, found: CountDifference, better: Direction = Direction.MORE) -> str:
-    report = robot.read(saved(folder, ANSWERED.mail))
-    answered = robot.RobotAnswer(
-        report=report, row=robot.chosen(report, ""), better=better, scenario="control:getppid",
-        old="6.16", new="6.17", difference=found,
-    )  # fmt: skip
-    return "\n".join(view.answer_lines(answered))
+    row = robot.chosen(robot.read(saved(folder, ANSWERED.mail)), "")
+    where = "control:getppid, 6.16 -> 6.17"
+    return "\n".join(view.answer_lines(row, better, found, where))
 
 
 def test_how_much_a_path_explains(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kdelta import files, workload
-from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction
 from kdelta.errors import SpecError
 from kdelta.printable import known, printable
@@ -43,27 +42,14 @@ _ROW = re.compile(
 )
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
-# The direction of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
-_BETTER: tuple[tuple[str, Direction], ...] = (
-    ("*.throughput", Direction.MORE),
-    ("aim9.*.ops_per_sec", Direction.MORE),
-    ("fio.*_bw_MBps", Direction.MORE),
-    ("fio.*_iops", Direction.MORE),
-    ("fsmark.files_per_sec", Direction.MORE),
-    ("fxmark.*.works/sec", Direction.MORE),
-    ("kernbench.elapsed_time", Direction.LESS),
-    ("lmbench3.*.MB/sec", Direction.MORE),
-    ("lmbench3.Pagefaults.ms", Direction.LESS),
-    ("netperf.Throughput_Mbps", Direction.MORE),
-    ("netperf.Throughput_tps", Direction.MORE),
-    ("perf-bench-futex.ops/s", Direction.MORE),
-    ("perf-bench-sched-pipe.ops_per_sec", Direction.MORE),
-    ("stress-ng.*_per_sec", Direction.MORE),
-    ("tlbflush.*_time", Direction.LESS),
-    ("unixbench.score", Direction.MORE),
-    ("vm-scalability.median", Direction.MORE),
-    ("will-it-scale.*_ops", Direction.MORE),
+# What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
+_MORE = (
+    *("*.throughput", "aim9.*.ops_per_sec", "fio.*_bw_MBps", "fio.*_iops", "fsmark.files_per_sec"),
+    *("fxmark.*.works/sec", "lmbench3.*.MB/sec", "netperf.Throughput_Mbps"),
+    *("netperf.Throughput_tps", "perf-bench-futex.ops/s", "perf-bench-sched-pipe.ops_per_sec"),
+    *("stress-ng.*_per_sec", "unixbench.score", "vm-scalability.median", "will-it-scale.*_ops"),
 )
+_LESS = ("kernbench.elapsed_time", "lmbench3.Pagefaults.ms", "tlbflush.*_time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +64,10 @@ class RobotRow:
     @property
     def better(self) -> Direction | None:
         """Whether more or less of the metric is better; None where the robot declares nothing."""
-        return next((better for name, better in _BETTER if fnmatchcase(self.metric, name)), None)
+        for names, better in ((_MORE, Direction.MORE), (_LESS, Direction.LESS)):
+            if any(fnmatchcase(self.metric, name) for name in names):
+                return better
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +91,6 @@ class RobotReport:
         return ", ".join(
             f"{name} {value}" for name, value in self.parameters if name in _DEVICE_PARAMETERS
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobotAnswer:
-    """What counts say of a row.  old, new: names of the kernels that were counted."""
-
-    report: RobotReport
-    row: RobotRow
-    better: Direction
-    scenario: str
-    old: str
-    new: str
-    difference: CountDifference
 
 
 def read(path: Path) -> RobotReport:

@@ -71,18 +71,10 @@ def ask(
             again=means.again,
             progress=progress,
         )
-    answer = robot.RobotAnswer(
-        report=report,
-        row=row,
-        better=direction,
-        scenario=loop,
-        old=old,
-        new=new,
-        difference=count_difference(before, after),
-    )
-    for line in view.answer_lines(answer):
+    found = count_difference(before, after)
+    for line in view.answer_lines(row, direction, found, f"{loop}, {old} -> {new}"):
         _print(line)
-    if view.undecided(answer):
+    if view.undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction
-from kdelta.check.robot import RobotAnswer, RobotReport, RobotRow
+from kdelta.check.robot import RobotReport, RobotRow
 
 _ABOUT = (
     "A path length is never a time; contention, caches and devices are not in it. Kernels that"
@@ -21,9 +22,8 @@ def heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
         yield f"The test had {report.devices}; a scenario has memory alone."
 
 
-def undecided(answer: RobotAnswer) -> str:
+def undecided(found: CountDifference) -> str:
     """Why the counts give no answer, or ""."""
-    found = answer.difference
     if not found.before or found.after is None:
         return f"it was not counted: {found.reason}"
     if found.signless:
@@ -31,21 +31,20 @@ def undecided(answer: RobotAnswer) -> str:
     return "" if found.sure else found.reason or "the count scatters more than it differs"
 
 
-def answer_lines(answer: RobotAnswer) -> Iterator[str]:
+def answer_lines(
+    row: RobotRow, better: Direction, found: CountDifference, where: str
+) -> Iterator[str]:
     """How much of the published change a path length explains.
 
     A path of p percent more instructions, at the same time an instruction, is p percent more time
-    and a rate of 100 / (100 + p).
+    and a rate of 100 / (100 + p).  where: the scenario and the kernels, in words.
     """
-    found, row = answer.difference, answer.row
-    if why := undecided(answer):
+    if why := undecided(found):
         yield f"Cannot be said: {why}."
         return
     longer = 100 * ((found.after or 0.0) / (found.before or 1.0) - 1)
-    moved = longer
-    if answer.better is Direction.MORE:
-        moved = 100 * (100 / (100 + longer) - 1)
-    where = f"{answer.scenario}, {answer.old} -> {answer.new}: path {longer:+.2f} %"
+    moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
+    where = f"{where}: path {longer:+.2f} %"
     if not longer:
         yield f"Not a path length: it is the same to the instruction ({where})."
     elif moved * row.percent <= 0:
