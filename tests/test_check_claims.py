@@ -139,6 +139,13 @@ def test_what_is_not_compared_decides_no_claim(effect: Effect) -> None:
     assert (found.verdict, found.why) == (ClaimVerdict.UNDECIDED, f"{effect}: why")
 
 
+def test_why_a_scenario_was_not_counted_is_said() -> None:
+    claim = parse("unmap:munmap less")
+    (found,) = judged([claim], "amd64", [], (), (), {"unmap:munmap": "the kernel has no such call"})
+    assert (found.verdict, found.before) == (ClaimVerdict.UNDECIDED, None)
+    assert found.why == "it was not counted: the kernel has no such call"
+
+
 def test_a_path_without_changed_code_is_the_same() -> None:
     both = [parse("unmap:munmap same 0"), parse("unmap:munmap less")]
     same, less = judged(both, "amd64", [], ["unmap:munmap"], ())

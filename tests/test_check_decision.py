@@ -33,7 +33,7 @@ EXECUTED = {SCENARIOS[0]: "mincore_pte_range", SCENARIOS[1]: "change_pte_range"}
 @pytest.fixture(autouse=True)
 def one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are no images whose symbols could be looked up."""
-    monkeypatch.setattr(check_series, "_also", lambda _kernel, _names: {})
+    monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: {})
 
 
 def tree(name: str) -> SourceTree:
@@ -269,7 +269,7 @@ def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system call has two, and counts have one of them."""
     both = frozenset(["mincore_pte_range", "__do_sys_it"])
-    monkeypatch.setattr(check_series, "_also", lambda _kernel, _names: dict.fromkeys(both, both))
+    monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: dict.fromkeys(both, both))
     found, _ = along(monkeypatch, "1100")
     assert both <= found.executed
     assert "change_pte_range" in found.executed

@@ -8,9 +8,10 @@ A claim is `SCENARIO less|more|same [PERCENT]`: a trailer `Kdelta-claim:` of a m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from kdelta import workload
 from kdelta.check.page import (
@@ -162,11 +163,12 @@ def judged(
     paths: Sequence[PathRow],
     identical: Collection[str],
     missing: Sequence[int],
+    unmeasured: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[JudgedClaim, ...]:
     """What the counts of one architecture say of each claim.
 
     identical: the counted scenarios that execute no changed code.  missing: numbers of the patches
-    that have no kernel.
+    that have no kernel.  unmeasured: scenarios without a count on the base, with the reason.
     """
     rows = {row.scenario: row for row in paths if row.arch == arch}
     found = []
@@ -181,7 +183,8 @@ def judged(
         elif name in identical:
             verdict, why = _of_change(claim, 0.0), "it executes no changed code"
         else:
-            verdict, why = ClaimVerdict.UNDECIDED, "it was not counted"
+            reason = unmeasured.get(claim.scenario, "it is not on the page")
+            verdict, why = ClaimVerdict.UNDECIDED, f"it was not counted: {reason}"
         found.append(
             JudgedClaim(
                 scenario=name,

@@ -123,7 +123,7 @@ def _judged(
     declared: Sequence[DeclaredClaim], arch: str, found: CheckedSeries, paths: Sequence[PathRow]
 ) -> tuple[JudgedClaim, ...]:
     missing = [row.number for row in found.patches if row.wrong]
-    return claims.judged(declared, arch, paths, _names(found), missing)
+    return claims.judged(declared, arch, paths, _names(found), missing, found.unmeasured)
 
 
 def _decided(

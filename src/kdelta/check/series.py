@@ -23,7 +23,7 @@ from kdelta.source.tree import SourceTree
 
 Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
-_APPLIES_NOT = "the patch does not apply: "
+_APPLY_ERROR = "the patch does not apply: "
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class CheckedSeries:
     """What was found along a series.
 
     counts: of each scenario that could be counted on the base; unmeasured: the others, with the
-    reason.  changed: names of functions; also: every name of those that have several, as counts
+    reason.  changed: names of functions; aliases: every name of those that have several, as counts
     have one of them.  data_only: a patch changed the image and no function.  tolerance: percent by
     which a path may get longer.
     """
@@ -64,7 +64,7 @@ class CheckedSeries:
     counts: list[ScenarioCounts] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
-    also: dict[str, frozenset[str]] = field(default_factory=dict)
+    aliases: dict[str, frozenset[str]] = field(default_factory=dict)
     data_only: bool = False
 
     @property
@@ -82,7 +82,7 @@ class CheckedSeries:
         """All functions that a scenario executed, on the base or later."""
         every = [one.functions for each in self.counts for _, one in each.counted]
         executed = functions_of({name for names in every for name in names})
-        return frozenset(executed.union(*(self.also.get(name, ()) for name in executed)))
+        return frozenset(executed.union(*(self.aliases.get(name, ()) for name in executed)))
 
 
 def checked(
@@ -137,13 +137,13 @@ def _patch(
     """One patch, compared with the last one that has a kernel."""
     row = PatchRow(number=number, title=step.title)
     if step.tree is None:
-        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_APPLIES_NOT)}")
+        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_APPLY_ERROR)}")
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return PatchRow(number=number, title=step.title, same_image=True)
         names, lines = changed_code(found.last, kernel)
-        found.also |= _also(kernel, names)
+        found.aliases |= _aliases(kernel, names)
     except SpecError as error:
         return _wrong(row, error.cause)
     if lines:
@@ -185,7 +185,7 @@ def _summed(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> P
     )
 
 
-def _also(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
+def _aliases(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
     """Each of these functions with all its names in the kernel: a system call has two."""
     extents = image.opened(kernel.image, kernel.name or "the patched").extents()
     by_place: dict[object, set[str]] = {}

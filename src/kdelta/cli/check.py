@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta check`: a patch series in, the page that reviewers believe out."""
+"""`kdelta check`: from a patch series to the page of what it does."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def check(
 
 
 class _Request:
-    """One series with what it is built by."""
+    """One series, and how it is built."""
 
     _qemu = ""
 
@@ -259,7 +259,7 @@ class _Request:
         return counting.Counter(study, bench, folder, _report, means.jobs)
 
     def _builder(self, arch: str, built: list[Build], progress: Progress) -> Builder:
-        """What builds trees for an architecture, and adds each build to `built`."""
+        """A function that builds a tree for an architecture, and adds the build to `built`."""
         from kdelta.kernels import reference
         from kdelta.kernels.kernel import Kernel
         from kdelta.source import build
@@ -285,7 +285,7 @@ class _Request:
         return config, build.compiler(parsed.compiler, target=arch, progress=progress)
 
     def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
-        """The base once more, out of the same warm folder: it has to be the same image."""
+        """The null row: the base, built again in the same folder, has to give the same image."""
         from kdelta.source import build
 
         if all(one.cached for one in built):
@@ -303,7 +303,7 @@ class _Request:
 
 
 def _arches(words: str) -> tuple[str, ...]:
-    """Architectures beside amd64.  Raises SpecError for an unknown one."""
+    """The architectures besides amd64.  Raises SpecError for an unknown one."""
     from kdelta import arch
 
     named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
@@ -325,7 +325,7 @@ def _reference(base: str, config: str) -> TreeReference:
 
 
 def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
-    """The series on its base.  A base-commit in a mail is taken where the base names none."""
+    """The series on its base; on the base-commit of its mails where the base names none."""
     from dataclasses import replace
 
     from kdelta.cli.download import reporting
@@ -356,7 +356,7 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:
-    """The error; where a commit lacks that nobody but the mail named, what to do about that."""
+    """The error; with another action where the missing commit is the base-commit of a mail."""
     if not wanted or wanted not in error.cause:
         return error
     return SpecError(
@@ -367,7 +367,7 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:
-    """A long series as its whole, one step with the texts of all."""
+    """A long series as one step, with the texts of all."""
     from dataclasses import replace
 
     wrong = [step for step in found.steps if step.tree is None]

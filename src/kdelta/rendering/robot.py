@@ -10,8 +10,8 @@ from kdelta.check.page import Direction
 from kdelta.check.robot import RobotReport, RobotRow
 
 _ABOUT = (
-    "A path length is never a time; contention, caches and devices are not in it. Kernels that"
-    " differ in more than this commit differ by all of it."
+    "A path length is never a time; contention, caches and devices are not in it. The figure covers"
+    " everything that differs between the two kernels, not this commit alone."
 )
 
 
