@@ -8,19 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kdelta.check import decision
 from kdelta.check import page as pages
-from kdelta.check import paging
 from kdelta.check.page import (
     CheckPage,
+    ClaimVerdict,
+    Direction,
     Effect,
     Elsewhere,
     FunctionPart,
+    JudgedClaim,
     PatchRow,
     PathRow,
     Ruling,
-    Saying,
 )
-from kdelta.check.promises import promises
 from kdelta.errors import SpecError
 from kdelta.rendering import check as view
 
@@ -63,11 +64,18 @@ def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
         null="Null: the base built twice differs by 0, the same image to the byte.",
         state=("10 of 10 facts are as wanted",),
         limits=("Not measured: time.",),
-        promises=(),
         since=(),
         command="kdelta check series.mbox --base deb:6.17.8",
     )
     return msgspec.structs.replace(found, **other)
+
+
+def claim(name: str) -> JudgedClaim:
+    return JudgedClaim(
+        scenario=name, direction=Direction.LESS, percent=5.0, place="patch 1",
+        verdict=ClaimVerdict.CONTRADICTED, why="200.00 -> 212.20 a page (+6.10 %)",
+        before=200.0, after=212.2,
+    )  # fmt: skip
 
 
 def test_the_sentence_counts_longer_shorter_and_identical() -> None:
@@ -101,7 +109,8 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
             patches=100,
             unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
             limits=tuple("A sentence that is long enough. " * 4 for _ in range(9)),
-            promises=promises("It is 12 % faster.\n\n" * 20, rows),
+            claims=tuple(claim(f"workload:scenario_{'z' * 50}_{n}") for n in range(100)),
+            sentences=tuple(f"It is {n} % faster, {'a word ' * 40}." for n in range(50)),
             command="kdelta check " + "patch.mbox " * 30,
         )
     )
@@ -112,67 +121,36 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
     assert any("cut here" in line for line in lines)
 
 
+def test_a_claim_is_shown_with_its_figures() -> None:
+    page = made(row("fork:base", 6.1), claims=(claim("fork:base"),))
+    line = "fork:base less 5 (patch 1): contradicted, 200.00 -> 212.20 a page (+6.10 %)"
+    assert line in " ".join(view.text(page).split())
+    assert "<td>contradicted</td>" in view.html(page)
+
+
 def test_parts_stand_in_their_order() -> None:
     said = view.text(
         made(
             row("fork:base", 6.1),
             unseen=("do_brk_flags",),
-            promises=promises("fork() becomes 5 % faster.", [row("fork:base", 6.1)]),
+            claims=(claim("fork:base"),),
+            sentences=("fork() becomes 5 % faster.",),
             against="v1.json",
             program="kdelta export fork",
         )
     )
     words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",
-             "State:", "Not measured", "contradicted", "Since v1.json", "export fork"]  # fmt: skip
+             "State:", "Not measured",
+             "and not judged", "contradicted", "Since v1.json", "export fork"]  # fmt: skip
     places = [said.index(word) for word in words]
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "percent", "saying"),
-    [
-        ("Improves fork() by 12 %.", -3.0, Saying.SUPPORTED),
-        ("Improves fork() by 12 %.", 3.0, Saying.CONTRADICTED),
-        ("Improves fork() by 12 %.", 0.0, Saying.NOT_LENGTH),
-        ("Improves io_uring by 12 %.", -3.0, Saying.UNSEEN),
-        ("A regression of 4 % in fork() is accepted.", 3.0, Saying.SUPPORTED),
-        ("No regression of fork() is seen (0.1 %).", -3.0, Saying.SUPPORTED),
-        ("No regression of fork() is seen (0.1 %).", 3.0, Saying.CONTRADICTED),
-    ],
-)
-def test_a_claim_is_held_against_the_paths_that_it_names(
-    sentence: str, percent: float, saying: Saying
-) -> None:
-    found = promises(f"{sentence}\n\nNo figure here.", [row("fork:base", percent)])
-    assert [each.saying for each in found] == [saying]
-
-
-def test_each_part_of_a_sentence_has_its_own_direction() -> None:
-    text = "munmap() gets 5 % faster and fork() 20 % slower."
-    faster, slower = promises(text, [row("unmap:munmap", -3.0), row("fork:base", -3.0)])
-    assert (faster.saying, slower.saying) == (Saying.SUPPORTED, Saying.CONTRADICTED)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "There is no 5 % improvement of fork() to be seen.",
-        "It doesn't improve fork() by 5 %.",
-        "  test    base  patched  improvement\n  fork    100    88       12%\n",
-        "test\tbase\tpatched\timprovement\nfork\t100\t88\t12%\n",
-        "| fork | 12 % faster |",
-        " fork.c | 12 ++++++------\n 1 file changed, 50% reduction of fork()\n",
-        "> fork() is 12 % faster\n",
-    ],
-)
-def test_what_is_no_claim_is_not_judged(text: str) -> None:
-    assert promises(text, [row("fork:base", -3.0)]) == ()
-
-
 def test_a_page_is_read_back_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
-    path.write_bytes(msgspec.json.encode(made(row("fork:base", 6.1))))
-    assert pages.read(path).paths[0].percent == pytest.approx(6.1)
+    page = made(row("fork:base", 6.1), claims=(claim("fork:base"),), sentences=("It is 5 %.",))
+    path.write_bytes(msgspec.json.encode(page))
+    assert pages.read(path) == page
     for text in ("{}", "[1, 2", '{"format": 7}'):
         path.write_text(text)
         with pytest.raises(SpecError):
@@ -221,17 +199,6 @@ def test_a_page_with_architectures_is_read_back(tmp_path: Path) -> None:
     assert page.arches == ("amd64", "arm64")
 
 
-def test_a_claim_of_two_figures_is_two_and_base_pages_are_meant_alone() -> None:
-    rows = [row("mprotect:x", -5.0), row("mprotect:x.2M", 2.0, pages="2M")]
-    text = "mprotect() of base pages becomes 10 % faster, and munmap() is 2 % faster."
-    first, second = promises(text, rows, ["unmap:munmap", "fork:base"])
-    assert (first.saying, first.why) == (Saying.SUPPORTED, "mprotect:x -5.0 %")
-    assert (second.text, second.saying) == ("munmap() is 2 % faster.", Saying.NOT_LENGTH)
-    assert second.why == "none of 1 paths of that name executes changed code"
-    (all_pages,) = promises("mprotect() becomes 10 % faster.", rows)
-    assert all_pages.why.startswith("both signs")
-
-
 def test_fewer_paths_are_told_before_anything_is_cut() -> None:
     rows = [row(f"mprotect:{'x' * 30}_{n}", n - 5 or 1) for n in range(12)]
     said = view.text(made(*rows, patches=8, unseen=tuple(f"function_{n}" for n in range(30))))
@@ -267,11 +234,6 @@ def test_a_small_difference_of_a_large_figure_is_seen() -> None:
     assert "mincore_pte_range +0.0039" in shown
 
 
-def test_a_claim_that_each_patch_repeats_is_one() -> None:
-    said = promises("mincore() improves by 12 %.\n\n" * 3, [row("mincore:scan", 28.9)])
-    assert [each.saying for each in said] == [Saying.CONTRADICTED]
-
-
 def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
     """A path of the old page that the new one has not counted did not become +0.0 %."""
     before = made(
@@ -283,7 +245,7 @@ def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
         row("mprotect:a", 4.0), row("fault:thp", -2.0), open_, row("lock:d", 9.0),
         identical=("fault:anon",), against="v1/page.json",
     )  # fmt: skip
-    page = paging.held_against(now, before)
+    page = decision.compared_with(now, before)
     assert [(each.scenario, round(each.was), round(each.now)) for each in page.since] == [
         ("fault:thp", 0, -2),
         ("mprotect:a", 20, 4),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which functions of one kernel are which of the other, by name, work and length; pure.
 
-What the tree of calls (`netting`) and tables of functions (`explanation`, `moved`) share.  Each
+What the tree of calls (`netting`) and tables of functions (`explanation`, `compare`) share.  Each
 index answers exactly what comparing the one with all would, in an order of its own; only candidates
 that can fit are compared.
 """

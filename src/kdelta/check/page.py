@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a check found, as values: what a page, its JSON and a comparison with it all read."""
+"""The page of a check as values: what its text, its JSON and a later comparison read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kdelta.errors import SpecError
 from kdelta.files import decoded
 
 FORMAT = 1
-LEAST_PERCENT = 0.05  # of a path: what is below is told, and is no change in words
-TOLERANCE = 1.0  # percent by which a path may get longer, where nobody says
+LEAST_PERCENT = 0.05  # a path that changes by less counts as unchanged in words
+TOLERANCE = 1.0  # percent by which a path may get longer, by default
 HOME = "amd64"  # the architecture that is always checked, by Debian's name
 _MOST_BYTES = 32 << 20
 
@@ -38,13 +38,20 @@ class Effect(StrEnum):
     OPEN = "not compared"
 
 
-class Saying(StrEnum):
-    """What counts say of a claim."""
+class Direction(StrEnum):
+    """How a path changes, as a claim declares it."""
 
-    SUPPORTED = "supported in sign"
+    LESS = "less"
+    MORE = "more"
+    SAME = "same"
+
+
+class ClaimVerdict(StrEnum):
+    """What the counts say of a claim."""
+
+    SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
-    NOT_LENGTH = "not a path length"
-    UNSEEN = "no scenario executes it"
+    UNDECIDED = "undecided"
 
 
 class FunctionPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +64,9 @@ class FunctionPart(msgspec.Struct, frozen=True, kw_only=True):
 class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario that executes changed code, before and after the whole series.
 
-    before, after: instructions per operation; None where there is no count.  pages: what the
-    memory is mapped by.  patch: number of the one with the largest part in it, 0 for none.
-    arch: Debian's name of the architecture of both.
+    before, after: instructions per operation; None where there is no count.  pages: how the memory
+    is mapped.  patch: number of the patch with the largest part, 0 for none.  arch: Debian's name
+    of the architecture.
     """
 
     scenario: str
@@ -76,14 +83,14 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> float:
-        """The change in percent of before; 0 where there is none to tell."""
+        """The change in percent of before; 0 where a count is missing."""
         if not self.before or self.after is None:
             return 0.0
         return 100.0 * (self.after / self.before - 1)
 
 
 class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch.  wrong: why there is no kernel of it; functions: that it changed, by name.
+    """One patch.  wrong: why it has no kernel; functions: the names of those that it changed.
 
     same_image: nothing in the image differs but line numbers of warnings.
     """
@@ -100,7 +107,7 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """The series on another architecture: as the page has it of amd64."""
+    """The series on another architecture, with the fields that the page has for amd64."""
 
     arch: str
     compiler: str
@@ -113,16 +120,26 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
 
 
-class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence of a cover letter with a figure, and what counts say of it."""
+class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A declared claim with its verdict on one architecture.
 
-    text: str
-    saying: Saying
-    why: str = ""
+    percent: as declared, None where none is.  place: who declared it: "--claim", "the cover
+    letter", "patch 2".  before, after: instructions per operation; None where there is no row.
+    """
+
+    scenario: str
+    direction: Direction
+    percent: float | None
+    place: str
+    verdict: ClaimVerdict
+    why: str
+    before: float | None = None
+    after: float | None = None
+    arch: str = HOME
 
 
 class Since(msgspec.Struct, frozen=True, kw_only=True):
-    """A path whose answer is another one than on the page before."""
+    """A path whose answer differs from that of the page before."""
 
     scenario: str
     was: float
@@ -133,9 +150,10 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
 class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     """A whole page.
 
-    executing: scenarios that execute changed code; identical: those of the survey that do not.
-    unseen: changed functions that no scenario executes.  null: what the base built twice says.
-    apart: how many paths one of this page and that before has an answer for, and the other not.
+    paths: scenarios that execute changed code.  identical: counted scenarios that do not.
+    unseen: changed functions that no scenario executes.  null: what building the base twice shows.
+    claims: on every architecture.  sentences: those of the mails with a figure, quoted, not judged.
+    apart: how many paths have an answer on one of this page and the page before, and not on both.
     """
 
     format: int = FORMAT
@@ -155,7 +173,8 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     null: str
     state: tuple[str, ...]
     limits: tuple[str, ...]
-    promises: tuple[Promise, ...]
+    claims: tuple[JudgedClaim, ...] = ()
+    sentences: tuple[str, ...] = ()
     since: tuple[Since, ...]
     against: str = ""
     apart: int = 0
@@ -187,7 +206,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def of(self, *changes: Effect) -> tuple[PathRow, ...]:
-        """The paths of amd64 that became so, the largest change first."""
+        """The paths of amd64 with one of these effects, the largest change first."""
         found = [row for row in self.paths if row.change in changes]
         return tuple(sorted(found, key=lambda row: (-abs(row.percent), row.scenario)))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A report of the kernel test robot, read as what it is: a stranger's text.
+"""A report of the kernel test robot: its table and its declared fields, and nothing else of it.
 
-Taken are the commit, its title and its parent, the change of the headline, the test with its
-parameters, what else the report names, and the functions of its profile that changed.  Nothing in
-it is run or fetched.
+Read are the line `commit: ID ("TITLE")`, the block `commit:` with both commits, the rows below
+`parameters:`, the field `testcase:`, and the first table of `old  %change  new  metric`.  No
+sentence is read, and no profile.  The mail is a stranger's text: nothing in it is run or fetched.
 """
 
 from __future__ import annotations
@@ -14,153 +14,201 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import EmailMessage
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kdelta import files
+from kdelta import files, workload
+from kdelta.check.page import Direction
 from kdelta.errors import SpecError
-from kdelta.printable import printable
+from kdelta.printable import known, printable
+from kdelta.study import roster
 
 _MOST_BYTES = 4 << 20
-_MOST_FUNCTIONS = 20
-_MOST_BESIDE = 8
-_ROUNDED = 0.11  # percent
-_COMMIT = re.compile(r"^\s*commit:\s*([0-9a-f]{12,40})\b(?:\s*\(\"?(.*?)\"?\)\s*$)?", re.MULTILINE)
-_HEADLINE = re.compile(
-    r"noticed an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
-)
-_TEST = re.compile(r"^\s*(?:in )?testcase:\s*(\S+)", re.MULTILINE)
-_RATE = re.compile(
-    r"_ops\b|ops_per_|ops/s|/sec\b|throughput|per_sec|bps\b|tps\b|score|iops\b|_bw\b|median",
-    re.IGNORECASE,
-)
-_LATENCY = re.compile(r"latency|_time\b|[._](?:ns|us|ms|usec|nsec|msec|seconds)\b", re.IGNORECASE)
-_ROW = r"([-+]\d+(?:\.\d+)?)%\s+[\d.e+]+(?:\s+\S\s*\d+%)?\s+{metric}\s*$"
-_ALSO = re.compile(
-    r"but also an?\s+([-+]?\d+(?:\.\d+)?)\s*%\s+(regression|improvement)\s+of\s+(\S+)"
-)
-_BESIDE = re.compile(
-    r"^\|\s*testcase: change\s*\|\s*[\w.-]+:\s*(\S+)\s+([-+]?\d+(?:\.\d+)?)\s*%\s+"
-    r"(regression|improvement)\s*\|",
+_MOST_PARAMETERS = 40
+_MOST_ROWS = 2000
+_LONGEST = 200
+_COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
+_BLOCK = re.compile(
+    r'^commit:[ \t]*\n[ \t]+([0-9a-f]{7,40}) \(.*\)[ \t]*\n[ \t]+([0-9a-f]{7,40}) \("?(.*?)"?\)',
     re.MULTILINE,
 )
-_PARAMETER = re.compile(r"^\s+([a-z_]{1,32}):\s*(\S{1,80})\s*$", re.MULTILINE)
-_PARENT = re.compile(
-    r"^commit:\s*\n\s*([0-9a-f]{7,40}) \(.*\)\s*\n\s*[0-9a-f]{7,40} \(", re.MULTILINE
+_SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"^[ \t]+([a-z_]{1,32}): (\S{1,80})\s*$", re.MULTILINE)
+_TABLE = re.compile(r"^\s*%stddev\s+%change\s+%stddev\s*$")
+_NUMBER = r"\d+(?:\.\d+)?(?:e[-+]\d+)?"
+_SPREAD = r"(?:\s+\S\s*\d+%)?"
+_ROW = re.compile(
+    rf"\s*({_NUMBER}){_SPREAD}\s+([-+]\d+(?:\.\d+)?)%\s+({_NUMBER}){_SPREAD}\s+(\S{{1,120}})\s*"
 )
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")  # CreateProcesses is create_processes elsewhere
-_NAMES = ("test", "testcase", "mode", "ipc", "option_a")  # of parameters that say which loop it is
-# Parameters that name what no scenario has.
-_DEVICES = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")
-_PROFILE = re.compile(r"perf-profile\.(?:self|children)\.cycles-pp\.([A-Za-z_]\w{2,63})\b")
+_TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
+_DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
+# What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
+_MORE = (
+    *("*.throughput", "aim9.*.ops_per_sec", "fio.*_bw_MBps", "fio.*_iops", "fsmark.files_per_sec"),
+    *("fxmark.*.works/sec", "lmbench3.*.MB/sec", "netperf.Throughput_Mbps"),
+    *("netperf.Throughput_tps", "perf-bench-futex.ops/s", "perf-bench-sched-pipe.ops_per_sec"),
+    *("stress-ng.*_per_sec", "unixbench.score", "vm-scalability.median", "will-it-scale.*_ops"),
+)
+_LESS = ("kernbench.elapsed_time", "lmbench3.Pagefaults.ms", "tlbflush.*_time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotRow:
+    """One row of the table.  percent: the change from old to new, with the sign that is printed."""
+
+    metric: str
+    old: float
+    new: float
+    percent: float
+
+    @property
+    def better(self) -> Direction | None:
+        """Whether more or less of the metric is better; None where the robot declares nothing."""
+        for names, better in ((_MORE, Direction.MORE), (_LESS, Direction.LESS)):
+            if any(fnmatchcase(self.metric, name) for name in names):
+                return better
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotReport:
-    """percent: the change of `metric` as it was published; worse: it is a regression.
+    """A report.  commit: the one that is reported; parent: the one before it.
 
-    directed: its sign is known: headlines leave it out.  beside: what else the report names, a
-    clause each.
+    suite: as "will-it-scale".  rows: of the first table.  place: the file, for errors.
     """
 
     commit: str
-    title: str
     parent: str
-    test: str
+    title: str
+    suite: str
     parameters: tuple[tuple[str, str], ...]
-    metric: str
-    percent: float
-    worse: bool
-    functions: tuple[str, ...]
-    beside: tuple[str, ...] = ()
-    directed: bool = True
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        """What names the test within its suite."""
-        own = [value for name, value in self.parameters if name in _NAMES]
-        return tuple(dict.fromkeys(value for value in own if value != self.test))
-
-    @property
-    def called(self) -> str:
-        """The test by its suite and its own name: "vm-scalability lru-file-readtwice"."""
-        return printable(" ".join([self.test, *self.tests]), 80)
+    rows: tuple[RobotRow, ...]
+    place: str
 
     @property
     def devices(self) -> str:
-        """What of its parameters is a device or a file system: "disk 1HDD, fs xfs"; or ""."""
-        return ", ".join(f"{name} {value}" for name, value in self.parameters if name in _DEVICES)
-
-    @property
-    def is_time(self) -> bool:
-        """True where more of the metric is worse, as of a latency."""
-        return self.worse == (self.percent > 0)
-
-    @property
-    def words(self) -> str:
-        """What says which loop it is: the title of the commit says what was changed."""
-        chosen = [value for name, value in self.parameters if name in _NAMES]
-        metric = self.metric.replace(".", " ")
-        return " ".join([*chosen, metric, _HUMP.sub("_", metric), self.test])
+        """The parameters that name a device or a file system: "disk 1HDD, fs xfs", or ""."""
+        return ", ".join(
+            f"{name} {value}" for name, value in self.parameters if name in _DEVICE_PARAMETERS
+        )
 
 
 def read(path: Path) -> RobotReport:
-    """The report in a mail or a text.  Raises SpecError for what is none."""
+    """The report in a mail or a text.  Raises SpecError where one of its fields is missing."""
     try:
         content = files.content(path, _MOST_BYTES)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
-    body = _body(content)
-    text = "\n".join(printable(line, 2000) for line in body.splitlines())
-    commit, headline = _COMMIT.search(text), _HEADLINE.search(" ".join(text.split()))
-    if commit is None or headline is None:
-        lacks = "a commit" if commit is None else "its sentence: noticed a ... % regression of ..."
-        raise SpecError(
-            f"this is no report of the kernel test robot: it lacks {lacks}",
-            place=str(path),
-            action="save the whole mail as it came",
-        )
-    test, parent = _TEST.search(text), _PARENT.search(text)
-    worse, metric = headline[2] == "regression", headline[3].rstrip(".,")
-    percent = _signed(text, metric, headline[1], worse=worse)
+    text = "\n".join(printable(line, 2000) for line in _body(content).splitlines())
+    block, suite = _BLOCK.search(text), _SUITE.search(text)
+    rows = tuple(_rows(text))
+    if block is None:
+        raise _lacking("its block commit: with two commits", path)
+    if suite is None:
+        raise _lacking("its field testcase:", path)
+    if not rows:
+        raise _lacking("its table of old, %change, new and metric", path)
+    parent, short, title = block.groups()
+    whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
-        commit=commit[1],
-        title=(commit[2] or "")[:200],
-        parent=parent[1] if parent else "",
-        test=test[1] if test else headline[3].partition(".")[0],
-        parameters=tuple(_PARAMETER.findall(text)[:40]),
-        metric=metric,
-        percent=float(headline[1]) if percent is None else percent,
-        worse=worse,
-        functions=tuple(dict.fromkeys(_PROFILE.findall(text)))[:_MOST_FUNCTIONS],
-        beside=tuple(_beside(text)),
-        directed=percent is not None,
+        commit=whole[1] if whole else short,
+        parent=parent,
+        title=title[:_LONGEST],
+        suite=suite[1],
+        parameters=tuple(_PARAMETER.findall(text)[:_MOST_PARAMETERS]),
+        rows=rows,
+        place=str(path),
     )
 
 
-def _beside(text: str) -> Iterator[str]:
-    found = [(metric, much, what) for much, what, metric in _ALSO.findall(" ".join(text.split()))]
-    for metric, much, what in [*found, *_BESIDE.findall(text)][:_MOST_BESIDE]:
-        yield f"{metric.rstrip(').,')}: {much} % ({what})"
+def _lacking(field: str, path: Path) -> SpecError:
+    return SpecError(
+        f"this is no report of the kernel test robot: it lacks {field}",
+        place=str(path),
+        action="save the whole mail as it came",
+    )
 
 
-def _signed(text: str, metric: str, much: str, *, worse: bool) -> float | None:
-    """The change with its sign: the table's, else what the headline or the metric's name says.
+def _rows(text: str) -> Iterator[RobotRow]:
+    """The rows of the first table.  Rows of a difference without a percent sign are left out."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if _TABLE.fullmatch(line):
+            break
+    for _, line in zip(range(_MOST_ROWS), lines, strict=False):
+        if line.startswith(("====", "****")) or _TABLE.fullmatch(line):
+            return
+        if match := _ROW.fullmatch(line):
+            old, percent, new, metric = match.groups()
+            yield RobotRow(metric=metric, old=float(old), new=float(new), percent=float(percent))
 
-    None where nothing does: "a 5.0 % regression" of what may be a rate or a time.
+
+def chosen(report: RobotReport, metric: str) -> RobotRow:
+    """The row to answer: that of `metric`, else the only one whose direction is declared.
+
+    Raises SpecError that names the option where several rows, or none, could be meant.
     """
-    size = abs(float(much))
-    row = re.search(_ROW.format(metric=re.escape(metric)), text, re.MULTILINE)
-    if row and abs(abs(float(row[1])) - size) <= _ROUNDED:
-        return float(row[1])
-    if _RATE.search(metric):  # more of it is better, whatever sign somebody wrote
-        return -size if worse else size
-    if _LATENCY.search(metric):
-        return size if worse else -size
-    return float(much) if much.startswith(("-", "+")) else None
+    named = {row.metric: row for row in report.rows}
+    if metric:
+        if metric not in named:
+            raise SpecError(
+                f"the table has no row {metric}", place=report.place, action=known(metric, named)
+            )
+        return named[metric]
+    own = [row for row in report.rows if row.metric.startswith(f"{report.suite}.")]
+    found = [row for row in own if row.better]
+    if len(found) != 1:
+        names = ", ".join(row.metric for row in (found or own)[:8]) or "none of the suite"
+        raise SpecError(
+            f"the table has {len(found) or 'no'} rows of {report.suite} with a known direction",
+            place=report.place,
+            action=f"name the row with --metric NAME: {names}",
+        )
+    return found[0]
+
+
+def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:
+    """Whether more or less of a row is better.  Raises SpecError where nothing declares it."""
+    if found := Direction(better) if better else row.better:
+        return found
+    raise SpecError(
+        f"whether more of {row.metric} is better is not declared",
+        place=report.place,
+        action="say it with --better more or --better less",
+    )
+
+
+def scenario_of(report: RobotReport, row: RobotRow) -> str:
+    """The scenario that lists the suite and the test among its `robots`.
+
+    A name fits where its first word is the suite and every other word is a value of a parameter
+    that names the test, or a part of the metric between suite and unit.  The longest name counts.
+    Raises SpecError where none fits, or several scenarios do.
+    """
+    values = {value.lower() for name, value in report.parameters if name in _TEST_PARAMETERS}
+    values |= set(row.metric.lower().split(".")[1:-1])
+    found: dict[str, int] = {}
+    suite: list[str] = []
+    for reference in roster.surveyed(field=True):
+        for name in workload.parse_reference(reference)[1].robots:
+            first, *words = name.lower().split()
+            if words and first == report.suite.lower():
+                suite.append(name)
+                if values.issuperset(words):
+                    found[reference] = max(len(words), found.get(reference, 0))
+    best = [name for name, count in found.items() if count == max(found.values())]
+    if len(best) == 1:
+        return best[0]
+    asked = " ".join([report.suite, *sorted(values)])
+    raise SpecError(
+        f"{len(best) or 'no'} scenarios are known to repeat {printable(asked, 80)}",
+        place=report.place,
+        action=f"name one with --scenario; {known(asked, best or suite)}",
+    )
 
 
 def _body(content: bytes) -> str:
-    """The plain text of a mail; of what is none, all of it."""
+    """The plain text of a mail; of what is no mail, all of it."""
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return content.decode(errors="replace")
     message = email.message_from_bytes(content, policy=email.policy.default)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta check`: a patch series in, the page that reviewers believe out."""
+"""`kdelta check`: from a patch series to the page of what it does."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
-    from kdelta.check.answering import Builder
-    from kdelta.check.counter import Counter
+    from kdelta.check.claims import DeclaredClaim
+    from kdelta.check.counting import Counter
+    from kdelta.check.decision import CheckedArch
     from kdelta.check.page import CheckPage
-    from kdelta.check.paging import CrossWalk
+    from kdelta.check.series import Builder
     from kdelta.source.build import Build
     from kdelta.source.kconfig import Config
     from kdelta.source.series import PatchSeries
@@ -71,6 +72,13 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     help="Percent by which a path may get longer.",
 )
 @click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    metavar='"SCENARIO less|more|same [PERCENT]"',
+    help="A claim to judge, as the trailer Kdelta-claim of a mail.",
+)
+@click.option(
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
 @click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
@@ -88,6 +96,7 @@ def check(
     pages: str,
     arch: str,
     tolerance: float,
+    claims: tuple[str, ...],
     against: Path | None,
     runs: Path,
     means: Means,
@@ -102,30 +111,38 @@ def check(
 
     SERIES is a mailbox (b4 am, a thread), patch files, a range A..B or a branch of the base's
     repository.  Base and each patch are built, their images compared function by function, and
-    only the scenarios that execute a changed function are counted again.
+    only the scenarios that execute a changed function are counted again.  A claim changes neither
+    the decision nor the exit code.
 
     \b
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
+
+    \b
+    Example:
+      kdelta check series.mbox --base ~/linux@v6.17
     """
+    from kdelta.check.claims import declared, parse
     from kdelta.check.page import read
     from kdelta.source import confined
 
+    for words in claims:
+        parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
     arches = _arches(arch)
     found = _series(series, base, config)
-    if found.order:
-        _told(found.order)
+    claimed = declared(found, claims)
+    scenarios = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
+    _report(*filter(None, [found.order]))
     if not each and len(found.steps) > _FEW:
         found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
         confined.check()
-    for line in uncelled:
-        _told(line)
-    request = _Request(found, config, base, arches, caged=caged, tolerance=tolerance)
+    _report(*uncelled)
+    request = _Request(found, claimed, config, base, arches, caged=caged, tolerance=tolerance)
     made = request.answer(scenarios, runs, means, before, str(against or ""))
     _print(made, as_json=as_json, as_html=as_html)
     status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[made.decision]
@@ -133,13 +150,14 @@ def check(
 
 
 class _Request:
-    """One series with what it is built by."""
+    """One series, and how it is built."""
 
     _qemu = ""
 
     def __init__(
         self,
         series: PatchSeries,
+        claims: Sequence[DeclaredClaim],
         config: str,
         base: str,
         arches: Sequence[str],
@@ -148,6 +166,7 @@ class _Request:
         tolerance: float,
     ) -> None:
         self._series = series
+        self._claims = claims
         self._arches = arches
         self._base = base
         self._config = config
@@ -167,7 +186,7 @@ class _Request:
 
         import msgspec
 
-        from kdelta.check import paging
+        from kdelta.check import decision
         from kdelta.cli.download import reporting
         from kdelta.journal.folders import new_folder
         from kdelta.rendering import check as view
@@ -178,13 +197,13 @@ class _Request:
             execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
         folder = new_folder(runs, "check", datetime.now(UTC))
         with reporting() as progress:
-            for arch in self._arches:  # a missing compiler is told before anything is built
+            for arch in self._arches:  # a missing compiler is an error before anything is built
                 self._means(arch, progress)
             home, *others = (
                 self._side(arch, scenarios, folder / arch, means, progress)
                 for arch in (_HOME, *self._arches)
             )
-        setting = paging.Setting(
+        setting = decision.Setting(
             config=f"config {self._config}",
             compiler=home.compiler,
             qemu=f"QEMU {self._qemu}",
@@ -193,11 +212,13 @@ class _Request:
             null=home.null,
             confined=self._caged,
         )
-        page = paging.page(self._series, home.found, setting, before, against, others)
+        page = decision.page(
+            self._series, home.found, setting, before, against, others, self._claims
+        )
         (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
         (folder / "page.txt").write_text(view.text(page))
         (folder / "page.html").write_text(view.html(page))
-        _told(f"all of it: {folder}")
+        _report(f"all of it: {folder}")
         return page
 
     def _side(
@@ -207,23 +228,16 @@ class _Request:
         folder: Path,
         means: Means,
         progress: Progress,
-    ) -> CrossWalk:
+    ) -> CheckedArch:
         """Build and count the series for one architecture."""
-        from kdelta.check import answering, paging
+        from kdelta.check import decision, series
 
         built: list[Build] = []
         builder = self._builder(arch, built, progress)
         counting = self._counter(arch, scenarios, folder, means, progress)
-        found = answering.checked(
-            self._series, scenarios, builder, counting, _told, self._tolerance
-        )
+        found = series.checked(self._series, scenarios, builder, counting, _report, self._tolerance)
         null = self._null(arch, built, progress)
-        return paging.CrossWalk(
-            arch=arch,
-            found=found,
-            compiler=built[0].compiler,
-            null=null,
-        )
+        return decision.CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _counter(
         self,
@@ -235,7 +249,7 @@ class _Request:
     ) -> Counter:
         import threading
 
-        from kdelta.check import counter
+        from kdelta.check import counting
         from kdelta.run import exact
         from kdelta.study import spec
 
@@ -243,10 +257,10 @@ class _Request:
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
         self._qemu = self._qemu or bench.emulator.version
-        return counter.Counter(study, bench, folder, _told, means.jobs)
+        return counting.Counter(study, bench, folder, _report, means.jobs)
 
     def _builder(self, arch: str, built: list[Build], progress: Progress) -> Builder:
-        """What builds trees for an architecture, and adds each build to `built`."""
+        """A function that builds a tree for an architecture, and adds the build to `built`."""
         from kdelta.kernels import reference
         from kdelta.kernels.kernel import Kernel
         from kdelta.source import build
@@ -272,7 +286,7 @@ class _Request:
         return config, build.compiler(parsed.compiler, target=arch, progress=progress)
 
     def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
-        """The base once more, out of the same warm folder: it has to be the same image."""
+        """The null row: the base, built again in the same folder, has to give the same image."""
         from kdelta.source import build
 
         if all(one.cached for one in built):
@@ -290,15 +304,16 @@ class _Request:
 
 
 def _arches(words: str) -> tuple[str, ...]:
-    """Architectures beside amd64.  Raises SpecError for an unknown one."""
+    """The architectures besides amd64.  Raises SpecError for an unknown one."""
     from kdelta import arch
 
     named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
     return tuple(name for name in named if arch.of(name).debian != _HOME)
 
 
-def _told(line: str) -> None:
-    click.echo(line, err=True)
+def _report(*lines: str) -> None:
+    for line in lines:
+        click.echo(line, err=True)
 
 
 def _reference(base: str, config: str) -> TreeReference:
@@ -311,7 +326,7 @@ def _reference(base: str, config: str) -> TreeReference:
 
 
 def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
-    """The series on its base.  A base-commit in a mail is taken where the base names none."""
+    """The series on its base; on the base-commit of its mails where the base names none."""
     from dataclasses import replace
 
     from kdelta.cli.download import reporting
@@ -342,7 +357,7 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:
-    """The error; where a commit lacks that nobody but the mail named, what to do about that."""
+    """The error; with another action where the missing commit is the base-commit of a mail."""
     if not wanted or wanted not in error.cause:
         return error
     return SpecError(
@@ -353,39 +368,42 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:
-    """A long series as its whole, one step."""
+    """A long series as one step, with the texts of all."""
     from dataclasses import replace
 
     wrong = [step for step in found.steps if step.tree is None]
     last = wrong[0] if wrong else found.steps[-1]
     count = len(found.steps)
-    _told(f"{count} patches: only base and whole are built; --each builds every one")
+    _report(f"{count} patches: only base and whole are built; --each builds every one")
     title = f"{found.title}, {count} patches as one"
-    return replace(found, title=title, steps=(replace(last, title=f"all {count} patches"),))
+    texts = "\n\n".join(step.text for step in found.steps)
+    whole = replace(last, title=f"all {count} patches", text=texts)
+    return replace(found, title=title, steps=(whole,))
 
 
 def _scenarios(
     only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
 ) -> tuple[list[str], list[str]]:
-    """Those that are meant, and why some have no cells of folios."""
+    """The scenarios to count, and why some have no cells of folios."""
     from kdelta import workload
-    from kdelta.check import cells
+    from kdelta.check import counting
     from kdelta.cli import studies
     from kdelta.study import roster
 
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)
 
-    wanted = cells.sizes(pages)
+    wanted = counting.page_sizes(pages)
     surveyed = roster.surveyed(field=field or bool(only))
     meant = [
         name
         for name in surveyed
-        if fits(name) or any(fits(f"{name}.{cell}") for cell in wanted if cell != cells.BASE)
+        if fits(name)
+        or any(fits(f"{name}.{cell}") for cell in wanted if cell != counting.BASE_PAGES)
     ]
-    every, why = cells.cells(meant, wanted)
+    every, why = counting.in_sizes(meant, wanted)
     found = [name for name in every if fits(name)]
-    if len(wanted) == 1 and cells.BASE in wanted:
+    if len(wanted) == 1 and counting.BASE_PAGES in wanted:
         why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
     found = list(dict.fromkeys([*studies.scenarios(own), *found]))

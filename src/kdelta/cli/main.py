@@ -32,7 +32,7 @@ COMMANDS = {
     "runs": ("kdelta.cli.runs:runs", "List runs."),
     "status": ("kdelta.cli.status:status", "Show how far a run is, and who does what."),
     "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
-    "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
+    "report": ("kdelta.cli.report:report", "Write what a run proves as a mail or a page."),
     "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),
     "watch": ("kdelta.cli.watch:watch", "Count new kernels and update a site, for a crontab."),
     "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
@@ -52,7 +52,6 @@ COMMANDS = {
     "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
     "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
     "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),
-    "calibrate": ("kdelta.cli.calibrate:calibrate", "Hold published changes against counts."),
     "ask": ("kdelta.cli.ask:ask", "Say how much of a test robot's report is path length."),
     "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
     "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),
@@ -76,7 +75,7 @@ EPILOG = """\
 Exit codes:
   0    success
   1    the run finished, but a trial failed; the comparison asked for is INVALID;
-       a bundle, a reproduction or a mail is not what it should be
+       a bundle or a reproduction is not what it should be
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged

@@ -12,17 +12,16 @@ import click
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import KdeltaError
 
 if TYPE_CHECKING:
     from kdelta.analysis.claims import Claim
-    from kdelta.analysis.proofreading import Known
     from kdelta.rendering.mail import Letter
     from kdelta.rendering.step import StepDetail
     from kdelta.workload import Workload
 
-EXIT_WRONG = 1
 _NAMED = 4  # functions that recipients and earlier mails are looked for by
+_MOST_EARLIER = 8  # earlier mails that are listed
 
 
 @click.command()
@@ -51,12 +50,6 @@ _NAMED = 4  # functions that recipients and earlier mails are looked for by
     type=click.Path(path_type=Path, exists=True),
     help="An mbox or a git mirror of a list: earlier mails on the same functions.",
 )
-@click.option(
-    "--check",
-    "edited",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Check this mail, written by kdelta and edited since, instead of writing one.",
-)
 @output_option("File to write, instead of standard output.")
 @runs_directory
 def report(
@@ -67,7 +60,6 @@ def report(
     introduced: str,
     tree: Path | None,
     lore: Path | None,
-    edited: Path | None,
     output: Path | None,
     *,
     mail: bool,
@@ -75,14 +67,14 @@ def report(
 ) -> None:
     """Write what RUN proves as a mail or a page; kdelta never sends anything.
 
-    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. What the
-    checks of a mail found is printed on standard error; the exit code is 1 when one says WRONG.
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. With --lore
+    the earlier mails on the same functions are listed on standard error.
     """
     from kdelta.analysis.claims import claim
     from kdelta.workload import loadable
 
-    if (mail, html, edited is not None).count(True) != 1:
-        raise click.UsageError("say what to write: --mail, --html, or --check FILE")
+    if mail == html:
+        raise click.UsageError("say what to write: --mail or --html")
     other = one_record(runs, beside) if beside else None
     own = one_record(runs, run)
     found = claim(own, other, scenario=scenario)
@@ -93,15 +85,12 @@ def report(
         exact = beside if beside and found.exact is not own else run
         _emit(page.written(found, workloads, _detail(found, runs, exact)), output)
         return
-    letter, known = _letter(found, workloads, introduced, tree, lore)
-    if edited is not None:
-        text = _text_of(edited)
-    else:
-        from kdelta.rendering.mail import written
+    from kdelta.rendering.mail import written
 
-        text = written(found, letter)
-        _emit(text, output)
-    _print_checks(text, found, workloads, known)
+    functions = _functions(found)
+    _emit(written(found, _letter(workloads, functions, introduced, tree)), output)
+    if lore and functions:
+        _print_earlier(lore, functions)
 
 
 def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
@@ -131,34 +120,21 @@ def _emit(text: str, output: Path | None) -> None:
 
 
 def _letter(
-    found: Claim,
-    workloads: dict[str, Workload],
-    introduced: str,
-    tree: Path | None,
-    lore: Path | None,
-) -> tuple[Letter, Known]:
-    from kdelta.analysis.proofreading import Known
-    from kdelta.foreign.mails import naming
+    workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
+) -> Letter:
     from kdelta.rendering.mail import Letter
     from kdelta.source import maintainers
 
-    functions = _functions(found)
     who = maintainers.recipients(tree, functions) if tree and functions else None
     if tree and introduced:
         introduced = maintainers.as_fixed(tree, introduced)
-    earlier = naming(lore, functions) if lore and functions else None
-    letter = Letter(
+    return Letter(
         workloads=workloads,
         introduced=introduced,
         file=who.files[0] if who else "",
         to=who.to if who else (),
         cc=who.cc if who else (),
     )
-    known = Known(
-        recipients=(*who.to, *who.cc) if who else None,
-        earlier=None if earlier is None else tuple((one.date, one.subject) for one in earlier),
-    )
-    return letter, known
 
 
 def _functions(found: Claim) -> list[str]:
@@ -169,17 +145,15 @@ def _functions(found: Claim) -> list[str]:
     return names[:_NAMED] or [found.report.ladders[0].workload]
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise SpecError("not text in UTF-8", place=str(path)) from error
+def _print_earlier(lore: Path, functions: list[str]) -> None:
+    """List the mails that name one of the functions: the change may be reported already."""
+    from kdelta.foreign.mails import naming
 
-
-def _print_checks(text: str, found: Claim, workloads: dict[str, Workload], known: Known) -> None:
-    from kdelta.analysis.proofreading import Checked, checks
-
-    done = checks(text, found, workloads, known)
-    print_table(("", "", ""), [(c.found, c.name, c.told) for c in done], err=True)
-    if any(check.found is Checked.WRONG for check in done):
-        click.get_current_context().exit(EXIT_WRONG)
+    earlier = naming(lore, functions)
+    if not earlier:
+        click.echo("No earlier mail names the functions.", err=True)
+        return
+    click.echo("Earlier mails that name the functions:", err=True)
+    print_table(("", ""), [(one.date, one.subject) for one in earlier[-_MOST_EARLIER:]], err=True)
+    if len(earlier) > _MOST_EARLIER:
+        click.echo(f"and {len(earlier) - _MOST_EARLIER} more", err=True)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A check of a series: the page that goes below a mail, and the same as HTML.
+"""The page of a checked series: as text for a mail, and as HTML.
 
-At most WIDTH columns and MOST_LINES lines; what does not fit is counted, and is in the JSON.
+The text has at most WIDTH columns and MOST_LINES lines.  It gives the number of what it leaves out,
+which is in the JSON.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from kdelta.check.page import (
     CheckPage,
     Effect,
     Elsewhere,
+    JudgedClaim,
     PatchRow,
     PathRow,
-    Saying,
 )
 from kdelta.printable import printable
 from kdelta.rendering.templates import asset, template
@@ -24,15 +25,15 @@ from kdelta.table import columns
 
 WIDTH = 72
 MOST_LINES = 60
-_PATCHES, _PATHS, _PROMISES, _SINCE = 10, 6, 4, 4
+_PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
-_LAST, _MOST_LAST = 4, 24  # parts at the end that are kept, and their lines
+_LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
 _SMALL = 0.01
 _NAMES = 240  # characters of a list of functions
 
 
 def headline(page: CheckPage) -> str:
-    """What the series does to the paths that execute it, in one sentence; of amd64."""
+    """What the series does on amd64 to the paths that execute it, in one sentence."""
     return _sentence(page.paths, len(page.identical))
 
 
@@ -84,12 +85,12 @@ def _elsewhere(page: CheckPage) -> Iterator[str]:
 def text(page: CheckPage) -> str:
     """The page."""
     most = _PATHS if len(page.arches) == 1 else _PATHS_BESIDE
-    for paths in range(most, 1, -1):  # before anything is cut fewer paths are told in full
+    for paths in range(most, 1, -1):  # fewer paths are shown before anything is cut
         parts = list(_parts(page, paths))
         lines = [line for part in parts for line in part]
         if len(lines) <= MOST_LINES:
             break
-    else:  # claims and the command are never what is cut
+    else:  # claims and the command are never cut
         end = [line for part in parts[-_LAST:] for line in part][-_MOST_LAST:]
         kept = MOST_LINES - len(end) - 1
         lines = [*lines[:kept], "(cut here; all of it: --json, --html)", *end]
@@ -126,7 +127,8 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
-    yield list(_promises(page))
+    yield list(_sentences(page))
+    yield list(_claims(page))
     yield list(_since(page))
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
@@ -147,7 +149,7 @@ def _compared(page: CheckPage) -> Iterator[str]:
 
 
 def _unseen_elsewhere(page: CheckPage) -> Iterator[str]:
-    """What no scenario executes on another architecture and one does on amd64, or is not there."""
+    """Changed functions that no scenario executes elsewhere, beyond those of amd64."""
     for side in page.elsewhere:
         if names := sorted(set(side.unseen) - set(page.unseen)):
             yield from _wrapped(f"also {_names(names)}", f"{side.arch}: ", "  ")
@@ -182,7 +184,7 @@ def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
 
 
 def _patch(row: PatchRow, others: Others) -> str:
-    """A patch in a line: what it does on amd64, and where that is another thing elsewhere."""
+    """A patch in a line: what it does on amd64, and on each other architecture."""
     said = [_done(row)]
     if row.wrong and all(each.wrong == row.wrong for each in _everywhere(row, others)):
         return f"{row.number:>3}  {row.title}: {row.wrong}"
@@ -201,8 +203,9 @@ def _done(row: PatchRow) -> str:
 
 
 def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
-    """Paths that became so anywhere, each as all architectures have it, the largest change first;
-    amd64 comes first.
+    """The rows of each path with one of the effects on any architecture, the largest change first.
+
+    The rows of one path are in the order of the architectures, amd64 first.
     """
     found: dict[str, list[PathRow]] = {}
     for row in page.every:
@@ -229,7 +232,7 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
 
 
 def _columns(page: CheckPage) -> Iterator[str]:
-    """What stands over the columns of architectures, where there are several."""
+    """The head of the columns, where there are several architectures."""
     if len(page.arches) > 1:
         names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
         yield f"{'':<{WIDTH - len(names)}}{names}"
@@ -238,7 +241,7 @@ def _columns(page: CheckPage) -> Iterator[str]:
 def _path(
     rows: Sequence[PathRow], arches: Sequence[str], sides: Sequence[Elsewhere]
 ) -> Iterator[str]:
-    """A path: on one architecture, or its change on each and figures of those where it changed."""
+    """A path: its row on one architecture, or a column for each and the figures that changed."""
     first = rows[0]
     if len(arches) == 1:
         by = f", patch {first.patch}" if first.patch else ""
@@ -264,7 +267,7 @@ def _path(
 
 
 def _change(row: PathRow | None) -> str:
-    """A cell of an architecture's column; "same": no changed code there, or equally long."""
+    """A cell of a column.  "same": no changed code is executed there, or the length is equal."""
     if row is None or row.change is Effect.EQUAL:
         return "same"
     if row.change in (Effect.MORE, Effect.LESS):
@@ -288,16 +291,32 @@ def _figures(row: PathRow, name: str) -> Iterator[str]:
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
-def _promises(page: CheckPage) -> Iterator[str]:
-    if not page.promises:
+def _sentences(page: CheckPage) -> Iterator[str]:
+    if not page.sentences:
         return
     yield ""
-    yield "Claims:"
-    for each in page.promises[:_PROMISES]:
-        why = f" ({each.why})" if each.why else ""
-        yield from _wrapped(f'"{columns.headline(each.text, 90)}": {each.saying}{why}', "- ")
-    if any(each.saying is not Saying.UNSEEN for each in page.promises):
-        yield "  counts know signs, never by how much time"
+    yield "Sentences with figures in the mails, as they stand there and not judged:"
+    for each in page.sentences[:_SENTENCES]:
+        yield from _wrapped(f'"{columns.headline(each, 90)}"', "- ")
+    if len(page.sentences) > _SENTENCES:
+        yield f"  and {len(page.sentences) - _SENTENCES} more (--json)"
+
+
+def _claims(page: CheckPage) -> Iterator[str]:
+    if not page.claims:
+        return
+    yield ""
+    yield "Declared claims, judged by path length:"
+    for each in page.claims[:_CLAIMS]:
+        yield from _wrapped(f"{_claim(each)}: {each.verdict}, {each.why}", "- ")
+    if len(page.claims) > _CLAIMS:
+        yield f"  and {len(page.claims) - _CLAIMS} more (--json)"
+
+
+def _claim(each: JudgedClaim) -> str:
+    percent = "" if each.percent is None else f" {each.percent:g}"
+    where = f", {each.arch}" if each.arch != HOME else ""
+    return f"{each.scenario} {each.direction}{percent} ({each.place}{where})"
 
 
 def _since(page: CheckPage) -> Iterator[str]:
@@ -323,7 +342,7 @@ def _cell(row: PathRow) -> str:
 
 
 def _shown(arch: str) -> str:
-    """An architecture as a mail calls it."""
+    """The name of an architecture in a mail."""
     return "x86-64" if arch == HOME else arch
 
 

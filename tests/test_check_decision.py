@@ -8,12 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import kernel_tree
 import run_records
-from kdelta.check import answering, paging
-from kdelta.check.answering import Walk, checked, paths
-from kdelta.check.counter import Counted
-from kdelta.check.page import Effect, Ruling
+from kdelta.check import claims, decision
+from kdelta.check import series as check_series
+from kdelta.check.counting import Counted
+from kdelta.check.decision import CheckedArch, Setting
+from kdelta.check.page import ClaimVerdict, Effect, Ruling
+from kdelta.check.series import CheckedSeries, checked, path_rows
+from kdelta.cli.check import _Request
+from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
@@ -27,7 +33,7 @@ EXECUTED = {SCENARIOS[0]: "mincore_pte_range", SCENARIOS[1]: "change_pte_range"}
 @pytest.fixture(autouse=True)
 def one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are no images whose symbols could be looked up."""
-    monkeypatch.setattr(answering, "_also", lambda _kernel, _names: {})
+    monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: {})
 
 
 def tree(name: str) -> SourceTree:
@@ -100,20 +106,22 @@ def along(
     changed: str = "change_pte_range",
     lines: bool = False,
     tolerance: float = 1.0,
-) -> tuple[Walk, Counts]:
+) -> tuple[CheckedSeries, Counts]:
     known = frozenset([changed] if changed else [])
-    monkeypatch.setattr(answering, "changed_code", lambda _old, _new: (known, lines))
+    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
     counts = Counts()
     steps = series(*names)
     found = checked(steps, SCENARIOS, kernel, counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
     return found, counts
 
 
-def decision(found: Walk) -> Ruling:
-    setting = paging.Setting(
-        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
-    )
-    return paging.page(series(), found, setting, None, "").decision
+SETTING = Setting(
+    config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
+)
+
+
+def ruling_of(found: CheckedSeries) -> Ruling:
+    return decision.page(series(), found, SETTING, None, "").decision
 
 
 def test_only_what_executes_a_changed_function_is_counted_again(
@@ -121,10 +129,10 @@ def test_only_what_executes_a_changed_function_is_counted_again(
 ) -> None:
     found, counts = along(monkeypatch, "1100")
     assert counts.asked[2:] == [("1100", SCENARIOS[1])]
-    (path,) = paths(found)
+    (path,) = path_rows(found)
     assert (path.change, path.before, path.after, path.patch) == (Effect.MORE, 100, 110, 1)
     assert [(f.function, f.delta) for f in path.functions] == [("change_pte_range", 10)]
-    assert decision(found) is Ruling.REJECT
+    assert ruling_of(found) is Ruling.REJECT
 
 
 def test_hundredths_of_a_percent_are_told_and_are_no_change(
@@ -132,14 +140,14 @@ def test_hundredths_of_a_percent_are_told_and_are_no_change(
 ) -> None:
     name, base = "100040", "100000"
     monkeypatch.setattr(
-        answering, "changed_code", lambda _old, _new: (frozenset(EXECUTED.values()), False)
+        check_series, "changed_code", lambda _old, _new: (frozenset(EXECUTED.values()), False)
     )
     first = PatchSeries(title="t", cover="", base=tree(base), own=True,
                         steps=(SeriesStep(title="mm: x", text="", tree=tree(name)),))  # fmt: skip
     found = checked(first, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
-    assert {(path.change, path.reason) for path in paths(found)} == {(Effect.SLIGHT, "+4")}
+    assert {(path.change, path.reason) for path in path_rows(found)} == {(Effect.SLIGHT, "+4")}
     assert (found.patches[0].longer, found.patches[0].shorter) == (0, 0)
-    assert decision(found) is Ruling.ACCEPT
+    assert ruling_of(found) is Ruling.ACCEPT
 
 
 @pytest.mark.parametrize(
@@ -158,10 +166,10 @@ def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
     monkeypatch: pytest.MonkeyPatch, name: str, change: Effect, ruling: Ruling
 ) -> None:
     found, _ = along(monkeypatch, name)
-    (path,) = paths(found)
+    (path,) = path_rows(found)
     assert path.change is change
     assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
-    assert decision(found) is ruling
+    assert ruling_of(found) is ruling
 
 
 @pytest.mark.parametrize(
@@ -179,8 +187,8 @@ def test_what_bytes_leave_open_is_asked_at_the_tolerance(
 ) -> None:
     """It was asked at 1 %, whatever was tolerated."""
     found, _ = along(monkeypatch, name, tolerance=tolerance)
-    assert paths(found)[0].change is change
-    assert decision(found) is ruling
+    assert path_rows(found)[0].change is change
+    assert ruling_of(found) is ruling
 
 
 def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
@@ -188,18 +196,18 @@ def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
 ) -> None:
     counts = Counts()
     known = frozenset(["change_pte_range"])
-    monkeypatch.setattr(answering, "changed_code", lambda _old, _new: (known, False))
+    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, False))
     first = PatchSeries(title="t", cover="", base=tree("1000+40960"), own=True,
                         steps=(SeriesStep(title="mm: x", text="", tree=tree("1000")),))  # fmt: skip
     found = checked(first, SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
-    reasons = {(path.change, path.reason) for path in paths(found)}
+    reasons = {(path.change, path.reason) for path in path_rows(found)}
     assert reasons == {(Effect.EQUAL, "-4,096 bytes that string instructions copy or clear")}
-    assert decision(found) is Ruling.ACCEPT
+    assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1010", "1110", "1100")
-    (path,) = paths(found)
+    (path,) = path_rows(found)
     assert (path.patch, path.after) == (2, 110)
     assert [row.longer for row in found.patches] == [1, 1, 0]
     assert [row.shorter for row in found.patches] == [0, 0, 1]
@@ -212,8 +220,8 @@ def test_the_others_go_on_without_a_patch_that_has_no_kernel(
     found, _ = along(monkeypatch, wrong, "1005")
     said = {"broken": "expected ;", "panics": "does not boot", "": "does not apply"}[wrong]
     assert said in found.patches[0].wrong
-    assert paths(found)[0].after == 100.5
-    assert decision(found) is Ruling.UNDECIDED
+    assert path_rows(found)[0].after == 100.5
+    assert ruling_of(found) is Ruling.UNDECIDED
 
 
 def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
@@ -221,24 +229,24 @@ def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
 ) -> None:
     found, counts = along(monkeypatch, "panics", changed="kernel_init")
     assert "does not boot: Kernel panic" in found.patches[0].wrong
-    assert decision(found) is Ruling.UNDECIDED
+    assert ruling_of(found) is Ruling.UNDECIDED
     found, counts = along(monkeypatch, "1100", changed="kernel_init")
     assert counts.asked[2:] == [("1100", SCENARIOS[0])]
     assert not found.patches[0].wrong
-    assert not paths(found)  # one count of it is no answer
+    assert not path_rows(found)  # one count of it is no answer
 
 
 def test_an_image_that_is_the_same_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     found, counts = along(monkeypatch, "base-again")
     assert found.patches[0].same_image
     assert len(counts.asked) == 2
-    assert decision(found) is Ruling.ACCEPT
+    assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_an_image_of_other_line_numbers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     found, counts = along(monkeypatch, "1000-comment", changed="", lines=True)
     assert len(counts.asked) == 2
-    assert decision(found) is Ruling.ACCEPT
+    assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_another_image_without_a_changed_function_is_counted_whole(
@@ -247,21 +255,21 @@ def test_another_image_without_a_changed_function_is_counted_whole(
     """What differs is data, and data decide paths."""
     found, counts = along(monkeypatch, "1000-data", changed="")
     assert counts.asked[2:] == [("1000-data", name) for name in SCENARIOS]
-    assert {path.change for path in paths(found)} == {Effect.EQUAL}
+    assert {path.change for path in path_rows(found)} == {Effect.EQUAL}
     assert found.data_only
-    assert decision(found) is Ruling.ACCEPT
+    assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1100", changed="never_run")
-    assert paths(found) == ()
-    assert decision(found) is Ruling.UNDECIDED
+    assert path_rows(found) == ()
+    assert ruling_of(found) is Ruling.UNDECIDED
 
 
 def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system call has two, and counts have one of them."""
     both = frozenset(["mincore_pte_range", "__do_sys_it"])
-    monkeypatch.setattr(answering, "_also", lambda _kernel, _names: dict.fromkeys(both, both))
+    monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: dict.fromkeys(both, both))
     found, _ = along(monkeypatch, "1100")
     assert both <= found.executed
     assert "change_pte_range" in found.executed
@@ -269,7 +277,7 @@ def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.Monkey
 
 
 def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "changed_code", lambda _old, _new: (frozenset(), False))
+    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (frozenset(), False))
     broken = PatchSeries(title="t", cover="", base=tree("panics"), steps=(), own=True)
     with pytest.raises(SpecError, match="Kernel panic"):
         checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
@@ -279,23 +287,109 @@ def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found, _ = along(monkeypatch, "1100")
-    letter = replace(series("1100"), cover="mm: a series\nmprotect() becomes 12 % faster.")
-    setting = paging.Setting(
-        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
+    letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
+    page = decision.page(letter, found, SETTING, None, "")
+    assert page.sentences == ("mprotect() becomes 12 % faster.",)
+    assert page.claims == ()
+
+
+def test_claims_are_judged_on_every_architecture_and_change_no_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = along(monkeypatch, "995")
+    arm, _ = along(monkeypatch, "1005")
+    arm.base = replace(arm.base, arch="arm64")
+    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
+    declared = claims.declared(series("995"), words)
+    page = decision.page(series("995"), found, SETTING, None, "", [side], declared)
+    said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
+    assert said == [
+        ("amd64", SCENARIOS[1], ClaimVerdict.SUPPORTED),
+        ("amd64", SCENARIOS[0], ClaimVerdict.SUPPORTED),  # it executes no changed code
+        ("amd64", "unmap:munmap", ClaimVerdict.UNDECIDED),  # nobody counted it
+        ("arm64", SCENARIOS[1], ClaimVerdict.CONTRADICTED),
+        ("arm64", SCENARIOS[0], ClaimVerdict.SUPPORTED),
+        ("arm64", "unmap:munmap", ClaimVerdict.UNDECIDED),
+    ]
+    assert page.decision is decision.page(series("995"), found, SETTING, None, "", [side]).decision
+
+
+MAIL = """\
+From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+From: A <a@b.c>
+Subject: [PATCH] mm: shorter
+
+Before: 100 RPS
+After: 101 RPS
+
+Kdelta-claim: %s
+Signed-off-by: A <a@b.c>
+---
+diff --git a/mm/mincore.c b/mm/mincore.c
+--- a/mm/mincore.c
++++ b/mm/mincore.c
+@@ -5,5 +5,5 @@ int present(int pte);
+ /* Counts what is there. */
+ int present(int pte)
+ {
+-\treturn pte + FIRST;
++\treturn pte + 2;
+ }
+--\x20
+2.39
+"""
+
+
+def test_the_command_counts_and_judges_what_a_mail_declares(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Builds and guests apart, from the mail to the page and the exit code."""
+    found, _ = along(monkeypatch, "900")
+    counted: list[str] = []
+
+    def side(_self: _Request, arch: str, scenarios: Sequence[str], *_: object) -> CheckedArch:
+        counted.extend(scenarios)
+        return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
+
+    monkeypatch.setattr(_Request, "_side", side)
+    monkeypatch.setattr(_Request, "_means", lambda *_: None)
+    root = kernel_tree.committed(tmp_path / "linux")
+    box = tmp_path / "a.mbox"
+    words = ["check", str(box), "--base", str(root), "--trust", "--only", "mincore:*"]
+    words += ["--runs", str(tmp_path / "runs"), "--claim", f"{SCENARIOS[1]} more"]
+    box.write_text(MAIL % "mprotect:anon_toggle_4m less 10")
+    ended = CliRunner().invoke(cli, words)
+    assert ended.exit_code == 0, ended.output
+    said = " ".join(ended.stdout.split())
+    assert SCENARIOS[1] in counted  # whatever --only says
+    assert '- "Before: 100 RPS After: 101 RPS"' in said
+    assert f"{SCENARIOS[1]} less 10 (patch 1): supported, 100.00 -> 90.00 a page (-10.00 %)" in said
+    assert f"{SCENARIOS[1]} more (--claim): contradicted, 100.00 -> 90.00" in said
+    counted.clear()
+    box.write_text(MAIL % "mprotect:anon_togle_4m less 10")
+    ended = CliRunner().invoke(cli, words)
+    assert isinstance(ended.exception, SpecError)
+    assert "patch 1: mprotect has no scenario" in ended.exception.sentence()
+    assert not counted  # nothing was built
+
+
+def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = along(monkeypatch, "broken", "900")
+    declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
+    (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
+    assert (claim.verdict, claim.why) == (
+        ClaimVerdict.UNDECIDED,
+        "there is no kernel of patch 1",
     )
-    (claim,) = paging.page(letter, found, setting, None, "").promises
-    assert claim.text == "mprotect() becomes 12 % faster."
 
 
 def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1005")
     arm, _ = along(monkeypatch, "1100")
     arm.base = replace(arm.base, arch="arm64")
-    setting = paging.Setting(
-        config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
-    )
-    side = paging.CrossWalk(arch="arm64", found=arm, compiler="cross", null="n")
-    page = paging.page(series("1005"), found, setting, None, "", [side])
+    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    page = decision.page(series("1005"), found, SETTING, None, "", [side])
     assert page.decision is Ruling.REJECT
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
     assert [row.arch for row in page.every] == ["amd64", "arm64"]

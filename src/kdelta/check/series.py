@@ -9,9 +9,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from kdelta.check.comparing import path_row
-from kdelta.check.counter import Counted, Counter, Told
-from kdelta.check.own import changed_code
+from kdelta.check.compare import changed_code, path_row
+from kdelta.check.counting import Counted, Counter, Report
 from kdelta.check.page import TOLERANCE, Effect, PatchRow, PathRow
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
@@ -24,14 +23,14 @@ from kdelta.source.tree import SourceTree
 
 Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
-_AGAIN = "the patch does not apply: "
+_APPLY_ERROR = "the patch does not apply: "
 
 
 @dataclass(slots=True)
-class Traced:
-    """One scenario along the series: what was counted, by the number of the patch; 0 is the base.
+class ScenarioCounts:
+    """The counts of one scenario along the series, each with the number of its patch; 0: the base.
 
-    Between two of them its code is the same, and so is its count.
+    Between two of them the code that it executes is the same, and so is its count.
     """
 
     scenario: str
@@ -49,39 +48,41 @@ class Traced:
 
 
 @dataclass(slots=True)
-class Walk:
+class CheckedSeries:
     """What was found along a series.
 
-    unmeasured: scenarios without a count of the base; also: all names of a changed function, of
-    which counts have one.  tolerance: percent by which a path may get longer.
+    counts: of each scenario that could be counted on the base; unmeasured: the others, with the
+    reason.  changed: names of functions; aliases: every name of those that have several, as counts
+    have one of them.  data_only: a patch changed the image and no function.  tolerance: percent by
+    which a path may get longer.
     """
 
     base: Kernel
     last: Kernel
     tolerance: float = TOLERANCE
     patches: list[PatchRow] = field(default_factory=list)
-    traced: list[Traced] = field(default_factory=list)
+    counts: list[ScenarioCounts] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
-    also: dict[str, frozenset[str]] = field(default_factory=dict)
+    aliases: dict[str, frozenset[str]] = field(default_factory=dict)
     data_only: bool = False
 
     @property
-    def executing(self) -> list[Traced]:
+    def executing(self) -> list[ScenarioCounts]:
         """Those that execute changed code."""
-        return [each for each in self.traced if len(each.counted) > 1]
+        return [each for each in self.counts if len(each.counted) > 1]
 
     @property
-    def identical(self) -> list[Traced]:
-        """Those of which all executed code is the same."""
-        return [each for each in self.traced if len(each.counted) == 1]
+    def identical(self) -> list[ScenarioCounts]:
+        """Those that execute no changed code."""
+        return [each for each in self.counts if len(each.counted) == 1]
 
     @property
     def executed(self) -> frozenset[str]:
         """All functions that a scenario executed, on the base or later."""
-        every = [one.functions for each in self.traced for _, one in each.counted]
+        every = [one.functions for each in self.counts for _, one in each.counted]
         executed = functions_of({name for names in every for name in names})
-        return frozenset(executed.union(*(self.also.get(name, ()) for name in executed)))
+        return frozenset(executed.union(*(self.aliases.get(name, ()) for name in executed)))
 
 
 def checked(
@@ -89,31 +90,32 @@ def checked(
     scenarios: Sequence[str],
     build: Builder,
     counter: Counter,
-    told: Told,
+    report: Report,
     tolerance: float = TOLERANCE,
-) -> Walk:
+) -> CheckedSeries:
     """Build and count a series.
 
-    Raises SourceError for a base that does not build, SpecError for one that nothing can be counted
-    on.
+    Raises SourceError where the base does not build, SpecError where nothing can be counted on it.
     """
     base = build(series.base)
-    found = Walk(base=base, last=base, tolerance=tolerance)
-    _count_base(found, scenarios, counter, told)
+    found = CheckedSeries(base=base, last=base, tolerance=tolerance)
+    _count_base(found, scenarios, counter, report)
     for number, step in enumerate(series.steps, start=1):
-        found.patches.append(_patch(found, number, step, build, counter, told))
+        found.patches.append(_patch(found, number, step, build, counter, report))
     return found
 
 
-def _count_base(found: Walk, scenarios: Sequence[str], counter: Counter, told: Told) -> None:
+def _count_base(
+    found: CheckedSeries, scenarios: Sequence[str], counter: Counter, report: Report
+) -> None:
     base = found.base
-    told(f"counting {len(scenarios)} scenarios on the base{_on(base)}, once")
+    report(f"counting {len(scenarios)} scenarios on the base{_on(base)}, once")
     for each in _counted(counter, base, scenarios):
         if each.result.outcome is Outcome.OK:
-            found.traced.append(Traced(scenario=each.scenario, counted=[(0, each)]))
+            found.counts.append(ScenarioCounts(scenario=each.scenario, counted=[(0, each)]))
         else:
             found.unmeasured[each.scenario] = each.result.reason or str(each.result.outcome)
-    if not found.traced:
+    if not found.counts:
         why = next(iter(found.unmeasured.values()), "there is none")
         raise SpecError(
             f"no scenario can be counted on the base{_on(base)}: {why}", place=base.name
@@ -125,29 +127,34 @@ def _on(kernel: Kernel) -> str:
 
 
 def _patch(
-    found: Walk, number: int, step: SeriesStep, build: Builder, counter: Counter, told: Told
+    found: CheckedSeries,
+    number: int,
+    step: SeriesStep,
+    build: Builder,
+    counter: Counter,
+    report: Report,
 ) -> PatchRow:
-    """One patch, held against the last that could be."""
+    """One patch, compared with the last one that has a kernel."""
     row = PatchRow(number=number, title=step.title)
     if step.tree is None:
-        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_AGAIN)}")
+        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_APPLY_ERROR)}")
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return PatchRow(number=number, title=step.title, same_image=True)
         names, lines = changed_code(found.last, kernel)
-        found.also |= _also(kernel, names)
+        found.aliases |= _aliases(kernel, names)
     except SpecError as error:
         return _wrong(row, error.cause)
     if lines:
         return PatchRow(number=number, title=step.title, same_image=True)
     affected = [
-        each for each in found.traced if not names or functions_of(each.last.functions) & names
+        each for each in found.counts if not names or functions_of(each.last.functions) & names
     ]
     many = f"functions changed: {len(names)}, scenarios that execute them: {len(affected)}"
-    told(f"patch {number}{_on(kernel)}: {many}")
-    # Also a kernel whose changes no scenario executes has to boot: one shows it.
-    shown = affected or found.traced[:1]
+    report(f"patch {number}{_on(kernel)}: {many}")
+    # A kernel whose changes no scenario executes has to boot, too: one scenario shows it.
+    shown = affected or found.counts[:1]
     again = _counted(counter, kernel, [each.scenario for each in shown])
     if again[0].result.outcome is Outcome.BOOT_ERROR:
         return _wrong(row, f"does not boot: {again[0].result.reason}")
@@ -157,14 +164,14 @@ def _patch(
     for each, new in zip(affected, again, strict=bool(affected)):
         each.counted.append((number, new))
     rows = [path_row(each.counted[-2][1], each.last, found.tolerance) for each in affected]
-    return _told_by_paths(row, names, rows)
+    return _summed(row, names, rows)
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
     return PatchRow(number=row.number, title=row.title, wrong=why[:_LONGEST])
 
 
-def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> PatchRow:
+def _summed(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> PatchRow:
     moved = [path for path in paths if path.change in (Effect.MORE, Effect.LESS)]
     worst = max(moved, key=lambda path: path.percent, default=None)
     return PatchRow(
@@ -178,8 +185,8 @@ def _told_by_paths(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow
     )
 
 
-def _also(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
-    """Each of these functions with all names that the kernel has for it: a system call has two."""
+def _aliases(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Each of these functions with all its names in the kernel: a system call has two."""
     extents = image.opened(kernel.image, kernel.name or "the patched").extents()
     by_place: dict[object, set[str]] = {}
     for name in names & extents.keys():
@@ -188,15 +195,15 @@ def _also(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
 
 
 def _counted(counter: Counter, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
-    """All of them, unless the first shows that the kernel does not boot."""
+    """The counts of all, or of the first alone where that shows that the kernel does not boot."""
     first = counter.count(kernel, scenarios[:1])
     if first and first[0].result.outcome is Outcome.BOOT_ERROR:
         return first
     return first + counter.count(kernel, scenarios[1:])
 
 
-def paths(found: Walk) -> tuple[PathRow, ...]:
-    """What became of each scenario that executes changed code, and by which patch most."""
+def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
+    """The row of each scenario that executes changed code, with the patch of the largest part."""
     rows = []
     for each in found.executing:
         row = path_row(each.first, each.last, found.tolerance)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What was found along a series as its page: decision, claims, what is not known."""
+"""From a checked series to its page: the decision, the claims, and what is not known."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from kdelta import workload
-from kdelta.check import answering
-from kdelta.check.answering import Walk
+from kdelta.check import claims
+from kdelta.check.claims import DeclaredClaim, scenario_name
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
     CheckPage,
     Effect,
     Elsewhere,
+    JudgedClaim,
     PathRow,
     Ruling,
     Since,
 )
-from kdelta.check.promises import promises
+from kdelta.check.series import CheckedSeries, path_rows
 from kdelta.source.series import PatchSeries
 
 _NAMED = 3
@@ -29,7 +30,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How it was made: words for the page."""
+    """How the check was made, in words for the page."""
 
     config: str
     compiler: str
@@ -41,31 +42,34 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrossWalk:
-    """The series on another architecture."""
+class CheckedArch:
+    """The series on one architecture."""
 
     arch: str
-    found: Walk
+    found: CheckedSeries
     compiler: str
     null: str
 
 
 def page(
     series: PatchSeries,
-    found: Walk,
+    found: CheckedSeries,
     setting: Setting,
     before: CheckPage | None,
     against: str,
-    sides: Sequence[CrossWalk] = (),
+    sides: Sequence[CheckedArch] = (),
+    declared: Sequence[DeclaredClaim] = (),
 ) -> CheckPage:
-    """The page of a checked series.  before: that of the version before, called `against`."""
-    paths = answering.paths(found)
-    unseen = tuple(sorted(found.changed - found.executed))
+    """The page of a checked series.
+
+    found: on amd64; sides: on the other architectures.  before: the page of the version before,
+    from the file `against`.  declared: the claims to judge.
+    """
+    paths = path_rows(found)
     elsewhere = tuple(map(_elsewhere, sides))
     everywhere = (*paths, *(row for each in elsewhere for row in each.paths))
-    walks = [found, *(side.found for side in sides)]
-    decision, why = _decided(walks, everywhere, found.tolerance)
-    said = "\n\n".join([*series.cover.split("\n", 1), *(step.text for step in series.steps)])
+    every = [(HOME, found), *((side.arch, side.found) for side in sides)]
+    decision, why = _decided([one for _, one in every], everywhere, found.tolerance)
     made = CheckPage(
         title=series.title,
         base=series.base.title,
@@ -78,44 +82,58 @@ def page(
         tolerance=found.tolerance,
         patches=tuple(found.patches),
         paths=paths,
-        identical=tuple(_name(each.scenario) for each in found.identical),
-        unseen=unseen,
+        identical=_names(found),
+        unseen=tuple(sorted(found.changed - found.executed)),
         null=setting.null,
         state=_state(found),
         limits=(*filter(None, [series.order]), *_limits(found, setting, sides)),
-        promises=promises(said, everywhere, [_name(each.scenario) for each in found.identical]),
+        claims=tuple(
+            claim for arch, one in every for claim in _judged(declared, arch, one, everywhere)
+        ),
+        sentences=claims.sentences(series),
         since=(),
         against=against,
         command=setting.command,
         program=_program(found, paths),
         elsewhere=elsewhere,
     )
-    return held_against(made, before) if before else made
+    return compared_with(made, before) if before else made
 
 
-def _elsewhere(side: CrossWalk) -> Elsewhere:
+def _elsewhere(side: CheckedArch) -> Elsewhere:
     found = side.found
     return Elsewhere(
         arch=side.arch,
         compiler=side.compiler,
         null=side.null,
         patches=tuple(found.patches),
-        paths=answering.paths(found),
-        identical=tuple(_name(each.scenario) for each in found.identical),
+        paths=path_rows(found),
+        identical=_names(found),
         unseen=tuple(sorted(found.changed - found.executed)),
         state=_state(found),
         limits=tuple(_unmeasured(found)),
     )
 
 
+def _names(found: CheckedSeries) -> tuple[str, ...]:
+    return tuple(scenario_name(each.scenario) for each in found.identical)
+
+
+def _judged(
+    declared: Sequence[DeclaredClaim], arch: str, found: CheckedSeries, paths: Sequence[PathRow]
+) -> tuple[JudgedClaim, ...]:
+    missing = [row.number for row in found.patches if row.wrong]
+    return claims.judged(declared, arch, paths, _names(found), missing, found.unmeasured)
+
+
 def _decided(
-    walks: Sequence[Walk], paths: Sequence[PathRow], tolerance: float
+    every: Sequence[CheckedSeries], paths: Sequence[PathRow], tolerance: float
 ) -> tuple[Ruling, str]:
-    """walks: of all architectures, amd64 first; paths: of all of them."""
+    """every: the series on all architectures, amd64 first; paths: of all of them."""
     moved = [row for row in paths if row.change in (Effect.MORE, Effect.LESS)]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
-    wrong = sorted({row.number for found in walks for row in found.patches if row.wrong})
+    wrong = sorted({row.number for found in every for row in found.patches if row.wrong})
     left = [row for row in paths if row.change is Effect.OPEN]
     if worst and worst.percent > tolerance:
         signs = f"; best {_cell(best)}: signs differ" if best and best.percent < 0 else ""
@@ -125,10 +143,10 @@ def _decided(
         return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
     if left:
         return Ruling.UNDECIDED, f"{len(left)} paths could not be compared, see below"
-    if any(found.changed for found in walks) and not paths:
+    if any(found.changed for found in every) and not paths:
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:
-        same = all(row.same_image for found in walks for row in found.patches)
+        same = all(row.same_image for found in every for row in found.patches)
         slight = any(row.change is Effect.SLIGHT for row in paths)
         least = f" by {LEAST_PERCENT:g} % or more" if slight else ""
         said = "nothing in the image changed but line numbers" if same else "no path changed"
@@ -145,18 +163,20 @@ def _cell(row: PathRow | None) -> str:
     return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
 
 
-def _state(found: Walk) -> tuple[str, ...]:
-    """Each fact of each trial was looked at: what did not hold is no count, and stands as such."""
-    results = [one.result for each in found.traced for _, one in each.counted]
+def _state(found: CheckedSeries) -> tuple[str, ...]:
+    """Every fact of every trial; a trial whose facts do not hold has no count."""
+    results = [one.result for each in found.counts for _, one in each.counted]
     facts = sum(fact.binding for result in results for fact in result.state)
     held = sum(fact.holds and fact.binding for result in results for fact in result.state)
     said = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
     return (said,)
 
 
-def _limits(found: Walk, setting: Setting, sides: Sequence[CrossWalk]) -> tuple[str, ...]:
+def _limits(
+    found: CheckedSeries, setting: Setting, sides: Sequence[CheckedArch]
+) -> tuple[str, ...]:
     proof = (
-        f"{len(found.identical)} of {len(found.traced)} scenarios execute no changed function:"
+        f"{len(found.identical)} of {len(found.counts)} scenarios execute no changed function:"
         " identical by proof, for code. What a patch changes in data or in what is patched at boot"
         " is not seen there."
     )
@@ -171,18 +191,19 @@ def _limits(found: Walk, setting: Setting, sides: Sequence[CrossWalk]) -> tuple[
     return tuple(said)
 
 
-def _unmeasured(found: Walk) -> list[str]:
+def _unmeasured(found: CheckedSeries) -> list[str]:
     if not found.unmeasured:
         return []
-    names = ", ".join(_name(each) for each in list(found.unmeasured)[:_NAMED])
+    names = ", ".join(scenario_name(each) for each in list(found.unmeasured)[:_NAMED])
     count = len(found.unmeasured) - _NAMED
     more = f" and {count} more" if count > 0 else ""
     return [f"Not counted on the base: {names}{more}."]
 
 
-def held_against(made: CheckPage, before: CheckPage) -> CheckPage:
-    """The page with what became of the answers of the one before; what one of them did not ask
-    is no answer.
+def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:
+    """The page with the answers that differ from those of an earlier page.
+
+    A scenario that only one of the two pages counted has no answer to compare.
     """
     was, now = before.answers, made.answers
     since = tuple(
@@ -193,17 +214,13 @@ def held_against(made: CheckPage, before: CheckPage) -> CheckPage:
     return replace(made, since=since, apart=len(was.keys() ^ now.keys()))
 
 
-def _program(found: Walk, paths: Sequence[PathRow]) -> str:
+def _program(found: CheckedSeries, paths: Sequence[PathRow]) -> str:
     """How to get the C file of the path that changed most."""
     if not paths:
         return ""
     most = max(paths, key=lambda row: abs(row.percent)).scenario
-    name = next(each.scenario for each in found.executing if _name(each.scenario) == most)
+    name = next(each.scenario for each in found.executing if scenario_name(each.scenario) == most)
     place, _, scenario = name.rpartition(":")
     if workload.is_file(place):
         return f"{place} is its C file"
     return f"kdelta export {place} -o {place}.c    # then: ./{place} {scenario}"
-
-
-def _name(scenario: str) -> str:
-    return scenario.rpartition("/")[2].replace(".c:", ":")

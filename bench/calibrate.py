@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Published performance changes of Linux, and what counts say of each.
+
+    .venv/bin/python bench/calibrate.py [CASES] [--only ID] [--list] [--no-builds] [--table]
+
+CASES is a TOML file of [[case]] tables, by default bench/calibration.toml;
+bench/calibration-second.toml is another.  Its form is PublishedCase of bench/calibration.py.
+--list says how each case would be counted, --table prints the rows of docs/calibration.md.  A whole
+run takes a night: it builds a kernel for each of bench/variants.  Exits 1 where counts have another
+sign than expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+import calibration
+from calibration import CaseAnswer, PublishedCase, Series
+from kdelta.check import counting
+from kdelta.check.compare import changed_code
+from kdelta.cli.download import reporting
+from kdelta.errors import SpecError
+from kdelta.kernels import reference
+
+_HERE = Path(__file__).resolve().parent
+_SOURCE = "6.17.8"  # the release in which variants take changes back
+
+
+def main() -> None:
+    """Count the cases, and print what the counts say."""
+    parser = argparse.ArgumentParser(description="Hold published changes against counts.")
+    parser.add_argument("cases", type=Path, nargs="?", default=_HERE / "calibration.toml")
+    parser.add_argument("--only", action="append", metavar="ID", help="only this case")
+    parser.add_argument("--list", action="store_true", help="only say how each would be counted")
+    parser.add_argument("--no-builds", action="store_true", help="count released kernels only")
+    parser.add_argument("--table", action="store_true", help="print the rows of the document")
+    chosen = parser.parse_args()
+    cases = calibration.read(chosen.cases)
+    if unknown := set(chosen.only or ()) - {case.id for case in cases}:
+        sys.exit(f"{chosen.cases} has no case {min(unknown)}")
+    cases = tuple(case for case in cases if not chosen.only or case.id in chosen.only)
+    if chosen.no_builds:
+        cases = tuple(msgspec.structs.replace(case, undone_by="", done_by="") for case in cases)
+    logging.basicConfig(level=logging.WARNING)
+    offered = _offered()
+    if chosen.list:
+        print("\n".join(_plan(case, offered) for case in cases))
+        return
+    answers = _answers(cases, offered)
+    lines = calibration.table(answers) if chosen.table else calibration.details(answers)
+    print("\n".join([calibration.summary(answers), "", *lines]))
+    sys.exit(any(each.right is False for each in answers))
+
+
+def _offered() -> list[Series]:
+    """The series that the archive has a release of."""
+    with reporting() as progress:
+        offers = reference.listing(progress=progress)
+    found = {offer.series for offer in offers if not offer.is_candidate}
+    return sorted((int(major), int(minor)) for major, minor in (s.split(".") for s in found))
+
+
+def _plan(case: PublishedCase, offered: Sequence[Series]) -> str:
+    between = calibration.interval(case, offered)
+    if case.is_built:
+        return f"{case.id}: {case.scenario}, {' -> '.join(_names(case))}"
+    if case.lacks:
+        return f"{case.id}: {case.lacks}"
+    if between is None:
+        return f"{case.id}: no two series of the archive have {case.release} between them"
+    return f"{case.id}: {case.scenario}, {' -> '.join(f'{a}.{b}' for a, b in between)}"
+
+
+def _answers(cases: Sequence[PublishedCase], offered: Sequence[Series]) -> list[CaseAnswer]:
+    """The answers in the order of the cases; each pair of kernels is counted once."""
+    found: dict[str, CaseAnswer] = {}
+    intervals: dict[tuple[Series, Series], list[PublishedCase]] = defaultdict(list)
+    builds: dict[tuple[str, str], list[PublishedCase]] = defaultdict(list)
+    for case in cases:
+        between = calibration.interval(case, offered)
+        if case.is_built:
+            builds[_names(case)].append(case)
+        elif case.lacks:
+            found[case.id] = calibration.not_counted(case, case.lacks)
+        elif between is None:
+            found[case.id] = calibration.not_counted(case, f"{case.release} is in no interval")
+        else:
+            intervals[between].append(case)
+    for between, group in sorted(intervals.items()):
+        found |= {each.case.id: each for each in _of_interval(between, group)}
+    for names, group in builds.items():
+        found |= {each.case.id: each for each in _of_builds(names, group)}
+    return [found[case.id] for case in cases]
+
+
+def _of_interval(
+    between: tuple[Series, Series], cases: Sequence[PublishedCase]
+) -> Iterator[CaseAnswer]:
+    old, new = (f"{major}.{minor}" for major, minor in between)
+    wide = calibration.is_wide(between)
+    for case, (before, after) in zip(cases, _counts(old, new, cases), strict=True):
+        versions = [side.kernel.version.partition("-")[0] for side in (before, after)]
+        yield calibration.answered(case, before, after, (versions[0], versions[1]), wide=wide)
+
+
+def _of_builds(names: tuple[str, str], cases: Sequence[PublishedCase]) -> Iterator[CaseAnswer]:
+    undone, done = cases[0].undone_by, cases[0].done_by
+    labels = "without" if undone else _SOURCE, "with" if done else _SOURCE
+    try:
+        sides = _counts(*names, cases)
+        changed, _ = changed_code(sides[0][0].kernel, sides[0][1].kernel)
+    except SpecError as error:
+        yield from (calibration.not_counted(case, error.cause[:200]) for case in cases)
+        return
+    for case, (before, after) in zip(cases, sides, strict=True):
+        own = calibration.own_functions(before, after, changed)
+        yield calibration.answered(case, before, after, labels, built=True, changed=own)
+
+
+def _names(case: PublishedCase) -> tuple[str, str]:
+    """The references of both builds."""
+    source = f"tree:deb:{_SOURCE}+config=deb"
+    undone, done = (
+        f"{source}+{_HERE / 'variants' / f'{name}.patch'}" if name else source
+        for name in (case.undone_by, case.done_by)
+    )
+    return undone, done
+
+
+def _counts(
+    old: str, new: str, cases: Sequence[PublishedCase]
+) -> list[tuple[counting.Counted, counting.Counted]]:
+    """Both counts of each case."""
+    names = list(dict.fromkeys(case.scenario for case in cases))
+    with reporting() as progress:
+        pairs = counting.count_pair(
+            old, new, names, lambda line: print(line, file=sys.stderr), progress=progress
+        )
+    found = dict(zip(names, pairs, strict=True))
+    return [found[case.scenario] for case in cases]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Compares two kernels: their code, and one scenario that was counted on both.
+
+`path_row` compares kernels that were built alike, as those of one series are.  `count_difference`
+compares any two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from kdelta import workload
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, explain, once
+from kdelta.analysis.gate import gate
+from kdelta.analysis.resemblance import making_up
+from kdelta.check.counting import Counted
+from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
+from kdelta.disassembly import image
+from kdelta.disassembly.difference import difference, only_lines
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine import folios
+from kdelta.sample import ArmRecord, PhaseCounts, TrialRecord
+from kdelta.study import spec
+from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.windows import LEAST_CALM, representative
+from kdelta.workload import Feature
+
+_OLD, _NEW = "before", "after"
+_SHOWN = 4  # functions of a path that have a row of their own
+_LEAST_SPREADS = 3  # a difference of fewer spreads counts as spread
+_BYTES = "bytes that string instructions copy or clear"
+
+
+# ---- the code of two kernels ------------------------------------------------------------------
+
+
+def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
+    """Functions that the two do not have in common; True when only line numbers differ."""
+    one = image.opened(old.image, old.name or "the base")
+    other = image.opened(new.image, new.name or "the patched")
+    names = difference(one, other).names
+    return names, not names and only_lines(one, other)
+
+
+# ---- one scenario on two kernels that were built alike ----------------------------------------
+
+
+def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
+    """The row of a scenario.  tolerance: percent by which a path may get longer."""
+    load, scenario = workload.parse_reference(before.scenario)
+    record = _record(before, after)
+    case = gate(record, step_percent=LEAST_PERCENT, alike=True).cases[0]
+    pairs = window_pairs(before.result.exact.phases, after.result.exact.phases)
+    effect, reason = _effect(
+        case.comparison.verdict, case.old, case.new, case.comparison.spread, pairs
+    )
+    if effect is Effect.OPEN:
+        reason = case.skipped or "; ".join(case.comparison.reasons)
+    elif effect is not Effect.SPREAD and (why := _open_by_bytes(record, tolerance)):
+        effect, reason = Effect.OPEN, why
+    elif effect is Effect.EQUAL and case.comparison.signless:
+        reason = f"{case.comparison.handled:+,.0f} {_BYTES}"
+    changed = effect in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
+    return PathRow(
+        scenario=f"{load.name}:{scenario.name}",
+        what=f"{load.title}, {scenario.summary}" if not scenario.declared else scenario.summary,
+        pages=pages_of(scenario),
+        operation=case.operation,
+        before=case.old,
+        after=case.new,
+        change=effect,
+        reason=reason,
+        functions=_parts(record) if changed else (),
+    )
+
+
+def _effect(
+    verdict: Verdict,
+    old: float | None,
+    new: float | None,
+    spread: float | None,
+    pairs: WindowPairs | None = None,
+) -> tuple[Effect, str]:
+    if verdict is Verdict.INVALID or old is None or new is None:
+        return Effect.OPEN, ""
+    if old == new:
+        return Effect.EQUAL, ""
+    clear = pairs is not None and pairs.clear and (pairs.difference > 0) == (new > old)
+    if spread and abs(new - old) < _LEAST_SPREADS * spread and not clear:
+        return Effect.SPREAD, f"{new - old:+.4g}, and its windows differ by {spread:.4g}"
+    if 100 * abs(new - old) < LEAST_PERCENT * old:
+        return Effect.SLIGHT, f"{new - old:+.4g}"
+    return (Effect.MORE if new > old else Effect.LESS), ""
+
+
+def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
+    """Why copied bytes leave open whether a path got longer, or by how much; else "".
+
+    A path with few more instructions may have many more bytes, so both thresholds are asked.
+    """
+    for percent in (LEAST_PERCENT, tolerance):
+        found = gate(record, step_percent=percent, alike=True).cases[0].comparison
+        less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
+        if found.signless and not less:
+            return found.signless
+    return ""
+
+
+def pages_of(scenario: workload.Scenario) -> str:
+    """How the memory of a scenario is mapped: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb"."""
+    name = scenario.name
+    if cell := folios.cell_of(name):
+        return cell.pages
+    if "hugetlb" in name or any("hugetlb" in fact.name and fact.want not in ("0", "same", "free")
+                                for fact in scenario.contract):  # fmt: skip
+        return "hugetlb"
+    if "mthp" in name or "64k" in name.split("_") or getattr(scenario.needs, "mthp", None):
+        return "64K"
+    if "pte_mapped" in name:
+        return "PTE-mapped 2M"
+    if Feature.THP in scenario.features or (
+        "thp" in name.split("_") and "no" not in name.split("_")
+    ):
+        return "2M"
+    return "base"
+
+
+# ---- one scenario on any two kernels ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountDifference:
+    """A scenario on two kernels, in instructions per operation.
+
+    sure: the windows agree on the difference, or on there being none; reason: why not.
+    signless: why the sign of the difference means nothing; "" where it does.
+    functions: all that differ.  leading: those that an explanation begins with.
+    """
+
+    before: float | None
+    after: float | None
+    sure: bool
+    reason: str
+    functions: tuple[FunctionPart, ...]
+    signless: str = ""
+    leading: tuple[str, ...] = ()
+
+
+def count_difference(before: Counted, after: Counted) -> CountDifference:
+    """Compare two kernels that may be built differently, as far as that is possible."""
+    record = _record(before, after)
+    found = _explained(record)
+    case = gate(record).cases[0]
+    exactly = gate(record, step_percent=LEAST_PERCENT).cases[0].comparison
+    parts = [
+        FunctionPart(function=row.function, delta=row.delta / found.operations)
+        for row in (found.functions if found else ())
+        if found and row.delta
+    ]
+    leading = (*found.rising, *found.falling) if found else ()
+    return CountDifference(
+        before=case.old,
+        after=case.new,
+        sure=case.comparison.verdict not in (Verdict.UNDECIDED, Verdict.INVALID),
+        reason=case.skipped or "; ".join(case.comparison.reasons),
+        functions=tuple(parts),
+        signless=exactly.signless,
+        leading=tuple(row.function for row in leading),
+    )
+
+
+def _record(before: Counted, after: Counted) -> RunRecord:
+    """A run of the two, in memory."""
+    arch = before.kernel.arch
+    study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
+    place, _, name = before.scenario.rpartition(":")
+    sides = (before, after)
+    return RunRecord(
+        run_id="check",
+        name=study.name,
+        title=study.title,
+        seed=0,
+        rounds=1,
+        created="",
+        kdelta_version="",
+        study=study,
+        arms=tuple(
+            ArmRecord(index=at, label=(_OLD, _NEW)[at], kernel=side.kernel.identity())
+            for at, side in enumerate(sides)
+        ),
+        trials=tuple(
+            TrialRecord(
+                index=at, round=0, arm=at, workload=place, scenario=name, result=side.result
+            )
+            for at, side in enumerate(sides)
+        ),
+    )
+
+
+# ---- windows in pairs -------------------------------------------------------------------------
+#
+# Kernels that were built alike go through the same windows: what refills a list in the third window
+# of one does so in the third window of the other.  So the windows of a scenario may lie far apart
+# while each pair of them differs by one number, to the instruction.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPairs:
+    """What each pair of windows differs by, all phases together, in instructions.
+
+    deviation: how far the pairs lie from that; one odd pair in a few is left out.
+    """
+
+    difference: int
+    deviation: int
+
+    @property
+    def clear(self) -> bool:
+        """True when the pairs agree on a difference."""
+        return bool(self.difference) and abs(self.difference) >= _LEAST_SPREADS * self.deviation
+
+
+def window_pairs(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> WindowPairs | None:
+    """The difference by pairs; None where windows have none, or too few are undisturbed."""
+    if [_shape(one) for one in old] != [_shape(one) for one in new]:
+        return None
+    difference = deviation = 0
+    for mine, theirs in zip(old, new, strict=True):
+        disturbed = [a or b for a, b in zip(_switched(mine), _switched(theirs), strict=True)]
+        totals = zip(mine.user, mine.kernel, theirs.user, theirs.kernel, disturbed, strict=True)
+        each = [c + d - a - b for a, b, c, d, bad in totals if not bad]
+        if len(each) < LEAST_CALM or mine.layouts > 1:
+            return None
+        found = representative(each)
+        difference += found.value
+        deviation += found.deviation
+    return WindowPairs(difference=difference, deviation=deviation)
+
+
+def _shape(counts: PhaseCounts) -> tuple[str, int, str, int, int]:
+    return counts.phase, counts.operations, counts.operation, counts.layouts, len(counts.user)
+
+
+def _switched(counts: PhaseCounts) -> Sequence[bool]:
+    return counts.switched or (False,) * len(counts.user)
+
+
+# ---- the functions behind a difference --------------------------------------------------------
+
+
+def _explained(record: RunRecord) -> Explanation | None:
+    """The functions of the difference; None where nothing may be claimed of them."""
+    try:
+        found = explain(record, _OLD, _NEW, step_percent=0.0)
+    except SpecError:
+        return None
+    return None if found.refused or found.delta is None else found
+
+
+def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
+    """What the difference is made of, per operation: the largest parts, and the rest as one."""
+    found = _explained(record)
+    if found is None:
+        return ()
+    rows = [
+        FunctionPart(function=part.name, delta=part.delta / found.operations)
+        for part in netted(once(found.functions, found.renamed))
+    ]
+    shown, rest = rows[:_SHOWN], rows[_SHOWN:]
+    if rest:
+        left = sum(row.delta for row in rest)
+        shown.append(FunctionPart(function=f"{len(rest)} others", delta=left))
+    return tuple(shown)
+
+
+# ---- code that moved between functions --------------------------------------------------------
+#
+# Code that moved is one part of a difference, not two.  Call paths would say what moved
+# (`analysis.netting`), but a check counts functions alone.  So only what nearly cancels is taken
+# for a move, the best match first, and all its names are shown.  Renamed functions are one row
+# already (`explanation.once`).
+
+_LEFT = 0.25  # part of what moved that may be left over where a function is new or vanished
+_MOST_TRIED = 8  # candidates that code of one function may have moved into
+_MOST_INTO = 3  # functions that code of one may have moved into at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NettedPart:
+    """Functions that share one piece of code.  delta: of all, in instructions per window."""
+
+    functions: tuple[str, ...]
+    delta: int
+
+    @property
+    def name(self) -> str:
+        """The label in a table."""
+        first, *others = self.functions
+        return f"{first} with {', '.join(others)}" if others else first
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Move:
+    """A row and the others that its code moved into or came from, as places of rows.
+
+    left: the part that does not cancel.  Moves sort by it, then by the number of others.
+    """
+
+    left: float
+    others: int
+    place: int
+    into: tuple[int, ...]
+
+
+def netted(rows: Sequence[FunctionDelta]) -> tuple[NettedPart, ...]:
+    """The parts of a difference, the largest first; their deltas sum to those of the rows.
+
+    A function that ran under one kernel alone joins the one of the other sign that it nearly
+    cancels with.  Functions of both kernels join where they cancel to the instruction.  A part
+    that sums to 0 is left out.
+    """
+    changed = (row for row in rows if row.delta)
+    left = dict(enumerate(sorted(changed, key=lambda row: (-abs(row.delta), row.function))))
+    found: list[NettedPart] = []
+    waiting = [move for place in left if (move := _move(place, left))]
+    heapify(waiting)
+    while waiting:
+        move = heappop(waiting)
+        if move.place not in left:
+            continue
+        if not left.keys() >= {*move.into}:
+            if again := _move(move.place, left):
+                heappush(waiting, again)
+            continue
+        found.append(_part([left.pop(place) for place in (move.place, *move.into)]))
+    found += [_part([row]) for row in left.values()]
+    moved = [part for part in found if part.delta]
+    return tuple(sorted(moved, key=lambda part: (-abs(part.delta), part.functions)))
+
+
+def _part(rows: Sequence[FunctionDelta]) -> NettedPart:
+    names = (f"{row.function} (before: {row.was})" if row.was else row.function for row in rows)
+    return NettedPart(functions=tuple(names), delta=sum(row.delta for row in rows))
+
+
+def _move(place: int, rows: Mapping[int, FunctionDelta]) -> _Move | None:
+    """Where the code of a row moved to or came from, if that can be found."""
+    row = rows[place]
+    opposite = sorted(
+        (each.status is Presence.BOTH, at)
+        for at, each in rows.items()
+        if each.delta * row.delta < 0
+    )
+    near = [at for _, at in opposite[:_MOST_TRIED]]
+
+    def is_move(chosen: tuple[int, ...], total: int) -> bool:
+        rest = abs(abs(row.delta) - total)
+        return _is_move(row, [rows[near[at]] for at in chosen], rest)
+
+    sizes = [abs(rows[at].delta) for at in near]
+    into = tuple(near[at] for at in making_up(abs(row.delta), sizes, _MOST_INTO, is_move))
+    rest = row.delta + sum(rows[at].delta for at in into)
+    return _Move(abs(rest / row.delta), len(into), place, into) if into else None
+
+
+def _is_move(row: FunctionDelta, some: Sequence[FunctionDelta], rest: int) -> bool:
+    alone = [each.status is not Presence.BOTH for each in some]
+    if row.status is Presence.BOTH and not all(alone):
+        return rest == 0 and len(some) == 1
+    if row.status is not Presence.BOTH and len(some) > 1 and not any(alone):
+        return False  # it may be inlined into several, but counts cannot show that
+    return rest <= _LEFT * abs(row.delta)

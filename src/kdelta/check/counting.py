@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a check counts: scenarios in their page sizes, and trials outside a run folder."""
+
+from __future__ import annotations
+
+import collections
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdelta import workload
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError, SpecError
+from kdelta.host import slots
+from kdelta.journal import results
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine import folios
+from kdelta.metric import plural
+from kdelta.printable import known, quoted
+from kdelta.run import exact
+from kdelta.run.restoring import Bench
+from kdelta.run.trials import tried
+from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.study import spec
+from kdelta.study.spec import Study
+
+BASE_PAGES = "4K"
+PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
+
+Report = Callable[[str], None]  # gets each line of progress
+
+
+# ---- scenarios --------------------------------------------------------------------------------
+
+
+def page_sizes(words: str) -> tuple[str, ...]:
+    """The sizes of "4K,64K,2M,2M-ptes".  Raises SpecError for an unknown size, and for none."""
+    wanted = tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    for word in wanted:
+        if word not in PAGE_SIZES:
+            raise SpecError(f"no pages of {quoted(word)}", action=known(word, PAGE_SIZES))
+    if not wanted:
+        raise SpecError("no size of pages is named", action=known("", PAGE_SIZES))
+    return wanted
+
+
+def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Each scenario in each wanted size that it has, and a sentence for each reason of a lack."""
+    found: list[str] = []
+    why: collections.Counter[str] = collections.Counter()
+    for name in scenarios:
+        found += [name] if BASE_PAGES in wanted else []
+        scenario = workload.parse_reference(name)[1]
+        given = set(scenario.folios)
+        found += [f"{name}.{size}" for size in wanted if size in given]
+        lacks = [size for size in wanted if size != BASE_PAGES and size not in given]
+        if lacks and not given:
+            why[workload.without_folios(scenario, lacks[0])] += 1
+    sentences = [
+        f"no cells of folios for {plural(count, 'scenario')}: {reason}"
+        for reason, count in why.items()
+    ]
+    return found, sorted(sentences)
+
+
+# ---- trials -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One scenario on one kernel."""
+
+    scenario: str
+    kernel: Kernel
+    result: TrialResult
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The functions that its windows executed."""
+        return frozenset(row.function for row in self.result.exact.functions)
+
+
+class Counter:
+    """Counts several guests at once.  What the store holds already is not counted again."""
+
+    def __init__(
+        self, study: Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
+    ) -> None:
+        """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
+        self._study = study
+        self._kernels: list[Kernel] = []
+        self._trials = exact.ExactTrials(bench, self._kernels, jobs=jobs)
+        self._folder = folder
+        self._report = report
+        self._jobs = jobs or slots.at_once(exact.guests_of(study))
+        self._next = 0
+        self._mutex = threading.Lock()
+
+    def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
+        """One trial of each scenario.  A fault of this machine is a result that says so."""
+        if kernel not in self._kernels:
+            self._kernels.append(kernel)
+        with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="check") as pool:
+            waiting = [pool.submit(self._one, kernel, name) for name in scenarios]
+            try:
+                return [each.result() for each in waiting]
+            except BaseException:
+                self._trials.cancelled.set()
+                for each in waiting:
+                    each.cancel()
+                raise
+
+    def _one(self, kernel: Kernel, scenario: str) -> Counted:
+        place, _, name = scenario.rpartition(":")
+        with self._mutex:
+            number, self._next = self._next, self._next + 1
+        trial = TrialRecord(
+            index=number,
+            round=0,
+            arm=self._kernels.index(kernel),
+            workload=place,
+            scenario=name,
+        )
+        folder = results.trial_folder(self._folder, number)
+        try:
+            with self._trials.slot(trial):
+                attempts = self._study.plan.max_attempts
+                result = tried(self._trials, trial, folder, attempts, lambda _failed: None)
+        except InfraError as error:
+            result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
+        why = f" ({result.reason})" if result.outcome is not Outcome.OK else ""
+        self._report(f"{kernel.name} {scenario}: {result.outcome}{why}")
+        return Counted(scenario=scenario, kernel=kernel, result=result)
+
+
+def count_pair(
+    old: str,
+    new: str,
+    scenarios: Sequence[str],
+    report: Report,
+    *,
+    wanted_qemu: str = "",
+    jobs: int | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> list[tuple[Counted, Counted]]:
+    """Each scenario on two kernels, given as references, in the order of the scenarios.
+
+    Raises SpecError for a kernel or a scenario that does not exist, InfraError for a kernel that
+    cannot be fetched or built.
+    """
+    study = spec.from_arguments(scenarios, [old, new])
+    kernels = reference.resolve_all([old, new], progress=progress)
+    bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
+    with tempfile.TemporaryDirectory(prefix="kdelta-pair-") as folder:
+        counter = Counter(study, bench, Path(folder), report, jobs)
+        sides = [counter.count(_available(kernel), scenarios) for kernel in kernels]
+    return list(zip(*sides, strict=True))
+
+
+def _available(kernel: Kernel | InfraError) -> Kernel:
+    if isinstance(kernel, InfraError):
+        raise kernel
+    return kernel
