@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kdelta.sample import FunctionCount
 
-# It moved counts by up to 1 % between seeds, and has a part in both arms (docs/method.md).
+# It moved counts by up to 1 % between seeds, and has a part in both arms (docs/determinism.md).
 UNSEEN_PERCENT = 2.0
 # The page allocator, slabs that get or give back pages or objects by batches.
 _OF_MEMORY = re.compile(
