@@ -10,7 +10,7 @@ help:
 	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
 	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
-	@echo 'make bench  measure again every figure that README.md gives (half an hour)'
+	@echo 'make bench  measure again the figures of docs/reference.md (half an hour)'
 	@echo 'make examples  count again what docs/examples reports, and write its mails and pages anew'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'

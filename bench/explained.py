@@ -4,7 +4,7 @@
     python bench/explained.py RUN...         of runs with --probe calls: how much the first row is
     python bench/explained.py --survey RUN   count the steps of a survey with --probe calls, and
                                              say it of each; what was counted is not counted again
-    python bench/explained.py --write FILE   measure four steps, and write docs/explain.md;
+    python bench/explained.py --write FILE   measure two steps, and write docs/explain.md;
                                              with RUN... of these, which have been measured
 
 A first row explains a step when it is at least 80 % of the net, and not more than 120 %.
@@ -24,20 +24,18 @@ from steps import TOO_MUCH, FirstRow, of_run, of_survey
 _STEPS = (
     ("mprotect:shared_dirty_full_toggle_16m", "6.16", "6.17"),
     ("mincore:no_thp_pte_scan_4m", "6.18", "6.19"),
-    ("unmap:munmap", "6.12", "6.16"),
-    ("process:thread", "7.0", "7.1"),
 )
 _KEPT = "\n## The steps of a survey\n"  # what stands from there on is not made here
 _PROBES = ("--probe", "calls", "--probe", "memory")
-_HEAD = """# Four steps, explained
+_HEAD = """# Two steps, explained
 
-What `kdelta explain --calls` says of four steps between releases: first the sentences, then the
-causes, which sum to the net, then the paths on which it lies. Made by
+For readers who want to see `kdelta explain --calls` at work: the sentences, the causes, which
+sum to the net, and the paths on which it lies. Made by
 
     python bench/explained.py --write docs/explain.md
 
-which measures them with the newest kernels of the archive; how to read it is told in
-[method.md](method.md#by-call-path).
+which measures both steps with the newest kernels of the archive. How to read them is in
+[explaining.md](explaining.md#by-call-path).
 """
 
 

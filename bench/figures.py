@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Print every figure of README.md, measured on this machine now: `make bench`.
+"""Print the figures of docs/reference.md, measured on this machine now: `make bench`.
 
     python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
 
@@ -279,7 +279,7 @@ def as_json(setting: Setting, results: Results, rival: str) -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure the figures of README.md.")
+    parser = argparse.ArgumentParser(description="Measure the figures of docs/reference.md.")
     parser.add_argument("--quick", action="store_true", help="one repetition")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--qemu", default="", help="path or version, as kdelta's --qemu")

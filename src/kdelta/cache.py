@@ -2,8 +2,8 @@
 """The cache directory: things that can be made again, of kinds that one table declares.
 
 An *entry* is a folder that never changes.  It appears whole or not at all, with a list of its
-files; whoever uses it finds it whole by that list, or makes it anew, and holds it: other processes
-remove only what nobody holds.  What changes while it is used (the apt root, sources, warm build
+files.  A user checks it by that list, or makes it anew, and holds it: other processes remove only
+entries that nobody holds.  What changes while it is used (the apt root, sources, warm build
 directories) lies *in place* and has its own rules.
 """
 
@@ -88,20 +88,20 @@ def entry(
     make: Callable[[Path], None],
     check: Callable[[Path], object] | None = None,
 ) -> Path:
-    """The entry of a kind under a key; when there is none that is whole, `make` fills a scratch
-    folder that becomes it.
+    """The entry of a kind under a key; without a whole one, `make` fills a scratch folder.
 
-    check: looks at what was made, in its place; when it raises, the entry is removed again.
-    Other processes leave it until this one ends.  Raises InfraError when the cache cannot be
-    written; whatever `make` raises passes through and leaves nothing behind.
+    That folder becomes the entry.  check: looks at what was made, in its place; when it raises, the
+    entry is removed again.  Other processes leave the entry until this one ends.  Raises InfraError
+    when the cache cannot be written.  An error of `make` passes through and leaves nothing behind.
     """
     return _entry(kind, key, make, check, Holdings.keep)
 
 
 @contextmanager
 def lent(kind: str, key: str, make: Callable[[Path], None]) -> Iterator[Path]:
-    """The same for as long as the context lasts: no thread of this process removes it either, and
-    behind it all may.
+    """The same while the context lasts: no thread of this process removes it either.
+
+    After the context anybody may remove it.
     """
     with ExitStack() as held:
 
@@ -153,7 +153,7 @@ def _found(kind: str, key: str, hold: Callable[[Holdings, str], bool]) -> Path |
     place = root() / kind / key
     if not is_whole(place, KINDS[kind].read):
         return None
-    # Between the look and the hold another process may have removed it, and not afterwards.
+    # Another process may have removed it before this hold, but cannot after it.
     if not hold(_holds(), _lock(place)) or not place.exists():
         return None
     mark_used(place)
@@ -177,15 +177,15 @@ def entries(kind: str, start: str = "") -> tuple[Path, ...]:
 
 
 def recorded(path: Path) -> str:
-    """SHA-256 that a file of an entry had when it was made; "" when it is in none."""
+    """SHA-256 of a file of an entry when it was made; "" for a file of no entry."""
     return next((row.sha256 for row in listed(path.parent) if row.path == path.name), "")
 
 
 def unchanged(place: Path) -> bool:
-    """True when all files of an entry are as they were made, those too that are not always read.
+    """True when all files of an entry are as they were made, including those seldom read.
 
-    What one process has read whole no other reads again, for as long as nothing writes to it: the
-    time of a file's last change, which cannot be set back, is noted in the entry.
+    An entry that one process has read whole is not read again until something writes to it: the
+    entry notes the time of each file's last change, which cannot be set back.
     """
     note = place / _COMPARED
     with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -199,20 +199,20 @@ def unchanged(place: Path) -> bool:
 
 
 def discard(place: Path) -> None:
-    """Remove an entry that turned out to be of no use: the next one is made anew."""
+    """Remove an unusable entry: the next caller makes it anew."""
     with locked(_lock(place)), writing(place):
         _remove(place)
 
 
 def mark_used(place: Path) -> None:
-    """Remember that something was used now: the longest unused goes first."""
+    """Note that something was used now: eviction begins with the longest unused."""
     with contextlib.suppress(OSError):  # a read-only cache still serves
         os.utime(place)
 
 
 def _make(final: Path, make: Callable[[Path], None]) -> None:
     """Fill a scratch folder, list its files, bring it to the disk and put it in place."""
-    # Nobody else makes this entry now: a scratch folder that is there is a killed process's.
+    # Nobody else makes this entry now: an existing scratch folder is a killed process's.
     scratch = final.with_name(f"{_MAKING}{final.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -233,9 +233,9 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 def make_room(kind: str, keep: Path | None = None) -> None:
     """Remove what killed processes left of a kind and, beyond its limit, the longest unused.
 
-    Never `keep`, and nothing that somebody makes, uses or has locked.
+    `keep` stays, and so does everything that somebody makes, uses or has locked.
     """
-    with locked(f"room-{kind}"):  # two that evict at once would both remove as much as is needed
+    with locked(f"room-{kind}"):  # two evictions at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
         if limit is not None:
             _evict(kind, limit, keep)
@@ -270,14 +270,14 @@ def remove(place: Path) -> bool:
 
 
 def _remove(place: Path) -> None:
-    """Remove what is not whole or of no use, whoever holds it; under its lock."""
+    """Remove a damaged or unusable entry, whoever holds it; under its lock."""
     away = _put_away(place)
     if away is not None:
         _delete(away)
 
 
 def _put_away(place: Path) -> Path | None:
-    """Put something out of the way in one step, to be deleted; None when it is gone."""
+    """Rename something out of the way, to be deleted; None when it is gone."""
     away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
         return place.rename(away)
@@ -292,7 +292,7 @@ def _delete(path: Path) -> None:
 
 
 def sweep() -> None:
-    """Delete what killed processes left in the cache, whatever of it this one will use."""
+    """Delete what killed processes left in the whole cache."""
     for kind in KINDS:
         _sweep(root() / kind)
 
@@ -320,7 +320,7 @@ def usage() -> tuple[Usage, ...]:
 
 
 def clear(kind: str) -> int:
-    """Remove all of one kind; how many had to be left because somebody uses them."""
+    """Remove all of one kind; returns how many stay because somebody uses them."""
     left = sum(not remove(path) for path in _children(kind))
     _sweep(root() / kind)
     with contextlib.suppress(OSError):  # not empty
@@ -353,7 +353,7 @@ def _size(place: Path) -> int:
 
 @contextmanager
 def workplace(kind: str, key: str) -> Iterator[Path]:
-    """A folder that changes, ours alone while the context lasts; made when it is not there."""
+    """A folder that changes, exclusive while the context lasts; made when missing."""
     place = folder(kind) / key
     with locked(_lock(place)):
         with writing(place):
@@ -364,7 +364,7 @@ def workplace(kind: str, key: str) -> Iterator[Path]:
 
 @contextmanager
 def passing(kind: str) -> Iterator[Path]:
-    """A folder among the entries of a kind that is none, and goes when the context ends."""
+    """A temporary folder beside the entries of a kind, removed when the context ends."""
     key = uuid.uuid4().hex
     place = folder(kind) / f"{_MAKING}{key}"
     with locked(_lock(place.with_name(key))):

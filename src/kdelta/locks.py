@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Locks between processes, which the kernel releases however their holder ends, kill -9 included.
 
-A *lock* is one holder's: a file, and beside it what its holder says of its work to who waits.  A
-*hold* many may have: it keeps what it names from being removed while somebody uses it.
+A *lock* has one holder: a file, and beside it what the holder tells those who wait.  A *hold* may
+have many holders: it keeps what it names from being removed while somebody uses it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 log = logging.getLogger(__name__)
-_SILENT_S = 2.0  # that a lock is waited for without a word
-_AGAIN_S = 60.0  # after which it is told again
+_SILENT_S = 2.0  # of waiting before the user is told
+_AGAIN_S = 60.0  # until the user is told again
 _TELL_S = 1.0
-_GUESS_S = 5.0  # of work, from which on the rest is guessed
-_NEARLY = 99.0  # percent: what is longer than was thought stays there
+_GUESS_S = 5.0  # of work, after which the rest is estimated
+_NEARLY = 99.0  # percent: work that takes longer than estimated stays there
 _MOST_TOLD = 4096
 _LONGEST = 80
 _PROC = Path("/proc")
@@ -52,7 +52,7 @@ class BusyError(InfraError):
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a holder says: who it is, what it does, since when, how far it is, how long it takes."""
+    """What a holder says: who it is, what it does, since when, how far, how long it takes."""
 
     pid: int
     what: str
@@ -63,7 +63,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(slots=True)
 class _Mine:
-    """A lock that a thread has.  what, begun: of the work under it that was told last."""
+    """A lock that a thread has.  what, begun: the work under it that was reported last."""
 
     path: Path
     since: float
@@ -78,7 +78,7 @@ _THREAD = threading.local()  # mine: those of one
 
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of that file; other threads and processes wait, and the latter say so.
+    """Hold the lock of that file; other threads and processes wait, and processes say so.
 
     Raises BusyError when it cannot be had within timeout seconds, and OSError.
     """
@@ -107,7 +107,7 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
 
 
 def tell(what: str, percent: float) -> None:
-    """Say to those who wait for a lock of this thread what is done under it, and how far it is."""
+    """Tell those who wait for a lock of this thread what is done under it, and how far it is."""
     for own in _own_locks():
         now = time.monotonic()
         if own.what != what:
@@ -131,7 +131,7 @@ def _own_locks() -> list[_Mine]:
 
 
 def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
-    """Take a lock; where another process keeps it for a while, tell the user what is waited for."""
+    """Take a lock; after a while of waiting for another process, tell the user for what."""
     import filelock
 
     begun, patience = time.monotonic(), _SILENT_S
@@ -163,7 +163,7 @@ def _holder(path: Path) -> str:
 
 
 def _told(path: Path, holders: set[int]) -> _Told | None:
-    """What the holder of a lock says; None of one that says nothing, and of an earlier one."""
+    """What the holder of a lock says; None when it says nothing or an earlier holder said it."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         told = decoded(content(_note(path), _MOST_TOLD), _Told)
         if told.pid in holders:
@@ -196,9 +196,9 @@ _TAKEN = (errno.EAGAIN, errno.EACCES)
 class Holdings:
     """Who uses what, among the processes that open one file: a byte of it stands for a name.
 
-    A shared lock on the byte is a hold.  It belongs to the opened file (F_OFD_SETLK): one
-    descriptor serves however many are held.  Where the file cannot be opened or locked nothing is
-    held, and all counts as free.
+    A shared lock on the byte is a hold.  It belongs to the opened file (F_OFD_SETLK), so one
+    descriptor serves any number of holds.  When the file cannot be opened or locked, nothing is
+    held and everything counts as free.
     """
 
     def __init__(self, path: Path) -> None:
@@ -209,7 +209,7 @@ class Holdings:
         self._kept: set[str] = set()
 
     def keep(self, name: str) -> bool:
-        """Hold a name until this process ends or itself removes it; False: it is being removed."""
+        """Hold a name until this process ends or removes it; False: it is being removed."""
         with self._mutex:
             if name not in self._kept and not self._shared(name):
                 return False
@@ -235,9 +235,9 @@ class Holdings:
 
     @contextmanager
     def removing(self, name: str) -> Iterator[bool]:
-        """True when nobody holds a name; while the context lasts nobody else comes to hold it.
+        """True when nobody holds a name; while the context lasts nobody else can hold it.
 
-        What this process only keeps it gives up.  The body is to be short: others wait.
+        This process gives up a hold that nothing of it uses.  Keep the body short: others wait.
         """
         with self._mutex:
             if name in self._lent or not self._lock(name, fcntl.F_WRLCK):

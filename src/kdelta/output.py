@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a workload's program printed, read strictly: nothing in it is forgiven."""
+"""Reads what a workload's program printed, strictly: any fault is an error."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def contract_failures(reading: Reading) -> tuple[StateField, ...]:
 
 
 def parse_output(text: str, workload: Workload, scenario: Scenario) -> Reading:
-    """Read the standard output of a program that ran with --protocol.  Nothing is forgiven.
+    """Read the standard output of a program that ran with --protocol, strictly.
 
     Raises GuestError that quotes the line, or says what is missing.
     """
@@ -85,7 +85,7 @@ class _BadLineError(Exception):
 
 
 class _Parser:
-    """Takes the records one by one; `reading` then demands that none is missing."""
+    """Takes the records one by one; `reading` then checks that none is missing."""
 
     def __init__(self, workload: Workload, scenario: Scenario) -> None:
         self._place = f"output of {scenario.reference}"

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
 _MOST_PATIENCE = 10
-# Kills the groups that it was told of and not told of again, when its caller is gone.
+# When its caller is gone, kills the groups that were announced and did not end.
 _REAPER = """
 trap '' INT TERM HUP
 left=
@@ -35,7 +35,7 @@ while read -r what pid; do
 done
 for one in $left; do kill -9 "-$one"; done
 """
-# For a caller that ended before its end could be asked to be told: $0 is who the caller was.
+# The caller may end before setpriv asks for its signal: $0 is the number of the caller.
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
@@ -130,8 +130,8 @@ def start(
     """Start a command in its own process group, standard input closed unless given.
 
     die_with_caller: the kernel ends the command when the calling thread ends, however it ends
-    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).  It forgets that for a command that root
-    starts and that becomes another user: a second process looks after those.
+    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).  The kernel forgets this when a command
+    of root becomes another user: a second process ends those.
     Raises InfraError when the program cannot be started.
     """
     if die_with_caller and which("setpriv"):
@@ -162,7 +162,7 @@ def start(
 
 
 class _Reaper:
-    """A process that outlives this one by a moment, and ends what it was told of."""
+    """A process that outlives this one by a moment, and ends the groups announced to it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -170,7 +170,7 @@ class _Reaper:
         self._told: set[int] = set()
 
     def tell(self, what: str, pid: int) -> None:
-        """Say that a group was started, or that it has ended; of others it is not told."""
+        """Announce that a group was started or has ended; ignored for groups it does not watch."""
         with self._mutex:
             if what == "started":
                 self._told.add(pid)
@@ -184,7 +184,7 @@ class _Reaper:
 
     @staticmethod
     def _begin() -> int:
-        read, write = os.pipe()  # nothing that we start inherits our end
+        read, write = os.pipe()  # nothing that we start inherits our end of the pipe
         subprocess.Popen(
             ["sh", "-c", _REAPER],
             stdin=read,
@@ -203,8 +203,8 @@ _reaper = _Reaper()
 class Patience:
     """How long a started command may take.
 
-    Time in which this machine did not let it run, because others did or a hypervisor took the
-    CPUs, does not count; but no command gets more than ten times its seconds by the clock.
+    Time in which other work or a hypervisor kept it from running does not count; but no command
+    gets more than ten times its seconds by the clock.
     """
 
     def __init__(self, pid: int, seconds: float) -> None:
@@ -229,7 +229,7 @@ class Patience:
 
     @property
     def starved(self) -> bool:
-        """True when its time is over by the clock alone: it hardly ever ran."""
+        """True when its time is over by the clock alone: it hardly ran."""
         taken = time.monotonic() - self._begun
         return taken >= _MOST_PATIENCE * self.seconds and taken - self.denied < self.seconds
 

@@ -97,8 +97,8 @@ def run(
 ) -> AptRun:
     """Run an apt command to its end, passing on its progress.
 
-    With sign_of_life it is ended, as a failure, when nothing it prints in its first half minute
-    matches: apt alone would wait so long for each suite of a mirror that does not answer.
+    With sign_of_life the command fails when nothing that it prints in its first half minute
+    matches: apt alone would wait that long for each suite of a mirror that does not answer.
     Never raises for a failed command (see returncode); raises InfraError when it is missing or
     does not end within timeout seconds.
     """
@@ -129,7 +129,7 @@ def run(
 
 
 class _Watch:
-    """Decides when a running command has had its chance."""
+    """Decides when a running command has failed to answer."""
 
     def __init__(
         self, *, timeout: float, output: IO[bytes], sign_of_life: re.Pattern[bytes] | None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs of the archive, unpacked so that they run here whatever release they were built for.
 
-Beside them lie the libraries that they depend on, and they are patched to use those.  The C library
-and its loader are among them only where this machine's is older: with this machine's own they can
-load what is compiled here.
+The libraries that they depend on lie beside them, and the programs are patched to use these.  The C
+library and its loader are included only when this machine's is older: with this machine's own,
+programs can load what is compiled here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def family(suite: str) -> tuple[str, ...]:
 
 
 def newest(packages: Iterable[Package], suite: str) -> dict[str, Package]:
-    """Of each name the newest package that a suite's family has."""
+    """The newest package of each name in a suite's family."""
     near = [package for package in packages if set(package.suites) & set(family(suite))]
     return {p.name: p for p in sorted(near, key=lambda package: Version(package.version))}
 
@@ -76,7 +76,7 @@ def _own_libc() -> str:
 
 
 def _libraries(archive: Archive, suite: str, roots: Iterable[Package]) -> dict[str, Package]:
-    """The packages of shared libraries that roots depend on, and those that these do."""
+    """The packages of shared libraries that roots depend on, directly or not."""
     found: dict[str, Package] = {}
     wanted = _library_names(roots)
     while wanted:

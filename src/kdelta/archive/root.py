@@ -45,7 +45,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
-    """What was picked from one state of the lists."""
+    """The packages selected from one state of the lists."""
 
     stamp: tuple[tuple[str, int, int], ...]
     found: tuple[Entry, ...]
@@ -63,8 +63,8 @@ class AptRoot:
     """A private apt root: the index of one kind of lists, and files that such indexes name.
 
     etc is where apt's sources are configured, by default what the environment variable
-    KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences the user should
-    read: what is stale, what could not be reached.
+    KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences for the user: what
+    is stale, what could not be reached.
     """
 
     lists = "Packages"
@@ -345,7 +345,7 @@ def _is_package(path: Path, package: Package) -> bool:
 
 
 def _raise_if_disk(complaint: str, place: Path) -> None:
-    """Raise what apt's complaint says of the disk, if it does."""
+    """Raise an error when apt's complaint is about the disk."""
     if re.search("No space left|Disk quota exceeded", complaint):
         raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):

@@ -93,8 +93,7 @@ def keyring() -> Path:
 def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
     """A deb822 source list of every suite on these mirrors, for one architecture.
 
-    lists: "Packages" or "Sources", the only target that is asked for.  Suites that a mirror lacks
-    are apt's to skip.
+    lists: "Packages" or "Sources", the only target.  apt skips suites that a mirror lacks.
     """
     kind = "deb" if lists == "Packages" else "deb-src"
     return "\n".join(

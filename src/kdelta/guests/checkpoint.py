@@ -34,7 +34,7 @@ _POLL_S = 0.05
 _ANSWER_S = 60.0
 _SOME_CHANNELS = Channels(
     port=0, serial=0, console=0, orders=0, qmp=0, state=0
-)  # numbers decide nothing
+)  # mere numbers do not change a guest
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def lent(
     timeout: float,
     cancelled: threading.Event | None = None,
 ) -> Iterator[Checkpoint]:
-    """The same, which nobody who makes room removes while the context lasts."""
+    """The same; eviction leaves it alone while the context lasts."""
 
     def make(scratch: Path) -> None:
         _make(scratch, emulator, settings, image, timeout, cancelled)
@@ -100,7 +100,7 @@ def fresh(
     timeout: float,
     cancelled: threading.Event | None = None,
 ) -> Iterator[Checkpoint]:
-    """A checkpoint for this once, of a boot of its own."""
+    """A checkpoint for one use, from a boot of its own."""
     with cache.passing("checkpoints") as folder:
         _make(folder, emulator, settings, image, timeout, cancelled)
         yield _at(folder)
@@ -115,17 +115,17 @@ def _at(folder: Path) -> Checkpoint:
 
 
 def discard(checkpoint: Checkpoint) -> None:
-    """Remove a checkpoint that is damaged: the next one is made anew."""
+    """Remove a damaged checkpoint: the next caller makes it anew."""
     cache.discard(checkpoint.folder)
 
 
 def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
-    """What decides a guest's state: what is in the files, and the command line without their paths.
+    """What decides a guest's state: the files' content, and the command line without their paths.
 
-    All that a restored guest must have like the saved one is on that line.
+    That line holds everything in which a restored guest must equal the saved one.
     """
     facts = emulator.program.stat()
-    # A fetched one is its package, verified; only its own loader's place differs between caches.
+    # A fetched QEMU is its verified package; only its loader's path differs between caches.
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
     launch = Launch(image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"))

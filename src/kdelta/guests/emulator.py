@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A QEMU: where it lies, how it is started, and what it is; the one way to find that out."""
+"""A QEMU: where it lies, how it is started, and what it is; the one place that examines one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def means(wanted: str, version: str) -> bool:
 
 
 def examine(place: Qemu) -> Qemu:
-    """The QEMU with what starting it showed; never raises for one that does not start."""
+    """The QEMU, with what starting it showed; never raises when it does not start."""
     try:
         modified = place.program.stat().st_mtime_ns
     except OSError as error:
@@ -90,9 +90,9 @@ def _banner(
 
 @remember
 def _has_plugins(program: Path, _modified: int) -> bool:
-    """False for a program that was built without plugins; a script of others is believed."""
+    """False for a program that was built without plugins; a script is assumed to have them."""
     with program.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
-        # Its names alone: the hash table of so many symbols is slow to parse, in each command.
+        # Only its names are read: parsing the hash table of so many symbols slows every command.
         names = file.get_section_by_name(".dynstr")
         return names is not None and b"\0%b\0" % _PLUGINS.encode() in names.data()
     return True
@@ -101,7 +101,7 @@ def _has_plugins(program: Path, _modified: int) -> bool:
 def firmware_digest(qemu: Qemu, target: Arch) -> str:
     """SHA-256 over the files that this QEMU loads into guests of an architecture.
 
-    They lie in the folders that it is told (-L), else in those beside its program.
+    They lie in the folders that -L names, else in those beside its program.
     """
     told = [Path(word) for word in qemu.arguments if not word.startswith("-")]
     beside = qemu.program.resolve().parent.parent / "share"

@@ -191,9 +191,9 @@ def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
 def _watch(
     qemu: Qemu, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
 ) -> tuple[int | None, bytes]:
-    """Run argv until it ends, prints what is enough, or time is up: exit status or None, output.
+    """Run argv until it ends, prints enough, or its time is up: exit status or None, output.
 
-    QEMU stays paused after a KVM internal error, so its end alone is no sign to wait for.
+    QEMU stays paused after a KVM internal error, so waiting for its end is not enough.
     """
     deadline = time.monotonic() + seconds
     with log.open("wb") as sink:

@@ -169,7 +169,7 @@ def vcpu_threads(answer: object) -> tuple[int, ...]:
 
 
 def _set_affinities(pid: int, pinned: Mapping[int, int]) -> None:
-    """Pin threads of a process; its others keep away from those CPUs, where there are others."""
+    """Pin threads of a process; its other threads use other CPUs, if there are any."""
     others = os.sched_getaffinity(pid) - set(pinned.values())
     try:
         for thread, cpu in pinned.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a QEMU has the CPU that a study asks for; presets (machine.cpu) are known to be had."""
+"""Checks whether a QEMU has the CPU that a study asks for; presets (machine.cpu) always work."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _SAID = re.compile(r"[^\n]*?: (?!warning: )([^\n]+)\s*\Z")
 
 
 def check(emulator: Qemu, settings: MachineSettings) -> None:
-    """Have QEMU make the CPU of a guest, in an empty machine that ends at once.
+    """Let QEMU make the CPU of a guest, in an empty machine that ends at once.
 
-    Raises SpecError for a model that it does not know, and for one of which it cannot give
-    everything: a guest would run on another CPU than the one that is asked for.  InfraError when
-    QEMU does not end.
+    Raises SpecError for a model that QEMU does not know, or lacks a feature of: the guest would run
+    on another CPU than the one asked for.  Raises InfraError when QEMU does not end.
     """
     name, arch = settings.cpu_model, settings.arch
     if cpu.preset(name, arch):
@@ -64,7 +63,7 @@ def _refused(emulator: Qemu, settings: MachineSettings, said: str) -> SpecError:
 
 
 def _without(name: str, lacked: Sequence[str]) -> str:
-    """A model without features: those that it names are left out, its own are switched off."""
+    """A model without features: named features are left out, its own are switched off."""
     model, *switches = name.split(",")
     named = {switch: switch.lstrip("+").partition("=")[0] for switch in switches}
     kept = [switch for switch in switches if named[switch] not in lacked]

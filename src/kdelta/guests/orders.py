@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What PID 1 of a guest is told, and what it answers: the protocol of guest/init.c.
+"""Orders to PID 1 of a guest, and its answers: the protocol of guest/init.c.
 
 Orders lie in a file that the guest finds at its start and obeys up to the first that fails; all
 answers come in one piece when it has done so.
@@ -56,7 +56,7 @@ class Answers:
     answered: tuple[tuple[str, int], ...]
 
     def text(self, line: str) -> str:
-        """What an order was answered.  Raises GuestError when it was not."""
+        """The answer to an order.  Raises GuestError when there is none."""
         return self._of(line)[0]
 
     def ran(self) -> tuple[str, int]:
@@ -105,12 +105,12 @@ def run(arguments: Sequence[str]) -> Order:
 
 
 def attempt(line: str) -> Order:
-    """An order that fails for itself alone: `attempted` says whether it did."""
+    """An order whose failure ends nothing else: `attempted` says whether it failed."""
     return Order(f"try {line}")
 
 
 def attempted(text: str) -> tuple[str, int]:
-    """What the order answered that was tried, and its status.  Raises GuestError for garbage."""
+    """The answer and status of an order that was tried.  Raises GuestError for garbage."""
     found, _, status = text.removesuffix("\n").rpartition("\n")
     if not _STATUS.fullmatch(status):
         raise GuestError("the guest did not say what came of an order")

@@ -21,8 +21,8 @@ from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
 
-# One version for everybody, in Debian 12's backports and in Debian 13's security archive: two of a
-# series take the same paths, but leave a guest that has booted in another state.
+# One version for everybody, in Debian 12's backports and in Debian 13's security archive: two
+# versions of a series count alike, but boot a guest into slightly different states.
 PINNED = "10.0.2"
 _SERIES = "10.0"
 # They have plugin interface 4 (include/qemu/qemu-plugin.h); QEMU 11 has none before 7.
@@ -37,10 +37,10 @@ STATE = "state"  # of a saved guest, all but its memory
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 _ICOUNT = "shift=1,sleep=off"  # an instruction takes 2 ns, and idle time none
 _RTC = "base=2026-01-01T00:00:00,clock=vm"
-MIGRATION = "file:/dev/fdset/1"  # QEMU's word for that state, which it has open: Channels.state
+MIGRATION = "file:/dev/fdset/1"  # QEMU's word for the inherited descriptor Channels.state
 _SANDBOX = "on,obsolete=deny,elevateprivileges={},spawn=deny,resourcecontrol=deny"
 _NOBODY = "65534:65534"
-_RUN_WITH = (9, 1)  # the first QEMU whose -run-with says as whom; -runas was before
+_RUN_WITH = (9, 1)  # the first QEMU whose -run-with names the user; older ones have -runas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,11 @@ class Accelerator(StrEnum):
 class CountingFiles:
     """What our plugin writes and reads.
 
-    output: the counts; events: kernel entries (attribution.insns); functions: of which code is
-    (attribution.calls).  calls: follow them; memory: where the kernel has it, to tell what is
-    touched (attribution.memory); both need functions.  arguments: which are told
-    (attribution.arguments).  windows: how many there will be, 0 where that is not known; behind the
-    last one nothing is prepared for counting, which costs time.
+    output: the counts; events: kernel entries (attribution.insns); functions: addresses of the
+    kernel's functions (attribution.calls).  calls: follow them; memory: the kernel's layout, to
+    classify what is touched (attribution.memory); both need functions.  arguments: which to record
+    (attribution.arguments).  windows: how many there will be, 0 when unknown; behind the last one
+    the plugin stops preparing code for counting, which costs time.
     """
 
     output: Path
@@ -183,10 +183,10 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
 def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None = None) -> Qemu:
     """The QEMU that counts: the wanted one, as in `choose`, else the pinned one.
 
-    Where that is neither fetched nor on PATH it is fetched from the archive and verified; where it
-    cannot be had, one that can count is taken, whose version stands beside what it counts.  Then
-    our plugin is built.  Raises SpecError for a wanted one that cannot count, InfraError when there
-    is none.
+    A pinned QEMU that is neither fetched nor on PATH is fetched from the archive and verified.
+    When it cannot be had, another one that can count is used, and its version stands beside its
+    counts.  Then our plugin is built.  Raises SpecError for a wanted one that cannot count,
+    InfraError when there is none.
     """
     if wanted or os.environ.get(_VARIABLE):
         found = choose(target, wanted)
@@ -223,7 +223,7 @@ def counts(qemu: Qemu) -> bool:
 
 def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
     able: list[Qemu] = []
-    # Each that is looked at is started: none behind the pinned one is.
+    # Examining a QEMU starts it, so the search ends at the pinned one.
     for one in chain(_fetched(target, PINNED), (own for own in find(target) if not own.package)):
         if counts(one):
             if one.is_version(PINNED):
@@ -249,7 +249,7 @@ def _none(target: arch.Arch, wanted: str) -> KdeltaError:
 
 
 def _own(program: Path, target: arch.Arch) -> Qemu:
-    """A QEMU that this machine has: its firmware may lie where only the system's looks."""
+    """A QEMU of this machine: its firmware may lie where only the system's QEMU looks."""
     firmware = tuple(word for path in _FIRMWARE if Path(path).is_dir() for word in ("-L", path))
     return examine(Qemu(program=program, arguments=firmware, guest=target.debian))
 
@@ -326,14 +326,14 @@ def _confined(qemu: Qemu) -> list[str]:
     """What QEMU may not do; started by root, it becomes nobody before the guest runs."""
     if os.geteuid() != 0:
         return ["-sandbox", _SANDBOX.format("deny")]
-    # "deny" and "children" would end it when it changes its user; there is no way back then.
+    # "deny" and "children" would end QEMU when it changes its user, which it cannot undo.
     able = not qemu.version or qemu.release >= _RUN_WITH
     user = ["-run-with", f"user={_NOBODY}"] if able else ["-runas", _NOBODY]
     return ["-sandbox", _SANDBOX.format("allow"), *user]
 
 
 def restoring() -> bytes:
-    """What QEMU is told on its control channel to restore a guest, all before it starts."""
+    """The commands on QEMU's control channel that restore a guest, all before it starts."""
     orders = (
         {"execute": "qmp_capabilities"},
         {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},

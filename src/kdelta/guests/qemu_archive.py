@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""QEMU of other Debian suites, unpacked into kdelta's cache: no root, the system's stays as it is.
+"""QEMU of other Debian suites, unpacked into kdelta's cache without root.
 
 <cache>/qemu/<version>_<guest>/ holds the packages of one QEMU and the libraries it needs.
 """
@@ -56,7 +56,7 @@ def offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
 def unpacked() -> tuple[Qemu, ...]:
     """The QEMUs unpacked in the cache, oldest version first; none is examined.
 
-    One with a file that is not what was unpacked is removed: it would be found again.
+    A damaged one is removed; it would be found again otherwise.
     """
     places = cache.entries("qemu")
     whole = [path for path in places if cache.unchanged(path) and cache.keep(path)]
@@ -179,7 +179,7 @@ def _codename() -> str:
 
 
 def _unpacked(root: Path) -> Qemu:
-    """How to run what lies there: its modules and its firmware are its own."""
+    """How to run an unpacked QEMU with its own modules and firmware."""
     record = decoded((root / _RECORD).read_bytes(), _Record)
     return Qemu(
         program=root / "usr" / "bin" / arch.of(record.guest_arch).qemu,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A running guest: its process, and what it leaves in its files; nothing enters it meanwhile."""
+"""A running guest: its process, and what it writes to its files; nothing enters it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _MAX_STDERR = 1 << 16
 _MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
 _POLL_S = 0.005
 _END_S = 2.0
-_CONNECT_S = 60.0  # reserving huge pages comes first
+_CONNECT_S = 60.0  # QEMU reserves huge pages first
 _MAX_REASON = 300
-# What a console line holds that says why a guest ended; of the last ones the whole line counts.
+# Words of a console line that say why a guest ended; the last patterns take the whole line.
 _OWN_REASON = "kdelta-init: "
-# What a panic comes of stands before it, and says more.
+# The cause of a panic stands before it and says more.
 _CAUSES = ("kernel BUG at ", "BUG: ", "Oops: ")
 _REASONS = (_OWN_REASON, *_CAUSES, "Kernel panic - not syncing: ")
 _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
-# What KVM could not execute is this machine's fault; QEMU then stays, stopped.
+# An instruction that KVM cannot execute is this machine's fault; QEMU stays, stopped.
 _KVM_FAULT = re.compile(rb"(KVM internal error|KVM: entry failed|error: kvm run failed)[^\n]*")
 
 _PLUGIN_WRITES = "kdelta plugin: cannot write "
 
-# What QEMU says of a saved guest that it does not take; whatever else stops it at its start (a
-# plugin, an option, no memory) is not the guest's fault, which would be booted again for nothing.
+# What QEMU says when it refuses a saved guest.  Any other failure at its start (a plugin, an
+# option, no memory) is not the guest's fault, and booting again would not help.
 _NOT_TAKEN = re.compile(r"load of migration failed|backing store size")
 
-# It ends with status 0 where someone asked it to.
+# QEMU ends with status 0 when someone ends it.
 _ASKED_TO_END = re.compile(r"terminating on signal (\d+)")
 
 
@@ -56,7 +56,7 @@ class RestoreError(InfraError):
 
 
 class _Kept:
-    """A file in memory that QEMU and its guest write, in full sight of its size."""
+    """A file in memory that QEMU and its guest write, and whose size is watched."""
 
     def __init__(self, name: str, open_files: ExitStack) -> None:
         self.fd = os.memfd_create(f"kdelta-{name}")
@@ -202,17 +202,17 @@ class Guest:
         return self._stderr.read(_MAX_STDERR).decode(errors="replace").strip()
 
     def greeting(self) -> Greeting:
-        """What a guest said when it had booted.  Raises GuestFault when it has said nothing."""
+        """The greeting of a booted guest.  Raises GuestFault when there is none."""
         if not self._greeted() or self._greeting is None:
             raise self._failure("PID 1 did not greet")
         return self._greeting
 
     def finish(self, timeout: float) -> Answers:
-        """Wait until the guest has answered its orders, or has ended; what it answered.
+        """Wait until the guest has answered its orders, or has ended; returns its answers.
 
-        Switching itself off would take it longer than much of what it is started for: the caller
-        closes it.  timeout: seconds, once for its boot and once for its orders.  Raises BootError,
-        GuestError, InfraError, Cancelled, and Lacking for what its kernel does not have.
+        The caller closes the guest: switching itself off would take longer than many a trial.
+        timeout: seconds, once for its boot and once for its orders.  Raises BootError, GuestError,
+        InfraError, Cancelled, and Lacking for what its kernel does not have.
         """
         if not self._restored:
             self._wait(self._greeted, timeout, "PID 1 did not greet")
@@ -237,11 +237,11 @@ class Guest:
         return self._child.poll() is not None
 
     def patience(self, timeout: float) -> process.Patience:
-        """So many seconds for the guest, in which it could run."""
+        """A time limit that counts only time in which the guest could run."""
         return process.Patience(self._child.pid, timeout)
 
     def overdue(self, what: str, patience: process.Patience) -> KdeltaError:
-        """The error for a guest that has not done what it should when its time is over."""
+        """The error for a guest that did not finish in time."""
         if patience.starved and not self.has_ended:
             return InfraError(
                 f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU",
@@ -250,11 +250,11 @@ class Guest:
         return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
 
     def failed(self, what: str) -> KdeltaError:
-        """The error for a guest that did not do what it should, and whose fault that is."""
+        """The error for a failed guest; its type says whose fault it is."""
         return self._failure(self._end() if self.has_ended else what)
 
     def without_control(self, error: Exception) -> KdeltaError:
-        """Why the control channel failed: mostly QEMU ended, and its own last words say why."""
+        """Why the control channel failed: mostly QEMU ended, and its last output says why."""
         select.select([self._ended], [], [], _END_S)
         if self.has_ended:
             return self._failure("QEMU ended at once")
@@ -291,7 +291,7 @@ class Guest:
         return len(orders.answers(self._orders, self._said()).answered) == len(self._orders)
 
     def _failure(self, what: str) -> KdeltaError:
-        """The error for what happened: whose fault it is shows in what was said where."""
+        """The error for what happened, by what QEMU and the console said."""
         console = self.console_text
         said = self.stderr_text.splitlines()
         ended = self._child.poll()
@@ -308,7 +308,7 @@ class Guest:
         asked = _ASKED_TO_END.search(self.stderr_text)
         if asked or (ended is not None and ended < 0):  # no guest can do that
             number = int(asked[1]) if asked else -(ended or 0)
-            if number == signal.SIGBUS and self._saved:  # no more of its memory fits
+            if number == signal.SIGBUS and self._saved:  # its memory does not fit
                 return cache.disk_full(self._saved)
             why = "is memory short?" if number == signal.SIGKILL else "somebody did: run it again"
             return InfraError(f"QEMU was ended by signal {number}", action=why)

@@ -48,7 +48,7 @@ def backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator
         disk = folder / "swap.img"
         try:
             with writing(disk), disk.open("wb") as file:
-                file.truncate(BYTES)  # sparse: it takes what is swapped out
+                file.truncate(BYTES)  # sparse: it occupies only what is swapped out
             yield Backing(disk=disk)
         finally:
             disk.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def reads(settings: MachineSettings, kernel: Kernel) -> str:
 
 
 def orders(settings: MachineSettings, given: Backing) -> tuple[Order, ...]:
-    """What lets a guest swap as the settings ask, and say which modules that took."""
+    """The orders that let a guest swap as the settings ask, and name its modules."""
     if not settings.swap:
         return ()
     device = SWAP_DEVICES[settings.swap]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""References of one study, chosen together: packages of one compiler, and what is told of that."""
+"""Chooses the packages of one study together, so that one compiler built them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d+\.\d+[^.:/]*(?:\.\d[^.:/]*)?)\.\.(\d+\.\d+.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked:
-    """What a reference means among others.  told: a sentence, where that is not plain."""
+    """What a reference means among others.  told: a sentence, when that is not obvious."""
 
     offer: KernelOffer
     told: str = ""
@@ -36,7 +36,7 @@ def pick(
 
     A series or a candidate means the newest package of the compiler that most arms can have; any
     other reference names its package, whoever built it.  others: compilers of further arms ("gcc
-    14"), which are not the archive's.  Raises SpecError for a reference that there is not.
+    14"), which are not the archive's.  Raises SpecError for an unknown reference.
     """
     newest = [debian.choose(name, offered, arch, flavour) for name in references]
     ways = [
@@ -56,7 +56,7 @@ def pick(
 def fresh(
     offered: Sequence[KernelOffer], watched: Sequence[KernelOffer], known: Collection[str]
 ) -> tuple[KernelOffer, ...]:
-    """Those that are watched and not known, in the archive's order."""
+    """The watched kernels that are not known yet, in the archive's order."""
     chosen = {offer.version for offer in watched} - set(known)
     return tuple(offer for offer in offered if offer.version in chosen)
 
@@ -64,9 +64,9 @@ def fresh(
 def beside(
     offered: Sequence[KernelOffer], new: Sequence[KernelOffer], known: Collection[str]
 ) -> tuple[KernelOffer, ...]:
-    """The new kernels, and of each the one before it, which is known or new itself.
+    """The new kernels, each with the kernel before it, which is known or new itself.
 
-    That is the nearest older one of the same compiler, else the nearest; offered: oldest first.
+    That is the nearest older one of the same compiler, else the nearest.  offered: oldest first.
     """
     able = [offer for offer in offered if offer in new or offer.version in known]
     chosen = set()
@@ -78,7 +78,7 @@ def beside(
 
 
 def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
-    """What means the newest of each series and each candidate of the archive, oldest first."""
+    """References to the newest of each series and to each candidate, oldest first."""
     named = (f"{one.series}-rc" if one.is_candidate else one.series for one in offered)
     return tuple(dict.fromkeys(named))
 
@@ -86,7 +86,7 @@ def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
 def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple[str, ...]:
     """The references with every A..B replaced by A, the series between the two, and B.
 
-    Raises SpecError for an end that the archive has not, and for a range that runs backwards.
+    Raises SpecError when the archive lacks an end, and for a range that runs backwards.
     """
     series = list(dict.fromkeys(each.series for each in offered if not each.is_candidate))
     found: list[str] = []

@@ -36,7 +36,7 @@ _SELECTION = r"linux-(?:(?:image|binary|base)-(?:unsigned-)?|headers-)\d[^ ]*"
 _SERIES = re.compile(r"\d+\.\d+")
 _POINT = re.compile(r"\d+\.\d+\.\d+|\d+\.\d+-rc\d+")
 _CANDIDATE = re.compile(r"(\d+\.\d+)-rc")
-# Packages of a release's configuration are fetched for it only when small.
+# Only small packages are fetched for the configuration of a release.
 _CONFIG_PACKAGE_BYTES = 8 << 20
 _LIST = "see what is offered with: kdelta kernels list"
 

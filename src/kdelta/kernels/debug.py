@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Line tables of the archive's kernels: out of linux-image-*-dbg, which is large, when asked.
+"""Line tables of the archive's kernels, from linux-image-*-dbg, which is large, when asked.
 
-Of the package only its vmlinux is looked at, and of that only what tells lines is kept.  It is
-believed when its code is, to the byte, that of the image.
+Only the package's vmlinux is read, and only its line information is kept.  It is used when its code
+equals that of the image to the byte.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def package_of(release: str, version: str, archive: Archive) -> Package | None:
 def fetch(
     package: Package, kernel: Kernel, archive: Archive, progress: Progress | None = None
 ) -> Path:
-    """The line tables of a package's image, out of its package of these.
+    """The line tables of a package's image, from its debug package.
 
     Raises SpecError when they are another kernel's, InfraError when they cannot be had.
     """

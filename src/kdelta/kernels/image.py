@@ -37,7 +37,7 @@ class BadImage(ValueError):  # noqa: N818  callers turn it into a SpecError or a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
-    """What an image says of itself.  "": it does not say."""
+    """What an image says of itself.  "": not known from the image."""
 
     format: str  # "bzImage", "Image", "zboot", "gzip", "vmlinux"
     arch: str  # Debian's name

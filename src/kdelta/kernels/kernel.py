@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A kernel to boot: one image whose bytes are known, and what is known of where it comes from."""
+"""A kernel to boot: one image whose bytes are known, and where it comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kdelta.errors import InfraError
 from kdelta.files import digest_of
 from kdelta.sample import KernelIdentity
 
-# Such an option may change the code of any function: no commit to that function tells of it.
+# Such an option may change the code of any function without a commit to it.
 _DECISIVE = re.compile(
     r"^CONFIG_((?:PARAVIRT|LTO_|CC_OPTIMIZE_|PREEMPT|DEBUG_(?!INFO_|KERNEL)|DEBUG_INFO_BTF(?==)"
     r"|PAHOLE_VERSION|KASAN|KCSAN|KMSAN|KFENCE(?==)|UBSAN|CFI|INIT_ON_|HZ(?==)|PAGE_TABLE_CHECK"
@@ -95,9 +95,9 @@ def _decisive(config: Path) -> tuple[str, ...]:
 
 
 def null_variants(images: Sequence[str]) -> dict[int, int]:
-    """Which of several images (SHA-256 of each) are an earlier one: index -> that one's index.
+    """Images (SHA-256 of each) that equal an earlier one: index -> the index of that one.
 
-    The same bytes are the same code, so there is nothing to measure.  "" is not known, and equals
+    The same bytes are the same code, so there is nothing to measure.  "" is unknown and equals
     nothing.
     """
     first: dict[str, int] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From what a user writes to a kernel: the one entrance to the sources of kernels."""
+"""Resolves what a user writes to a kernel: the one entrance to the sources of kernels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def resolve_all(
 ) -> list[Kernel | InfraError]:
     """The kernels of one study: a series means its newest package of the others' compiler.
 
-    Per reference its kernel, or why it cannot be had.  What was chosen for that reason is told.
+    Returns per reference its kernel, or why it cannot be had, and tells the user of such choices.
     Raises SpecError as `resolve` does.
     """
     try:
@@ -146,7 +146,8 @@ def packaged_config(
 ) -> Path:
     """The configuration of a release's package, of the nearest one when the archive has none.
 
-    release: "6.17.8" or, as Debian's package has it, "6.12.107-1".  Another release's is told.
+    release: "6.17.8" or, as Debian's package has it, "6.12.107-1".  The user is told when it is
+    another release's.
     Raises SpecError when the archive has no package of that series.
     """
     upstream = upstream_of(release)
@@ -212,7 +213,7 @@ def packaged(
 ) -> Iterator[tuple[str, tuple[tuple[str, Path], ...]]]:
     """The release that a reference of the archive means, and its packages: names and files.
 
-    The files are verified, and there while the context lasts.  Raises SpecError, InfraError.
+    The files are verified, and exist while the context lasts.  Raises SpecError, InfraError.
     """
     kind = flavour_of(flavour, arch)
     archive = opened(arch)

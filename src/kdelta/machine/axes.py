@@ -21,7 +21,7 @@ from kdelta.machine import cpu
 from kdelta.machine.identity import GuestIdentity, MachineSeen
 
 _MAX_VALUES = 16  # of a key of [matrix]
-_LEAST_MEMORY = 0.8  # of what was asked for: the kernel keeps the rest for itself
+_LEAST_MEMORY = 0.8  # of the memory asked for: the kernel keeps the rest for itself
 _THP = "/sys/kernel/mm/transparent_hugepage"
 SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
 
@@ -42,10 +42,10 @@ def _own_or_equal(asked: Any, seen: Any) -> bool:
 class Axis:
     """How one setting reaches a guest, and how it is read back.
 
-    what: for documents and help; own: what its default "" is there.  It is set by options of
-    `qemu`, as a `parameter` of the kernel, or by `files`, (path, text) written in the running
-    guest, which are read back.  seen: what the guest says of it; fits: whether that is what was
-    asked for; lacks: why this kernel cannot have it, "" when it can.
+    what: for documents and help; own: what its default "" means there.  Options of `qemu`, a
+    `parameter` of the kernel, or `files`, (path, text) written in the running guest and read back,
+    set it.  seen: what the guest says of it; fits: whether that is what was asked for; lacks: why
+    this kernel cannot have it, "" when it can.
     """
 
     what: str
@@ -63,7 +63,7 @@ def _cpu(machine: MachineSettings) -> list[str]:
 
 
 def _is_preset(asked: str, seen: str | None) -> bool:
-    """Whether that is the preset's CPU; what a model of QEMU's is, nobody promised."""
+    """Whether that is the preset's CPU; a model of QEMU's own has no fixed features to check."""
     wanted = [one.seen for arch in ARCHES if (one := cpu.preset(asked, arch))]
     return not any(wanted) or (seen or "") in wanted
 
@@ -230,7 +230,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def qemu_options(self) -> list[str]:
-        """What QEMU is told of the axes."""
+        """QEMU's options for the axes."""
         return [word for axis in AXES.values() if axis.qemu for word in axis.qemu(self)]
 
     @property
@@ -260,7 +260,7 @@ AXES = {f.name: note for f in _FIELDS for note in f.type.__metadata__ if isinsta
 
 _KINDS = {field.name: field.type for field in _FIELDS if field.name in AXES}
 
-if TYPE_CHECKING:  # their fields are the table's, and are never spelled
+if TYPE_CHECKING:  # their fields come from the table and are never spelled out
     Matrix = Struct
     Needs = Struct
 else:
@@ -303,8 +303,9 @@ def described() -> Iterable[tuple[str, Any, str]]:
 
 
 def with_needs(machine: MachineSettings, needs: Needs) -> MachineSettings:
-    """The machine with what a scenario cannot do without: the larger number, or the needed word
-    where the study leaves the default.
+    """The machine with what a scenario needs.
+
+    That is the larger number, or the needed word when the study leaves the default.
     """
     changed: dict[str, Any] = {}
     for name, need in _given(needs):

@@ -22,7 +22,7 @@ _COMMON = (
     *("xgetbv1", "xsave", "xsaveopt"),
 )
 # Features of these models that QEMU's emulator does not have.  Without them a kernel protects
-# itself as on older CPUs: docs/method.md says what of a real one is different.
+# itself as on older CPUs: docs/method.md says what a real one has beside.
 _ICELAKE_LACKS = (
     *("pcid", "tsc-deadline", "hle", "invpcid", "rtm", "avx512f", "avx512dq", "avx512cd"),
     *("avx512bw", "avx512vl", "avx512vbmi", "avx512vbmi2", "gfni", "vpclmulqdq", "avx512vnni"),
@@ -69,9 +69,9 @@ def _switched(model: str, *, on: tuple[str, ...] = (), off: tuple[str, ...] = ()
 
 
 _PRESETS = (
-    # FSRM and ERMS only together: memmove() of 6.1 takes the one for the other, and is wrong else.
-    # The signature is the one that QEMU gave for many years: kernels take its REP for good, as
-    # that of all CPUs of today, and know no flaw of its own.
+    # FSRM and ERMS only together: memmove() of 6.1 takes one for the other, and is wrong otherwise.
+    # The signature is the one that QEMU gave for many years: kernels believe that its REP is fast,
+    # as for all CPUs of today, and know no flaw of it.
     Preset(
         name=EVERYDAY,
         arch="amd64",
@@ -115,7 +115,7 @@ def of_qemu(name: str, arch: str) -> str:
 
 
 def strict(name: str, arch: str) -> str:
-    """QEMU's words for a CPU of which everything is given, or which is refused.
+    """QEMU's words for a CPU that it gives with every feature, or refuses.
 
     Where QEMU has no such word (all but amd64) it gives what it knows, and refuses the rest itself.
     """

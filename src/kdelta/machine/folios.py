@@ -43,7 +43,7 @@ class FolioCell:
         return -(-pages // each) * each
 
     def wanted(self, wants: Mapping[str, str], pages: int) -> dict[str, str]:
-        """A contract of base pages as it is for as many pages in folios."""
+        """A contract of base pages, changed for as many pages in folios."""
         folios = pages * _KIB // self.kib
         mapped = pages * _KIB if self.huge and not self.by_ptes else 0
         found = {name: want for name, want in wants.items() if name not in _TOLD}
@@ -62,12 +62,12 @@ class Resized:
     new: int
 
     def fact(self, want: str) -> str:
-        """What is wanted of a fact: the pages themselves, and KiB of all of them, go along."""
+        """What is wanted of a fact: counts of pages and of KiB scale with the memory."""
         sizes = {str(self.old * each): str(self.new * each) for each in (1, _KIB)}
         return sizes.get(want, want)
 
     def operations(self, operations: int) -> int:
-        """Operations of a window: those that are one a page, some times over, go along."""
+        """Operations of a window: a multiple of the pages scales with them."""
         times, rest = divmod(operations, self.old)
         return operations if rest or not times else times * self.new
 

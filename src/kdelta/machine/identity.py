@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a booted guest says that it is."""
+"""Reads what a booted guest says of itself and its machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kdelta.errors import GuestError
 from kdelta.procfs import chosen, compiler_in
 
 _MAX_LINE = 4096
-# What a guest has to say of itself, and what of it are numbers.
+# What a guest must say of itself, and which of it are numbers.
 _SAID = (
     *("port", "release", "machine", "build", "version", "build-id", "cmdline", "thp", "thp-shmem"),
     *("preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes", "cpu"),
@@ -51,7 +51,7 @@ class GuestIdentity:
     version: str
     build_id: str
     thp_shmem: str
-    preempt_models: tuple[str, ...]  # those that the kernel can be told to have
+    preempt_models: tuple[str, ...]  # models that the kernel can be set to
     seen: MachineSeen
     files: Mapping[str, str] = field(default_factory=dict)  # what was set in it, read back
 

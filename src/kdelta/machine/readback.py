@@ -15,9 +15,9 @@ class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
 
 
 def lacking(machine: MachineSettings, identity: GuestIdentity) -> str:
-    """What this kernel does not have of what was asked for, one phrase; "" when nothing.
+    """What was asked for and this kernel does not have, one phrase; "" when nothing.
 
-    That is no failure: such a trial is skipped.
+    Such a trial is skipped, not failed.
     """
     for name, axis in AXES.items():
         asked = getattr(machine, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs: one writer each of JSON, CSV and what CI reads (docs/method.md)."""
+"""Findings for programs: one writer each of JSON, CSV and what CI reads (docs/formats.md)."""
 
 from __future__ import annotations
 
