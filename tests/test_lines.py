@@ -35,7 +35,7 @@ from kdelta.kernels import debug, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import listing, work
-from kdelta.rendering import places as view_places
+from kdelta.rendering import source_places as view_places
 from kdelta.rendering.listing import Listing
 from kdelta.sample import KernelIdentity
 from kdelta.source import make

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta.analysis.explanation import profile
-from kdelta.analysis.lines import version_key
+from kdelta.analysis.lab import version_key
 from kdelta.analysis.survey import surveyed
 from kdelta.errors import KdeltaError
 from kdelta.files import digest_of

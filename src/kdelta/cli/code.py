@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kdelta.disassembly.lines import SourceLine
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.listing import Listing
-    from kdelta.rendering.places import Placed, Places
+    from kdelta.rendering.source_places import Placed, Places
     from kdelta.sample import KernelIdentity
 
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
@@ -174,7 +174,7 @@ def placed(
     means: LineMeans,
 ) -> Placed:
     """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
-    from kdelta.rendering.places import Placed
+    from kdelta.rendering.source_places import Placed
 
     places, missing = whereabouts(names, kept, means)
     return Placed(view, found, places, missing)

@@ -33,12 +33,13 @@ from kdelta.verdict.comparison import (
     STEP_PERCENT,
     Comparison,
     CountReading,
+    Share,
     Verdict,
+    closed,
     compare,
 )
 from kdelta.verdict.layouts import Chosen, Layouts, choose
 from kdelta.verdict.series import Boot, Series
-from kdelta.verdict.shares import Share, closed
 from kdelta.verdict.windows import Location, LocationKind, representative
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about

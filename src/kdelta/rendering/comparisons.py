@@ -29,12 +29,12 @@ _NUMBERS = ("ratio", "low", "high", "difference", "spread", "p", "alpha")
 _WORDS = ("verdict", "grade", "crossing")
 _LISTS = ("differences", "reasons")
 _HEAD = (
-    *("run", "workload", "scenario", "point", "phase", "old", "new", "operation", "unit"),
-    *("old_per_operation", "new_per_operation", "old_trials", "new_trials"),
+    "run", "workload", "scenario", "point", "phase", "old", "new", "operation", "unit",
+    "old_per_operation", "new_per_operation", "old_trials", "new_trials",
     *_NUMBERS,
     *_WORDS,
     *_LISTS,
-)
+)  # fmt: skip
 _LADDER = ("workload", "scenario", "point")
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)  # of these the table says why
 
@@ -177,7 +177,7 @@ def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
             yield (*head, *(None,) * (len(_HEAD) - len(head)))
         found = one.comparison
         yield (
-            *(*names, TOTAL, one.old, one.new, one.operation, unit, *one.values, *one.trials),
+            *names, TOTAL, one.old, one.new, one.operation, unit, *one.values, *one.trials,
             *(getattr(found, name) for name in (*_NUMBERS, *_WORDS)),
             *("; ".join(getattr(found, name)) for name in _LISTS),
-        )
+        )  # fmt: skip

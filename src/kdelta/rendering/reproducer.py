@@ -25,7 +25,7 @@ from kdelta.rendering.c_items import Item
 from kdelta.rendering.c_tree import Given
 from kdelta.rendering.c_values import computed
 from kdelta.rendering.exported import SPDX, exported_source, source
-from kdelta.rendering.lead import is_set
+from kdelta.rendering.wording import is_set
 from kdelta.workload import ITERATIONS, WARMUP, Scenario, Workload
 
 MOST_LINES = 199
