@@ -23,7 +23,7 @@ from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import root
 from kdelta.archive.index import Package
 from kdelta.cli import code, show
-from kdelta.codegen.lines import RanFunction, located, same_code
+from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.executed import ExecutedInsn
 from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units

@@ -23,8 +23,7 @@ from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
-from kdelta.probes.work import WorkRow
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import site
 from kdelta.rendering import step as step_page
 from kdelta.workload import loadable

@@ -180,10 +180,12 @@ def _print_metrics(record: RunRecord, form: str) -> None:
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
     from kdelta.analysis.findings import report
-    from kdelta.rendering import exact_and_time
+    from kdelta.rendering import comparisons
 
     print_lines(
-        exact_and_time.show(*(report(each, step_percent=step_percent) for each in (one, other)))
+        comparisons.show_side_by_side(
+            *(report(each, step_percent=step_percent) for each in (one, other))
+        )
     )
 
 
