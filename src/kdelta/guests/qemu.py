@@ -77,8 +77,8 @@ class CountingFiles:
     """What our plugin writes and reads.
 
     output: the counts; events: kernel entries (attribution.insns); functions: of which code is
-    (probes.calls).  calls: follow them; memory: where the kernel has it, to tell what is
-    touched (probes.memory); both need functions.  arguments: which are told
+    (attribution.calls).  calls: follow them; memory: where the kernel has it, to tell what is
+    touched (attribution.memory); both need functions.  arguments: which are told
     (attribution.arguments).  windows: how many there will be, 0 where that is not known; behind the
     last one nothing is prepared for counting, which costs time.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.analysis.figures import FigureCell, FigureRow, FigureTable
+from kdelta.analysis.metrics import FigureCell, FigureRow, FigureTable
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
