@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kdelta.analysis.lines import named, version_key
+from kdelta.analysis.lab import named, version_key
 from kdelta.journal.results import KeptResult, keep
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.sample import ArmRecord, TrialRecord

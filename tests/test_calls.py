@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import os
 import random
+import re
 from array import array
 from itertools import pairwise
 from operator import add
@@ -19,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kdelta.analysis import calls
+from kdelta.analysis import calls, netting
 from kdelta.analysis.calls import Branch, CauseKind, difference
+from kdelta.analysis.netting import Node
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.show import explain
@@ -164,6 +166,37 @@ def test_code_that_moved_into_a_new_function_is_netted() -> None:
         (CauseKind.SPLIT, "change_protection", ("change_pte_range",), -37),
     ]
     assert sum(c.delta for c in found.causes) == found.root.delta == 1307
+
+
+def node(function: str, own: int, *called: Node) -> Node:
+    return Node(function, calls=1, own=own, children={each.function: each for each in called})
+
+
+def test_the_example_of_netting_is_what_it_says() -> None:
+    was = node(
+        "mprotect_fixup",
+        300,
+        node("change_range", 500, node("flush_tlb", 40)),
+        node("vma_merge_old", 90, node("find_vma", 30)),
+        node("vma_check", 45),
+        node("down_read", 20),
+    )
+    now = node(
+        "mprotect_fixup",
+        345,
+        node("change_range", 180, node("change_pte", 310, node("flush_tlb", 40))),
+        node("vma_merge_new", 95, node("find_vma", 30)),
+        node("lock_vma", 2, node("down_read", 20)),
+    )
+    notes = netting.net(was, now)
+    told = netting.__doc__ or ""
+    after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", told, re.MULTILINE))
+    for side, at in ((was, 0), (now, 1)):
+        wanted = {name: int(both.split()[at]) for name, both in after.items()}
+        assert {each.function: each.own for each in netting.walk(side)} == wanted
+    assert notes.renamed == {"vma_merge_new": "vma_merge_old"}
+    assert notes.split == {"change_range": ("change_pte",), "mprotect_fixup": ("lock_vma",)}
+    assert notes.inlined == {"mprotect_fixup": ("vma_check",)}
 
 
 def test_what_was_inlined_is_netted_the_other_way() -> None:

@@ -18,7 +18,7 @@ from kdelta.codegen.table import Cell, CodeTable
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
-from kdelta.rendering import codegen_page as page
+from kdelta.rendering import codegen as page
 from kdelta.rendering.formats import written
 from kdelta.table.columns import plain
 

@@ -21,8 +21,7 @@ from kdelta.journal.beside import Beside, Histogram
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
-from kdelta.probes.work import WorkRow
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.paragraph import sentences

@@ -12,7 +12,7 @@ import pytest
 from foreign_records import EVIDENCE
 from kdelta.foreign import reader
 from kdelta.foreign.series import Case, cases
-from kdelta.verdict.summary import summarise
+from kdelta.verdict.series import summarise
 
 SELECTING = ("exact_version", "point", "kernel")
 STATISTIC = {"n": "n", "mean": "mean", "median": "median", "cv_sample": "cv"}

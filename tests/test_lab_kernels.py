@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import ladder_records
-from kdelta.analysis import history, lines, triage
-from kdelta.analysis.history import Lab
+from kdelta.analysis import lab
+from kdelta.analysis.lab import Lab
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import site
 from kdelta.sample import KernelIdentity
@@ -30,7 +30,7 @@ def run(day: int, kernels: Mapping[str, float], **identity: str) -> RunRecord:
 
 
 def of(*records: RunRecord) -> Lab:
-    return history.lab(lines.named(records), most_pairs=130)
+    return lab.lab(lab.named(records), most_pairs=130)
 
 
 def labels(record: RunRecord) -> list[str]:
@@ -48,14 +48,14 @@ def test_two_packages_of_one_version_are_two_kernels() -> None:
 def test_one_kernel_that_two_runs_call_differently_is_one() -> None:
     plain = run(1, {"7.2.12": 300.0}, version="7.2.12-1~bpo13+1")
     long = run(2, {"deb:7.2.12-1~bpo13+1": 300.0}, version="7.2.12-1~bpo13+1")
-    assert [labels(record) for record in lines.named([plain, long])] == [["7.2.12"]] * 2
+    assert [labels(record) for record in lab.named([plain, long])] == [["7.2.12"]] * 2
     assert of(plain, long).kernels == ("7.2.12",)
 
 
 def test_flavours_and_images_tell_kernels_apart() -> None:
     cloud = run(1, {"7.2.12": 300.0})
     generic = run(2, {"7.2.12": 300.0}, flavour="generic")
-    assert [labels(record) for record in lines.named([cloud, generic])] == [
+    assert [labels(record) for record in lab.named([cloud, generic])] == [
         ["7.2.12-1~bpo13+1 cloud amd64"],
         ["7.2.12-1~bpo13+1 generic amd64"],
     ]
@@ -63,7 +63,7 @@ def test_flavours_and_images_tell_kernels_apart() -> None:
         run(day, {"6.17.0+": 300.0}, version="", reference="file:bzImage", image_sha256=sha * 64)
         for day, sha in ((1, "a"), (2, "b"))
     ]
-    assert [labels(record) for record in lines.named(built)] == [
+    assert [labels(record) for record in lab.named(built)] == [
         ["6.17.0+ cloud amd64 image aaaaaaaa"],
         ["6.17.0+ cloud amd64 image bbbbbbbb"],
     ]
@@ -74,15 +74,15 @@ def test_what_nothing_tells_apart_is_numbered() -> None:
         run(day, {"6.17.0+": 300.0}, version="", reference=f"file:{name}", image_sha256="a" * 64)
         for day, name in ((1, "one"), (2, "other"))
     ]
-    assert [labels(record) for record in lines.named(alike)] == [["6.17.0+ (1)"], ["6.17.0+ (2)"]]
+    assert [labels(record) for record in lab.named(alike)] == [["6.17.0+ (1)"], ["6.17.0+ (2)"]]
 
 
 def test_names_are_unique_in_a_run_and_a_control_keeps_its_word() -> None:
     record = run(1, {"6.16.12": 300.0, "6.16.12 again": 300.0}, version="6.16.12-1")
     first, again = record.arms
-    (found,) = lines.named([replace(record, arms=(first, replace(again, control=True)))])
+    (found,) = lab.named([replace(record, arms=(first, replace(again, control=True)))])
     assert labels(found) == ["6.16.12", "6.16.12 again"]
-    (found,) = lines.named([record])
+    (found,) = lab.named([record])
     assert len(set(labels(found))) == 2
 
 
@@ -99,7 +99,7 @@ def test_a_point_release_between_takes_the_step_over() -> None:
     assert points == {"6.16.12": "", "6.17.8": "6.16.12", "6.17.11": "6.17.8", "6.17.13": "6.17.11"}
     (page,) = [
         text.decode()
-        for name, text in site.written(found, triage.Triage(), address="").items()
+        for name, text in site.written(found, lab.Triage(), address="").items()
         if name.startswith("step/") and name.endswith(".html")
     ]
     assert f"kdelta run {NAME} --kernels 6.16.12,6.17.8" in page
@@ -192,4 +192,4 @@ def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[s
         flavour="cloud",
         image_sha256="00",
     )
-    assert lines.line(kernel) == expected
+    assert lab.line(kernel) == expected

@@ -23,7 +23,7 @@ from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import root
 from kdelta.archive.index import Package
 from kdelta.cli import code, show
-from kdelta.codegen.lines import RanFunction, located, same_code
+from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.executed import ExecutedInsn
 from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
@@ -35,7 +35,7 @@ from kdelta.kernels import debug, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import listing, work
-from kdelta.rendering import places as view_places
+from kdelta.rendering import source_places as view_places
 from kdelta.rendering.listing import Listing
 from kdelta.sample import KernelIdentity
 from kdelta.source import make

@@ -19,8 +19,7 @@ from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
 from kdelta.disassembly.lines import SourceLine
 from kdelta.probes.calls import PathNode
-from kdelta.rendering import flame
-from kdelta.rendering.profiles import Profiles, callgrind, folded, pprof, speedscope
+from kdelta.rendering.profiles import Profiles, callgrind, flame_page, folded, pprof, speedscope
 from ladder_records import ladder
 from test_report_page import Elements
 
@@ -51,7 +50,7 @@ def page(profiles: Profiles) -> str:
     found = CallExplanation(
         explanation=profiles.explanation, difference=difference(profiles.old, profiles.new)
     )
-    return flame.written(found)
+    return flame_page(found)
 
 
 def test_nothing_but_its_own_script_runs_and_nothing_is_loaded(page: str) -> None:
@@ -220,7 +219,7 @@ def test_a_frame_says_where_its_function_begins(profiles: Profiles) -> None:
     found = CallExplanation(
         explanation=profiles.explanation, difference=difference(profiles.old, profiles.new)
     )
-    page = flame.written(found, PLACES)
+    page = flame_page(found, PLACES)
     assert "walk: called" in page
     assert "mm/walk.c:40 -&gt; mm/walk.c:44" in page
     assert "mm/&lt;b&gt;.c:7" in page

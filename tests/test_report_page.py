@@ -18,13 +18,13 @@ import timed_records
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import Explanation
-from kdelta.analysis.readings import readings
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.rendering import plots
 from kdelta.rendering.page import written
+from kdelta.rendering.plots import readings
 from kdelta.rendering.step import StepDetail
 from kdelta.sample import Outcome
 from kdelta.workload import load

@@ -219,19 +219,21 @@ def within(module: str, text: str, known: Collection[str]) -> set[str]:
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[str]:
-    """The modules that import themselves by way of others, and by which ones."""
-    found = []
-    for start in sorted(graph):
+    """The modules that import themselves by way of others, and by which."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
         left, seen = list(graph[start]), set[str]()
         while left:
             name = left.pop()
             if name not in seen:
                 seen.add(name)
                 left += graph.get(name, ())
-        if start in seen:
-            by = sorted(name for name in seen & set(graph[start]))
-            found.append(f"{start} imports itself by one of {', '.join(by)}")
-    return found
+        reached[start] = seen
+    return [
+        f"{name} imports itself by way of {', '.join(ways)}"
+        for name in sorted(graph)
+        if (ways := [by for by in sorted(graph[name]) if name in reached.get(by, ())])
+    ]
 
 
 def test_no_room_has_a_circle_of_imports() -> None:

@@ -15,16 +15,15 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 import ladder_records
-from kdelta.analysis import history, triage
-from kdelta.analysis.lines import version_key
+from kdelta.analysis.lab import Triage, read_triage, version_key
+from kdelta.analysis.lab import lab as lab_of
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
-from kdelta.probes.work import WorkRow
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import site
 from kdelta.rendering import step as step_page
 from kdelta.workload import loadable
@@ -35,10 +34,10 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 def files(*records: RunRecord, said: str = "", most_pairs: int = 130) -> dict[str, bytes]:
-    lab = history.lab(records, most_pairs=most_pairs)
+    lab = lab_of(records, most_pairs=most_pairs)
     return site.written(
         lab,
-        triage.read(said, "triage.txt"),
+        read_triage(said, "triage.txt"),
         address="https://lab.example/",
         workloads=loadable([ladder_records.WORKLOAD]),
     )
@@ -179,7 +178,7 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
     commits = ladder_records.run({"c0": [old], "c1": [old], "c2": [new]})
     commits = replace(commits, run_id="bisect-1")
-    lab = history.lab([ladder_records.ladder(1), commits], most_pairs=130, aside=["bisect-1"])
+    lab = lab_of([ladder_records.ladder(1), commits], most_pairs=130, aside=["bisect-1"])
     assert "c1" not in lab.kernels
     assert "c1" not in {one.old for one in lab.pairs}
     release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
@@ -197,7 +196,7 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     assert step_page.culprit(later, lab.steps, [found]) is None
     pages = site.written(
         lab,
-        triage.Triage(),
+        Triage(),
         address="",
         details=lambda step: step_page.StepDetail(
             culprit=step_page.culprit(step, lab.steps, [found])
@@ -307,7 +306,7 @@ def test_other_machines_are_left_out_and_said_to_be() -> None:
     trial = ladder_records.Trial(per_page=300.0, environment=other)
     stranger = ladder_records.run({"6.16.12": [ladder_records.result(trial)]})
     stranger = replace(stranger, run_id="stranger")
-    lab = history.lab([ladder_records.ladder(1), stranger], most_pairs=10)
+    lab = lab_of([ladder_records.ladder(1), stranger], most_pairs=10)
     assert [run[0] for run in lab.runs] == [ladder_records.ladder(1).run_id]
     assert any("stranger: counted on another machine" in text for text in lab.left_out)
 
@@ -320,7 +319,7 @@ def test_kernels_are_in_the_order_of_their_numbers() -> None:
 @pytest.mark.parametrize("line", ["a b c", "a b c nonsense", "a b c open x", "\x1b[31m"])
 def test_a_wrong_line_of_triage_is_named(line: str) -> None:
     with pytest.raises(SpecError, match="STATE"):
-        triage.read(f"# fine\n{line}\n", "triage.txt")
+        read_triage(f"# fine\n{line}\n", "triage.txt")
 
 
 def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 import ladder_records
-from kdelta.analysis import history
-from kdelta.rendering import site_pairs
+from kdelta.analysis.lab import lab as lab_of
+from kdelta.rendering import site
 from kdelta.rendering.wording import effort
 from test_site import SCENARIO, Page, files, named
 
@@ -64,8 +64,8 @@ def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
 def test_the_table_of_pairs_is_what_was_compared() -> None:
     first = ladder_records.ladder(9)
     again = replace(named("6.17.13"), run_id="newer", created="2030-01-01T00:00:00+00:00")
-    lab = history.lab([first, again], most_pairs=130)
-    table = site_pairs.table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
+    lab = lab_of([first, again], most_pairs=130)
+    table = site.pair_table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
     assert table["scenarios"][0]["apart"]  # values of another run than the newest
     seen = 0
     for old, new in combinations(range(len(lab.kernels)), 2):
@@ -86,8 +86,8 @@ def test_the_table_of_pairs_is_what_was_compared() -> None:
 
 
 def test_of_many_kernels_neighbours_are_compared() -> None:
-    lab = history.lab([ladder_records.ladder(1)], most_pairs=20)
-    table = site_pairs.table(lab.kernels, lab.pairs, str)
+    lab = lab_of([ladder_records.ladder(1)], most_pairs=20)
+    table = site.pair_table(lab.kernels, lab.pairs, str)
     own = [pair for pair in combinations(range(9), 2) if answered(table, *pair)]
     assert own == [(old, new) for old, new in combinations(range(9), 2) if new in (old + 1, 8)]
 

@@ -13,7 +13,8 @@ import pytest
 from py_mini_racer import MiniRacer
 
 import ladder_records
-from kdelta.analysis import history, lines, triage
+from kdelta.analysis.lab import Triage, named
+from kdelta.analysis.lab import lab as lab_of
 from kdelta.rendering import site
 from kdelta.rendering.templates import asset
 from test_site import Page
@@ -82,8 +83,8 @@ class Running:
             name: [ladder_records.result(ladder_records.Trial(per_page=value))]
             for name, value in values.items()
         }
-        lab = history.lab(lines.named([ladder_records.run(results)]), most_pairs=130)
-        page = Page(site.written(lab, triage.Triage(), address="")["compare.html"])
+        lab = lab_of(named([ladder_records.run(results)]), most_pairs=130)
+        page = Page(site.written(lab, Triage(), address="")["compare.html"])
         self._engine = MiniRacer()
         page_of = PAGE.replace("HASH", json.dumps(address)).replace("BLOCK", json.dumps(page.block))
         page_of = page_of.replace("BEGIN", json.dumps(page.begin))

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kdelta import data
-from kdelta.verdict.layouts import BATCH, HIT_PERCENT, Layouts, choose
-from kdelta.verdict.windows import LocationKind, representative
+from kdelta.verdict.windows import BATCH, HIT_PERCENT, Layouts, LocationKind, choose, representative
 
 
 def test_one_layout_is_the_window_that_stands_for_all() -> None:

@@ -10,10 +10,8 @@ import pytest
 
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats.timing import compare
-from kdelta.verdict.cautions import Trap
-from kdelta.verdict.comparison import Comparison, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
-from kdelta.verdict.summary import summarise
+from kdelta.verdict.comparison import Comparison, Trap, Verdict
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, summarise
 from timing_series import EVIDENCE, METRIC, arm, bundle, noisy, points
 
 GUEST = Grade.GUEST_TIME

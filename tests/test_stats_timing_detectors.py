@@ -13,8 +13,7 @@ from kdelta.metric import Grade
 from kdelta.stats import clock, comparability, detectors
 from kdelta.stats.detectors import inspect
 from kdelta.stats.timing import compare
-from kdelta.verdict.cautions import Trap
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Trap, Verdict
 from kdelta.verdict.series import Boot, Series
 from timing_series import METRIC, arm, bundle, noisy
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from bisect_bench import Bench, journal
-from kdelta.analysis import history
+from kdelta.analysis import lab
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
@@ -132,7 +132,7 @@ def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path
 def test_any_two_kernels_are_told_apart_by_their_bytes() -> None:
     less, more = handling(OLD, PAGES), handling(OLD, 4097 * PAGES)
     record = run({"6.15.1": [less], "6.16.1": [OLD], "6.17.1": [more]})
-    pairs = {(one.old, one.new): one.rows[0] for one in history.lab([record], most_pairs=9).pairs}
+    pairs = {(one.old, one.new): one.rows[0] for one in lab.lab([record], most_pairs=9).pairs}
     verdicts = {pair: row.comparison.verdict for pair, row in pairs.items()}
     assert verdicts == {
         ("6.15.1", "6.16.1"): Verdict.SAME,

@@ -17,8 +17,7 @@ from kdelta.analysis import judgement
 from kdelta.analysis.cases import cases as every_case
 from kdelta.analysis.compat import benchfmt
 from kdelta.analysis.findings import report
-from kdelta.analysis.methods import timing_of
-from kdelta.analysis.stopping import decided
+from kdelta.analysis.methods import decided, timing_of
 from kdelta.bisect.timing import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings

@@ -15,7 +15,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.rendering import show
 from kdelta.study import spec
 from kdelta.table import columns as page
-from kdelta.verdict.shares import closed
+from kdelta.verdict.comparison import closed
 
 
 def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:

@@ -18,7 +18,7 @@ from msgspec import structs
 import ladder_records
 from git_history import Repository
 from kdelta.analysis import watching
-from kdelta.analysis.history import lab
+from kdelta.analysis.lab import lab
 from kdelta.cli import execution
 from kdelta.cli.watch import watch
 from kdelta.errors import InfraError, SpecError

@@ -11,9 +11,7 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.probes import work_arm64, work_riscv64, work_x86
-from kdelta.probes.work import WorkRow, work
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, WorkRow, arm64_kinds, riscv64_kinds, work, x86_kinds
 
 L, S, A = Kind.LOAD, Kind.STORE, Kind.ATOMIC
 
@@ -157,17 +155,17 @@ RISCV64 = [
 
 @pytest.mark.parametrize(("code", "text", "kinds"), X86, ids=[text for _, text, _ in X86])
 def test_x86(code: str, text: str, kinds: set[Kind]) -> None:
-    assert work_x86.kinds(bytes.fromhex(code)) == kinds, text
+    assert x86_kinds(bytes.fromhex(code)) == kinds, text
 
 
 @pytest.mark.parametrize(("word", "text", "kinds"), ARM64, ids=[text for _, text, _ in ARM64])
 def test_arm64(word: int, text: str, kinds: set[Kind]) -> None:
-    assert work_arm64.kinds(word.to_bytes(4, "little")) == kinds, text
+    assert arm64_kinds(word.to_bytes(4, "little")) == kinds, text
 
 
 @pytest.mark.parametrize(("word", "text", "kinds"), RISCV64, ids=[row[1] for row in RISCV64])
 def test_riscv64(word: str, text: str, kinds: set[Kind]) -> None:
-    assert work_riscv64.kinds(bytes.fromhex(word)[::-1]) == kinds, text
+    assert riscv64_kinds(bytes.fromhex(word)[::-1]) == kinds, text
 
 
 def test_every_kind_is_tested_on_each() -> None:

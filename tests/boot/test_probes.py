@@ -18,8 +18,7 @@ from kdelta.journal import beside
 from kdelta.journal.run import RunJournal
 from kdelta.probes import memory
 from kdelta.probes.memory import EVERYWHERE, What
-from kdelta.probes.work import work
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, work
 
 pytestmark = pytest.mark.boot
 

@@ -18,8 +18,7 @@ from kdelta.analysis.standing import UNORDERED, without_v
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.sets import SET
 from kdelta.foreign.summaries import Dimension
-from kdelta.verdict.cautions import Trap
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Trap, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.judgement import Finding, JudgedPair

@@ -18,8 +18,7 @@ from kdelta.analysis.methods import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import refuse_traced
-from kdelta.ladder.ladders import Ladder, LadderStep, Rung
-from kdelta.ladder.limits import limits
+from kdelta.ladder.ladders import Ladder, LadderStep, Rung, limits
 from kdelta.sample import Instrument
 from kdelta.verdict.comparison import Verdict
 

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from kdelta.analysis import figures, metrics
+from kdelta.analysis import metrics
 from kdelta.analysis.compat import kernbench
-from kdelta.analysis.figures import FigureTable
 from kdelta.analysis.methods import method_of
-from kdelta.analysis.metrics import MetricTable
+from kdelta.analysis.metrics import FigureTable, MetricTable
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import M, ScenarioEvidence, gathered
 from kdelta.ladder.ladders import RunLadders, of_run
@@ -55,5 +54,5 @@ def report(
     return Report(
         **own,
         metrics=metrics.tables(record),
-        figures=figures.tables(record) if method.explains else (),
+        figures=metrics.figure_tables(record) if method.explains else (),
     )

@@ -21,11 +21,8 @@ from kdelta.foreign.summaries import Dimension
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
 from kdelta.stats.decomposition import shares
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.comparison import Comparison, Verdict
-from kdelta.verdict.series import Series
-from kdelta.verdict.shares import Share
-from kdelta.verdict.summary import Summary, summarise
+from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
+from kdelta.verdict.series import Series, Summary, summarise
 
 # What is said of values that were not published would only repeat that they were not.
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)

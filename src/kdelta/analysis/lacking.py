@@ -15,13 +15,12 @@ from kdelta.foreign import words
 from kdelta.foreign.repeats import COPIED, MISPLACED
 from kdelta.metric import Better
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
-from kdelta.verdict.cautions import Trap
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Trap, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.judgement import Finding, JudgedPair
-    from kdelta.verdict.cautions import Caution
-    from kdelta.verdict.summary import Summary
+    from kdelta.verdict.comparison import Caution
+    from kdelta.verdict.series import Summary
 
 _SHOWN = 3  # of things of one kind that a sentence names
 _COARSE = (Trap.LATTICE, Trap.CLOCK)  # of a verdict; of what is not decided others are said first

@@ -1,19 +1,49 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The method of a run, by its instrument: the only place that chooses."""
+"""The method of a run, by its instrument: the only place that chooses; and where a run may stop."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
-from kdelta.analysis.looks import levels
 from kdelta.analysis.times import TimeMethod
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import UNSEEN_PERCENT, CountMethod
-from kdelta.ladder.evidence import Method, refuse_traced
-from kdelta.sample import Instrument
+from kdelta.ladder.evidence import SUPERFLUOUS, Method, refuse_traced
+from kdelta.ladder.ladders import ladders
+from kdelta.sample import Instrument, Outcome, Skip, SkipKind
+from kdelta.stats import sequential
+from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.study.spec import Replicate, TimeMachine
 from kdelta.verdict.series import ReplicateUnit
+
+
+def levels(record: RunRecord) -> tuple[float, ...]:
+    """The level of each look that a run has taken, none of one that is not sequential.
+
+    The last one is that of its verdicts.
+    """
+    time = record.study.time
+    if not time.sequential:
+        return ()
+    counts = range(MIN_REPLICATES, whole_rounds(record) + 1)
+    return sequential.levels(counts, budget=record.rounds, alpha=time.alpha)
+
+
+def whole_rounds(record: RunRecord) -> int:
+    """Rounds all of whose trials were measured or cannot be, counted from the first.
+
+    A round that was left out because enough was known was not measured: no look was taken at it.
+    """
+    count = 0
+    for number in range(record.rounds):
+        results = [trial.result for trial in record.trials if trial.round == number]
+        if any(each is None or (each.skip and each.skip.kind in SUPERFLUOUS) for each in results):
+            break
+        count += 1
+    return count
 
 
 def method_of(
@@ -58,3 +88,45 @@ def timing_of(
         guests=guests,
         replicate=ReplicateUnit.PROCESS_ROUND if rounds else ReplicateUnit.BOOT,
     )
+
+
+def decided(record: RunRecord) -> Skip | None:
+    """Why a run may stop after its last whole round; None when it has to go on.
+
+    A run that wants so many valid trials of each arm stops when it has them.  A sequential one
+    looks after every round, each time at the level that stats.sequential hands out; every
+    comparison of every scenario must have stopped.
+    """
+    time = record.study.time
+    whole = whole_rounds(record)
+    if whole >= record.rounds:
+        return None
+    if time.want_valid and _fewest_valid(record) >= time.want_valid:
+        said = f"not needed: every arm has {time.want_valid} valid trials"
+        return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
+    steps = levels(record)
+    if not steps:
+        return None
+    now = timing_of(record, level=steps[-1])
+    reasons = []
+    for ladder in ladders(record, now):
+        for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
+            low, high = found.interval or (0.0, math.inf)
+            tolerance = now.step_percent / 100
+            reason = sequential.stopped(low, high, n=whole, tolerance=tolerance)
+            if not reason:
+                return None
+            reasons.append(reason)
+    said = "; ".join(dict.fromkeys(reasons))
+    return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
+
+
+def _fewest_valid(record: RunRecord) -> int:
+    """Valid trials of the arm and scenario that has the fewest."""
+    valid = Counter(
+        (trial.arm, trial.workload, trial.scenario)
+        for trial in record.trials
+        if trial.result and trial.result.outcome is Outcome.OK
+    )
+    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
+    return min((valid[key] for key in every), default=0)

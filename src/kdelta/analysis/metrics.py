@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The figures that workloads tell beside their phases, by arm; they are told and never judged."""
+"""What is told beside the phases, and never judged: metrics of workloads, figures of a study.
+
+A workload prints its metrics; a study asks for figures out of the functions that ran, by arm.
+"""
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.counts import CountEvidence, counted
 from kdelta.ladder.evidence import points
 from kdelta.metric import Better
-from kdelta.sample import ArmRecord, MetricValue, Outcome, TrialRecord
+from kdelta.sample import TOTAL, ArmRecord, FunctionCount, MetricValue, Outcome, TrialRecord
+from kdelta.study.spec import Figure, FigureCount, FigurePer
+
+_PIECE = re.compile(r"\.(?:part|cold)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +130,123 @@ def _values(told: Sequence[MetricValue]) -> list[float]:
 def _median(told: Sequence[MetricValue]) -> float | None:
     values = _values(told)
     return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureCell:
+    """One figure of one arm.  value None: there is none, for the reason in `absent`."""
+
+    arm: str
+    value: float | None
+    absent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRow:
+    """One figure over the arms of its table, in their order; what: its meaning, may be empty."""
+
+    name: str
+    what: str
+    cells: tuple[FigureCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureTable:
+    """All figures of one scenario at one point of the study's matrix ("" without one)."""
+
+    workload: str
+    scenario: str
+    point: str
+    arms: tuple[str, ...]
+    rows: tuple[FigureRow, ...]
+
+
+def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
+    """The figures of a run, none when its study asks for none."""
+    wanted = record.study.figures
+    if not wanted:
+        return ()
+    found = []
+    for workload, scenario in sorted({(t.workload, t.scenario) for t in record.trials}):
+        arms = {point: counted(part, workload, scenario) for point, part in points(record)}
+        every = [arm for own in arms.values() for arm in own]
+        ran = {figure.name for figure in wanted if any(_matching(figure, arm) for arm in every)}
+        for point, own in arms.items():
+            rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
+            labels = tuple(arm.arm.label for arm in own)
+            found.append(
+                FigureTable(
+                    workload=workload, scenario=scenario, point=point, arms=labels, rows=rows
+                )
+            )
+    return tuple(found)
+
+
+def _figure_row(figure: Figure, arms: Sequence[CountEvidence], *, ran: bool) -> FigureRow:
+    """ran: the figure's functions did, under some kernel on some machine of the run."""
+    cells = []
+    for arm in arms:
+        value, absent = _figure_value(figure, arm)
+        # A name that runs nowhere is more likely misspelt, inlined or of another kernel than idle.
+        if not absent and not ran:
+            value, absent = None, f"nothing called {' or '.join(figure.functions)} ran anywhere"
+        cells.append(FigureCell(arm=arm.arm.label, value=value, absent=absent))
+    return FigureRow(name=figure.name, what=figure.what.strip(), cells=tuple(cells))
+
+
+def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str]:
+    """(value, "") or (None, why there is none)."""
+    measure = arm.measure(figure.phase or TOTAL)
+    if measure is None or not arm.sound:
+        reasons = [trial.result.reason for trial in arm.trials if trial.result]
+        return None, next(filter(None, (*arm.objections, *reasons)), "it has no counts")
+    if not any(True for _ in _stored(figure, arm)):
+        return None, "no functions are stored"
+    count = sum(_counted(figure, row) for row in _matching(figure, arm))
+    if figure.divide or figure.of:
+        whole = figure.divide or _metric(figure.of, arm)
+        if whole is None:
+            return None, f"the workload told no metric {figure.of}"
+        return (whole / count, "") if count else (None, "its functions did not run")
+    return (count / measure.operations if figure.per is FigurePer.OPERATION else count), ""
+
+
+def _metric(name: str, arm: CountEvidence) -> float | None:
+    """A metric of the trial that the counts come from."""
+    trials = {measure.trial for measure in arm.phases}
+    told = (
+        metric
+        for trial in arm.used
+        if trial.result and trial.index in trials
+        for metric in trial.result.metrics
+    )
+    return next((metric.value for metric in told if metric.name == name), None)
+
+
+def _stored(figure: Figure, arm: CountEvidence) -> Iterable[FunctionCount]:
+    """The functions of the windows that stand for the figure's phases."""
+    for measure in arm.phases:
+        if figure.phase in ("", measure.phase):
+            trial = next(trial for trial in arm.used if trial.index == measure.trial)
+            stored = trial.result.exact.functions if trial.result else ()
+            yield from (row for row in stored if row.phase == measure.phase)
+
+
+def _matching(figure: Figure, arm: CountEvidence) -> list[FunctionCount]:
+    """Rows of the named functions; a name stands for the clones that the compiler made, too."""
+    return [
+        row
+        for row in _stored(figure, arm)
+        if any(
+            fnmatchcase(name, pattern)
+            for pattern in figure.functions
+            for name in {row.function, row.function.partition(".")[0]}
+        )
+    ]
+
+
+def _counted(figure: Figure, row: FunctionCount) -> int:
+    """A piece that the compiler split off is entered from its own function: that is no call."""
+    if figure.count is FigureCount.INSNS:
+        return row.insns
+    return 0 if _PIECE.search(row.function) else row.calls

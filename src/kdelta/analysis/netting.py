@@ -1,5 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Code that only moved between functions is put where it was in the other kernel's tree; pure."""
+"""Code that only moved between functions is put where it was in the other kernel's tree; pure.
+
+A compiler splits a function or inlines one, a commit renames another: the path is as long as
+before, and a list of functions shows six changes.  net() undoes such moves by the rules below.
+They look only at functions that one of the two kernels alone executes.  An example, with each
+function's own instructions; all are called once:
+
+    old                      new                       after net(): old  new
+    mprotect_fixup    300    mprotect_fixup     345    mprotect_fixup   345  347
+      change_range    500      change_range     180      change_range   500  490
+        flush_tlb      40        change_pte     310        flush_tlb     40   40
+      vma_merge_old    90          flush_tlb     40      vma_merge_new   90   95
+        find_vma       30      vma_merge_new     95        find_vma      30   30
+      vma_check        45        find_vma        30      down_read       20   20
+      down_read        20      lock_vma           2
+                                 down_read       20
+
+1. Renamed (_rename, for the whole tree; _replace, for what one function calls): vma_merge_old and
+   vma_merge_new have one caller, and most words of their names are the same.  The old one gets the
+   new name.  Names that differ more are asked what they call, and how long they are.
+2. A wrapper (_unwrap): lock_vma hardly does anything but call down_read, which the old kernel's
+   mprotect_fixup calls itself.  Its 2 instructions and its call become its caller's.
+3. Split (_inline): change_range is 320 shorter, and change_pte below it has 310.  Together they
+   make up for most of the change, so change_pte becomes its caller's code again.
+4. Inlined (_inline, in the other tree): mprotect_fixup is 45 longer, and vma_check had 45.
+5. Inlined beside others (_dropped): a compiler that inlines leaves out what is superfluous, so code
+   that came in may be longer than what its caller grew by.  Not in this example.
+
+Nothing is lost: the instructions of a tree add up to what they did.  Where two functions fit one
+place, neither is taken.
+"""
 
 from __future__ import annotations
 

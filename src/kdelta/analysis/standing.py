@@ -14,8 +14,7 @@ from kdelta.foreign.mapping import UNITS
 from kdelta.foreign.record import Pairs
 from kdelta.foreign.series import Case, GroupAudit
 from kdelta.metric import Better
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Caution, Comparison, Trap, Verdict
 from kdelta.verdict.series import Series
 
 UNORDERED = "nothing says which arm is the old one"

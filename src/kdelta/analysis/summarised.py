@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from kdelta.foreign.record import Published
 from kdelta.foreign.series import Case
 from kdelta.verdict.comparison import Comparison
-from kdelta.verdict.series import Series
-from kdelta.verdict.summary import summarise
+from kdelta.verdict.series import Series, summarise
 
 _ASSUMED = "from summaries, normal scatter assumed"
 

@@ -22,10 +22,8 @@ from kdelta.stats.decomposition import shares
 from kdelta.stats.detectors import inspect
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.timing import compare
-from kdelta.verdict.comparison import Comparison
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
-from kdelta.verdict.shares import Share
-from kdelta.verdict.summary import Summary, summarise
+from kdelta.verdict.comparison import Comparison, Share
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
 
 # What must be the same for two arms: the machine, and how it was set.
 _OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")

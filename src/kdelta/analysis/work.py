@@ -12,8 +12,7 @@ from enum import StrEnum
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.journal.beside import Beside, Histogram
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
-from kdelta.probes.work import WorkRow
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind, WorkRow
 
 _NAMED = 3  # functions that a kind's change is mostly in
 

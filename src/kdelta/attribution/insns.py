@@ -23,7 +23,7 @@ from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import ExactData, FunctionCount, PhaseCounts
-from kdelta.verdict.layouts import choose
+from kdelta.verdict.windows import choose
 
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
@@ -302,7 +302,7 @@ class _Reader:
 def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow:
     """The window that stands for those of one phase, or the sum of those that do.
 
-    See stats.layouts.choose.
+    See verdict.windows.choose.
     """
     totals = [window.total for window in windows]
     found = choose(totals, [window.switched for window in windows], layouts)

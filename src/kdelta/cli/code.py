@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from kdelta.analysis.explanation import Explanation
     from kdelta.archive.apt import Progress
-    from kdelta.codegen.lines import Located, RanFunction
+    from kdelta.codegen.source_lines import Located, RanFunction
     from kdelta.disassembly.executed import ExecutedInsn
     from kdelta.disassembly.lines import SourceLine
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.listing import Listing
-    from kdelta.rendering.places import Placed, Places
+    from kdelta.rendering.source_places import Placed, Places
     from kdelta.sample import KernelIdentity
 
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
@@ -126,7 +126,7 @@ def reached_functions(
     addresses: Collection[int], places: Mapping[int, tuple[int, str]]
 ) -> list[RanFunction]:
     """The functions at these places of which addresses ran."""
-    from kdelta.codegen.lines import RanFunction
+    from kdelta.codegen.source_lines import RanFunction
 
     ran = sorted(addresses)
     found = []
@@ -174,7 +174,7 @@ def placed(
     means: LineMeans,
 ) -> Placed:
     """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
-    from kdelta.rendering.places import Placed
+    from kdelta.rendering.source_places import Placed
 
     places, missing = whereabouts(names, kept, means)
     return Placed(view, found, places, missing)
@@ -203,7 +203,7 @@ def whereabouts(
 def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> Begins:
     """Where the functions begin that ran in windows of one kernel."""
     from kdelta.analysis.explanation import base_name
-    from kdelta.codegen.lines import RanFunction
+    from kdelta.codegen.source_lines import RanFunction
     from kdelta.journal import beside
 
     kernel = None
@@ -221,10 +221,10 @@ def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> 
 
 
 def _lined(side: RanCode, means: LineMeans) -> Located:
-    from kdelta.codegen import lines
+    from kdelta.codegen import source_lines
 
     functions = [
-        lines.RanFunction(
+        source_lines.RanFunction(
             name=piece.symbol,
             start=piece.start,
             addresses=tuple(piece.start + one.offset for one in piece.instructions),
@@ -242,13 +242,13 @@ def located(
     under: str = "",
 ) -> Located:
     """The lines of functions of a kernel, as codegen.lines has them; progress is told."""
-    from kdelta.codegen import lines
+    from kdelta.codegen import source_lines
 
     if kernel is None or not functions:
-        return lines.Located(chains={})
+        return source_lines.Located(chains={})
     with reporting() as progress:
         fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
-        return lines.located(kernel, functions, fetch=fetch, under=under, progress=progress)
+        return source_lines.located(kernel, functions, fetch=fetch, under=under, progress=progress)
 
 
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:

@@ -74,13 +74,13 @@ def codegen(
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
     from kdelta.cli.printing import print_found, print_lines
+    from kdelta.rendering import codegen
     from kdelta.rendering import codegen as page
-    from kdelta.rendering import codegen_page
 
     with reporting() as progress:
         table = _table(target, choice, runs, progress)
     if html is not None:
-        html.write_text(codegen_page.show_html(table))
+        html.write_text(codegen.show_html(table))
         click.echo(f"wrote {html}", err=True)
     if as_json:
         print_found("json", page, table)

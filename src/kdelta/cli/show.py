@@ -180,9 +180,13 @@ def _print_metrics(record: RunRecord, form: str) -> None:
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
     from kdelta.analysis.findings import report
-    from kdelta.rendering import beside
+    from kdelta.rendering import comparisons
 
-    print_lines(beside.show(*(report(each, step_percent=step_percent) for each in (one, other))))
+    print_lines(
+        comparisons.show_side_by_side(
+            *(report(each, step_percent=step_percent) for each in (one, other))
+        )
+    )
 
 
 def print_report(
@@ -393,12 +397,12 @@ class Recorded:
     ) -> None:
         """Print a view, with where the functions of these names begin where that is wanted."""
         from kdelta.cli.code import placed
-        from kdelta.rendering import places
+        from kdelta.rendering import source_places
 
         if not means.wanted:
             print_found(form, view, what, **told)
             return
-        print_found(form, places, placed(what, view, names, self.begins(), means), **told)
+        print_found(form, source_places, placed(what, view, names, self.begins(), means), **told)
 
     def begins(self) -> tuple[Begins, Begins]:
         """Where the functions of the old and the new kernel begin."""
@@ -436,12 +440,12 @@ def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
     from kdelta.cli.code import whereabouts
-    from kdelta.rendering import flame, profiles
+    from kdelta.rendering import profiles
 
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
     if picture == "flame":
-        write_output(flame.written(recorded.paths(found), places), output)
+        write_output(profiles.flame_page(recorded.paths(found), places), output)
         return
     old, new = recorded.trees()
     kind, _, side = picture.partition("-")

@@ -18,7 +18,7 @@ from kdelta.cli.options import runs_directory
 from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
-    from kdelta.analysis.history import LabStep
+    from kdelta.analysis.lab import LabStep
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.step import StepDetail
 
@@ -77,8 +77,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
-    from kdelta.analysis import history, lines
-    from kdelta.analysis import triage as said
+    from kdelta.analysis import lab
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
     from kdelta.rendering.step import culprit
@@ -88,22 +87,22 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
-    states = said.read(_words(triage), str(triage)) if triage else said.Triage()
+    states = lab.read_triage(_words(triage), str(triage)) if triage else lab.Triage()
     found = list(_read(runs))
-    named = lines.named(record for _, record in found)
+    named = lab.named(record for _, record in found)
     every = {
         record.run_id: (folder, record) for (folder, _), record in zip(found, named, strict=True)
     }
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
-    lab = history.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
+    whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
     def details(step: LabStep) -> StepDetail:
         detail = _detail(step, *every[step.run_id])
-        return replace(detail, culprit=culprit(step, lab.steps, journals))
+        return replace(detail, culprit=culprit(step, whole.steps, journals))
 
-    known = loadable(step.explanation.workload for step in lab.steps)
-    files = pages.written(lab, states, address=address, details=details, workloads=known)
+    known = loadable(step.explanation.workload for step in whole.steps)
+    files = pages.written(whole, states, address=address, details=details, workloads=known)
     files[_MARK] = b'{"format": 1}\n'
     _replace(out, files)
     size = sum(map(len, files.values()))

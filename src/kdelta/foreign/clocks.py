@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kdelta.foreign.series import Case
 from kdelta.stats.clock import CHANCE, MAX_ROUNDS, ticks_ns
 from kdelta.stats.detectors import COARSE, TICKS_PER_SAMPLE
-from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Caution, Trap
 from kdelta.verdict.series import Series
 
 _PAGES = tuple(2**power for power in range(10, 19))  # workloads touch 4 MiB to 1 GiB

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kdelta.foreign.record import Published
 from kdelta.foreign.series import Case
 from kdelta.stats import detectors
-from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Caution, Trap
 from kdelta.verdict.series import Series
 
 _MIN_ROWS = 6  # whole sums are even by chance in 4^-6 of the cases

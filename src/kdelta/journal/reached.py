@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from kdelta.attribution import stream
-from kdelta.verdict.layouts import choose
+from kdelta.verdict.windows import choose
 
 _OTHER = stream.KINDS - {stream.CODE, stream.WINDOW}
 

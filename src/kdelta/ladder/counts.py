@@ -33,13 +33,13 @@ from kdelta.verdict.comparison import (
     STEP_PERCENT,
     Comparison,
     CountReading,
+    Share,
     Verdict,
+    closed,
     compare,
 )
-from kdelta.verdict.layouts import Chosen, Layouts, choose
 from kdelta.verdict.series import Boot, Series
-from kdelta.verdict.shares import Share, closed
-from kdelta.verdict.windows import Location, LocationKind, representative
+from kdelta.verdict.windows import Chosen, Layouts, Location, LocationKind, choose, representative
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 # It moved counts by up to 1 % between seeds, and has a part in both arms (docs/method.md).
@@ -89,7 +89,7 @@ class Measure:
     trials_range: int
     trial: int | None
     left_out: int = 0  # windows in which another task ran
-    second: int | None = None  # another length that repeats; see stats.exact.Location
+    second: int | None = None  # another length that repeats; see Location
     layouts: Layouts | None = None  # that the windows went through
     usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it

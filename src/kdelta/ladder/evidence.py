@@ -30,9 +30,8 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.comparison import Comparison, Share
 from kdelta.verdict.series import Series
-from kdelta.verdict.shares import Share
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
 # Skips of what was planned and not needed: it is neither measured nor missing.

@@ -15,23 +15,23 @@ from kdelta.errors import SpecError
 EVERYDAY = "everyday"
 
 _COMMON = (
-    *("3dnowprefetch", "abm", "adx", "aes", "arat", "avx", "avx2", "bmi1", "bmi2", "clflushopt"),
-    *("clwb", "cx16", "erms", "f16c", "fma", "fsgsbase", "fsrm", "lahf-lm", "la57", "movbe"),
-    *("pclmulqdq", "pdpe1gb", "pku", "popcnt", "rdpid", "rdrand", "rdseed", "rdtscp", "sha-ni"),
-    *("smap", "smep", "sse4.1", "sse4.2", "ssse3", "umip", "vaes", "wbnoinvd", "x2apic"),
-    *("xgetbv1", "xsave", "xsaveopt"),
-)
+    "3dnowprefetch", "abm", "adx", "aes", "arat", "avx", "avx2", "bmi1", "bmi2", "clflushopt",
+    "clwb", "cx16", "erms", "f16c", "fma", "fsgsbase", "fsrm", "lahf-lm", "la57", "movbe",
+    "pclmulqdq", "pdpe1gb", "pku", "popcnt", "rdpid", "rdrand", "rdseed", "rdtscp", "sha-ni",
+    "smap", "smep", "sse4.1", "sse4.2", "ssse3", "umip", "vaes", "wbnoinvd", "x2apic",
+    "xgetbv1", "xsave", "xsaveopt",
+)  # fmt: skip
 # Features of these models that QEMU's emulator does not have.  Without them a kernel protects
 # itself as on older CPUs: docs/method.md says what a real one has beside.
 _ICELAKE_LACKS = (
-    *("pcid", "tsc-deadline", "hle", "invpcid", "rtm", "avx512f", "avx512dq", "avx512cd"),
-    *("avx512bw", "avx512vl", "avx512vbmi", "avx512vbmi2", "gfni", "vpclmulqdq", "avx512vnni"),
-    *("avx512bitalg", "avx512-vpopcntdq", "spec-ctrl", "ssbd", "xsavec"),
-)
+    "pcid", "tsc-deadline", "hle", "invpcid", "rtm", "avx512f", "avx512dq", "avx512cd",
+    "avx512bw", "avx512vl", "avx512vbmi", "avx512vbmi2", "gfni", "vpclmulqdq", "avx512vnni",
+    "avx512bitalg", "avx512-vpopcntdq", "spec-ctrl", "ssbd", "xsavec",
+)  # fmt: skip
 _ZEN_LACKS = (
-    *("pcid", "invpcid", "fxsr-opt", "misalignsse", "osvw", "topoext", "perfctr-core", "clzero"),
-    *("ibpb", "ibrs", "amd-stibp", "amd-ssbd", "nrip-save", "xsavec", "xsaves"),
-)
+    "pcid", "invpcid", "fxsr-opt", "misalignsse", "osvw", "topoext", "perfctr-core", "clzero",
+    "ibpb", "ibrs", "amd-stibp", "amd-ssbd", "nrip-save", "xsavec", "xsaves",
+)  # fmt: skip
 
 _RVA22 = (
     "rv64imafdcb_zic64b_zicbom_zicbop_zicboz_ziccamoa_ziccif_zicclsm_ziccrse_zicntr_zicsr_zifencei"

@@ -15,9 +15,9 @@ from kdelta.procfs import chosen, compiler_in
 _MAX_LINE = 4096
 # What a guest must say of itself, and which of it are numbers.
 _SAID = (
-    *("port", "release", "machine", "build", "version", "build-id", "cmdline", "thp", "thp-shmem"),
-    *("preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes", "cpu"),
-)
+    "port", "release", "machine", "build", "version", "build-id", "cmdline", "thp", "thp-shmem",
+    "preempt", "clocksource", "swap", "cpus", "memory-mib", "nodes", "cpu",
+)  # fmt: skip
 _NUMBERS = ("cpus", "memory-mib", "nodes")
 
 

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What kind of work a window did: exact counts of instructions, told apart by their bytes."""
+"""What kind of work a window did: exact counts of instructions, told apart by their bytes.
+
+A table or a decoder for each architecture: x86-64 by opcode (Intel's manual, volume 2), arm64 and
+riscv64 by the word (Arm's manual, C4; the RISC-V unprivileged and privileged manuals).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 
 import msgspec
@@ -13,12 +18,388 @@ import msgspec
 from kdelta.arch import Arch
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import Symbols
-from kdelta.probes import work_arm64, work_riscv64, work_x86
-from kdelta.probes.work_kinds import Kind
 
+
+class Kind(StrEnum):
+    """A kind of work; an instruction is of any number of them."""
+
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic"  # locked, or LSE; also a load and a store
+    FENCE = "fence"
+    SERIALISING = "serialising"
+    TLB = "tlb"  # drops translations
+    CONTROL = "control"  # writes a control, system or model-specific register
+    INDIRECT = "indirect"  # calls or jumps to where a register or memory says
+    DIVISION = "division"
+    STRING = "string"  # copies or fills with one instruction, however long
+
+
+_LOAD, _STORE = frozenset({Kind.LOAD}), frozenset({Kind.STORE})
+_BOTH, _NONE = _LOAD | _STORE, frozenset[Kind]()
+_LEGACY = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
+_LOCK, _REPNE, _REP, _OPERAND = 0xF0, 0xF2, 0xF3, 0x66
+# A kernel on one CPU writes this over the LOCK of its instructions (alternatives_smp_unlock).
+_WAS_LOCK = 0x3E
+_REGISTER = 3  # mod of an operand that is a register
+_CR3 = 3
+_ARM64_ATOMIC = _BOTH | {Kind.ATOMIC}
+_IS_LOAD = 1 << 22
+# (mask, value, kinds), the first that fits.
+_ARM64_ROWS = (
+    (0x3FA07C00, 0x08A07C00, _ARM64_ATOMIC),  # cas
+    (0xBFA07C00, 0x08207C00, _ARM64_ATOMIC),  # casp
+    (0x3FE00000, 0x08000000, _STORE | {Kind.ATOMIC}),  # stxr, stlxr
+    (0x3FE00000, 0x08200000, _STORE | {Kind.ATOMIC}),  # stxp, stlxp
+    (0x3F400000, 0x08400000, _LOAD),  # ldxr, ldar and their like
+    (0x3F400000, 0x08000000, _STORE),  # stlr
+    (0x3FFFFC00, 0x38BFC000, _LOAD),  # ldapr
+    (0x3B200C00, 0x38200000, _ARM64_ATOMIC),  # ldadd, swp ...
+    (0x3B200400, 0x38200400, _LOAD),  # ldraa
+    (0x3B200C00, 0x19000400, frozenset({Kind.STRING})),  # cpy, set (MOPS)
+    (0x3FE00C00, 0x19000000, _STORE),  # stlur
+    (0x3F200C00, 0x19000000, _LOAD),  # ldapur
+    (0xFFE00C00, 0xD9600000, _LOAD),  # ldg
+    (0xFF200000, 0xD9200000, _STORE),  # stg and its like
+    (0xFF000000, 0xD8000000, _NONE),  # prfm of a literal
+    (0x3B000000, 0x18000000, _LOAD),  # ldr of a literal
+    (0x3A400000, 0x28400000, _LOAD),  # ldp
+    (0x3A400000, 0x28000000, _STORE),  # stp
+    (0xBE400000, 0x0C400000, _LOAD),  # ld1 ... ld4
+    (0xBE400000, 0x0C000000, _STORE),  # st1 ... st4
+    (0xFFC00000, 0xF9800000, _NONE),  # prfm
+    (0xFFE00400, 0xF8800000, _NONE),  # prfum
+    (0xFFE00C00, 0xF8A00800, _NONE),  # prfm by a register
+    (0x3EC00000, 0x3C800000, _STORE),  # str of a vector of 128 bits
+    (0x3AC00000, 0x38000000, _STORE),  # str
+    (0x3A000000, 0x38000000, _LOAD),  # ldr, also with a sign
+    (0xFFFFF0FF, 0xD503309F, frozenset({Kind.FENCE})),  # dsb
+    (0xFFFFF0FF, 0xD50330BF, frozenset({Kind.FENCE})),  # dmb
+    (0xFFFFF0FF, 0xD50330DF, frozenset({Kind.SERIALISING})),  # isb
+    (0xFFFFF0FF, 0xD50330FF, frozenset({Kind.FENCE})),  # sb
+    (0xFFF8F000, 0xD5088000, frozenset({Kind.TLB})),  # tlbi
+    (0xFFFFFFE0, 0xD50B7420, _STORE),  # dc zva
+    (0xFFF00000, 0xD5100000, frozenset({Kind.CONTROL})),  # msr
+    (0xFFFFFFFF, 0xD69F03E0, frozenset({Kind.SERIALISING})),  # eret
+    (0xFEDFF000, 0xD61F0000, frozenset({Kind.INDIRECT})),  # br, blr, also authenticated
+    (0xFE000000, 0xE4000000, _STORE),  # SVE
+    (0x9E000000, 0x84000000, _LOAD),
+    (0x7FE0F800, 0x1AC00800, frozenset({Kind.DIVISION})),  # udiv, sdiv
+)
+_ATOMIC, _FENCE = frozenset({Kind.ATOMIC}), frozenset({Kind.FENCE})
+_CONTROL, _INDIRECT = frozenset({Kind.CONTROL}), frozenset({Kind.INDIRECT})
+_TLB = frozenset({Kind.TLB})
+_RA, _T0 = 1, 5  # registers that have return addresses: a jump by one is a return
+_READ_ONLY = 0xC  # the upper bits of a CSR that nothing can be written to
+# Of 32 bits: (mask, value, kinds), the first that fits.
+_RISCV64_ROWS = (
+    (0xFFF0707F, 0x0040200F, _STORE),  # cbo.zero
+    (0x0000707F, 0x0000100F, frozenset({Kind.SERIALISING})),  # fence.i
+    (0xFFFFFFFF, 0x0100000F, _NONE),  # pause
+    (0x0000707F, 0x0000000F, _FENCE),
+    (0xF800007F, 0x1000002F, _LOAD),  # lr
+    (0xF800007F, 0x1800002F, _STORE | _ATOMIC),  # sc
+    (0x0000007F, 0x0000002F, _BOTH | _ATOMIC),  # amo
+    (0x0000007F, 0x00000003, _LOAD),
+    (0x0000007F, 0x00000023, _STORE),
+    (0xFE00407F, 0x02004033, frozenset({Kind.DIVISION})),
+    (0xFE00407F, 0x0200403B, frozenset({Kind.DIVISION})),  # of words
+    (0xFE007FFF, 0x12000073, _TLB),  # sfence.vma
+    (0xFE007FFF, 0x16000073, _TLB),  # sinval.vma
+    (0xFFFFFFFF, 0x18000073, _FENCE),  # sfence.w.inval
+    (0xFFFFFFFF, 0x18100073, _FENCE),  # sfence.inval.ir
+    (0xFFFFFFFF, 0x10200073, frozenset({Kind.SERIALISING})),  # sret
+    (0xFE007FFF, 0x22000073, _TLB),  # hfence.vvma
+    (0xFE007FFF, 0x62000073, _TLB),  # hfence.gvma
+)
+# Short ones by quadrant and function: loads and stores of words and doubles.
+_SHORT = {
+    **dict.fromkeys(((0, 1), (0, 2), (0, 3), (2, 1), (2, 2), (2, 3)), _LOAD),
+    **dict.fromkeys(((0, 5), (0, 6), (0, 7), (2, 5), (2, 6), (2, 7)), _STORE),
+}
+_FLOATING = {0x07: _LOAD, 0x27: _STORE}  # and vectors
+_SYSTEM, _JALR = 0x73, 0x67
 _KERNEL_HALF = 1 << 63
 _USER = "[user]"
 _INDIRECT_THUNK = "__x86_indirect_"  # where a kernel with retpolines goes instead
+
+
+@dataclass(frozen=True, slots=True)
+class _Insn:
+    prefixes: frozenset[int]
+    map: int  # 1: one byte; 2: 0F; 3: 0F 38; 4: 0F 3A
+    op: int
+    modrm: int
+
+    @property
+    def reg(self) -> int:
+        """The middle field of its operand's byte, which is often part of the opcode."""
+        return self.modrm >> 3 & 7
+
+    @property
+    def in_memory(self) -> bool:
+        """True where its operand is no register."""
+        return self.modrm >> 6 != _REGISTER
+
+
+def x86_kinds(code: bytes) -> frozenset[Kind]:
+    """The kinds of work of one instruction; none for one that is not known."""
+    insn = _read(code)
+    match insn.map:
+        case 1:
+            found = _one_byte(insn)
+        case 2:
+            found = _two_bytes(insn)
+        case _:
+            found = _three_bytes(insn)
+    if found >= _BOTH and (
+        insn.prefixes & {_LOCK, _WAS_LOCK} or (insn.map == 1 and insn.op in (0x86, 0x87))
+    ):
+        return found | {Kind.ATOMIC}
+    return found
+
+
+def x86_target(code: bytes, address: int) -> int | None:
+    """Where a direct call or jump goes, None for any other instruction."""
+    near = 5
+    if len(code) == near and code[0] in (0xE8, 0xE9):
+        return (address + near + int.from_bytes(code[1:], "little", signed=True)) % (1 << 64)
+    return None
+
+
+def _read(code: bytes) -> _Insn:
+    at = 0
+    while at < len(code) and code[at] in _LEGACY:
+        at += 1
+    prefixes = frozenset(code[:at])
+    if at < len(code) and code[at] >> 4 == 4:
+        at += 1
+    rest = code[at:] + bytes(6)
+    if rest[0] == 0xC5:  # VEX of two bytes
+        return _Insn(prefixes | _prefix_of(rest[1]), 2, rest[2], rest[3])
+    if rest[0] == 0xC4:  # VEX of three
+        return _Insn(prefixes | _prefix_of(rest[2]), 1 + (rest[1] & 0x1F), rest[3], rest[4])
+    if rest[0] == 0x62:  # EVEX
+        return _Insn(prefixes | _prefix_of(rest[2]), 1 + (rest[1] & 7), rest[4], rest[5])
+    if rest[0] != 0x0F:
+        return _Insn(prefixes, 1, rest[0], rest[1])
+    if rest[1] in (0x38, 0x3A):
+        return _Insn(prefixes, 3 if rest[1] == 0x38 else 4, rest[2], rest[3])
+    return _Insn(prefixes, 2, rest[1], rest[2])
+
+
+def _prefix_of(byte: int) -> frozenset[int]:
+    return frozenset(((), (_OPERAND,), (_REP,), (_REPNE,))[byte & 3])
+
+
+def _table(*rows: tuple[Iterable[int], frozenset[Kind]]) -> dict[int, frozenset[Kind]]:
+    return {op: found for ops, found in rows for op in ops}
+
+
+# What an operand in memory is to an instruction.
+_ONE = _table(
+    ((op for op in range(0x38) if op & 7 in (0, 1)), _BOTH),
+    ((op for op in range(0x38) if op & 7 in (2, 3)), _LOAD),
+    ((0x38, 0x39, 0x3A, 0x3B, 0x63, 0x69, 0x6B, 0x84, 0x85, 0x8A, 0x8B, 0x8E), _LOAD),
+    ((0x88, 0x89, 0x8C, 0xC6, 0xC7), _STORE),
+    ((0x86, 0x87, 0x8F, 0xC0, 0xC1, 0xD0, 0xD1, 0xD2, 0xD3), _BOTH),
+    ((0xD8, 0xDA, 0xDC, 0xDE), _LOAD),
+)
+# What it does besides, in memory that its operand does not say: the stack, strings.
+_ALWAYS = _table(
+    (range(0x50, 0x58), _STORE),
+    (range(0x58, 0x60), _LOAD),
+    ((0x68, 0x6A, 0x9C, 0xAA, 0xAB, 0xC8, 0xE8, 0xA2, 0xA3), _STORE),
+    ((0x9D, 0xC2, 0xC3, 0xC9, 0xCA, 0xCB, 0xA0, 0xA1, 0xA6, 0xA7, 0xAC, 0xAD, 0xAE, 0xAF), _LOAD),
+    ((0xA4, 0xA5), _BOTH),
+    ((0xCF,), _LOAD | {Kind.SERIALISING}),
+)
+_STRINGS = frozenset((*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)))
+_FLOAT_STORES = {
+    0xD9: {2, 3, 6, 7},
+    0xDB: {1, 2, 3, 7},
+    0xDD: {1, 2, 3, 6, 7},
+    0xDF: {1, 2, 3, 6, 7},
+}
+
+
+def _one_byte(insn: _Insn) -> frozenset[Kind]:
+    op = insn.op
+    if op in _STRINGS and insn.prefixes & {_REP, _REPNE}:
+        return frozenset({Kind.STRING})
+    if op in _ALWAYS:
+        return _ALWAYS[op]
+    if op in (0xF6, 0xF7, 0xFE, 0xFF):
+        return _group(insn)
+    if not insn.in_memory:
+        return _NONE
+    if op in (0x80, 0x81, 0x83):
+        return _LOAD if insn.reg == 7 else _BOTH
+    if op in _FLOAT_STORES:
+        return _STORE if insn.reg in _FLOAT_STORES[op] else _LOAD
+    return _ONE.get(op, _NONE)
+
+
+def _group(insn: _Insn) -> frozenset[Kind]:
+    """Opcodes whose operand's byte says which instruction it is."""
+    memory = _LOAD if insn.in_memory else _NONE
+    if insn.op in (0xF6, 0xF7):
+        if insn.reg in (6, 7):
+            return memory | {Kind.DIVISION}
+        return _BOTH if insn.reg in (2, 3) and insn.in_memory else memory  # not, neg
+    if insn.reg in (0, 1):
+        return _BOTH if insn.in_memory else _NONE
+    if insn.op == 0xFE:
+        return _NONE
+    return {
+        2: memory | {Kind.STORE, Kind.INDIRECT},
+        3: memory | {Kind.STORE, Kind.INDIRECT},
+        4: memory | {Kind.INDIRECT},
+        5: memory | {Kind.INDIRECT},
+        6: memory | {Kind.STORE},
+    }.get(insn.reg, _NONE)
+
+
+_TWO = _table(
+    # Vectors: of what is in no other row, an operand in memory is read.
+    (
+        (
+            *range(0x10, 0x18),
+            *range(0x28, 0x30),
+            *range(0x50, 0x77),
+            *range(0x78, 0x80),
+            *range(0xD0, 0x100),
+        ),
+        _LOAD,
+    ),
+    ((0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xC3, 0xD6, 0xE7), _STORE),
+    ((*range(0x40, 0x50), 0xA3, 0xAF, 0xB2, 0xB4, 0xB5, 0xB6, 0xB7, 0xB8, 0xBC, 0xBD), _LOAD),
+    ((0xBE, 0xBF, 0xC2, 0xC4, 0xC6), _LOAD),
+    (range(0x90, 0xA0), _STORE),
+    ((0xA4, 0xA5, 0xAB, 0xAC, 0xAD, 0xB0, 0xB1, 0xB3, 0xBB, 0xC0, 0xC1), _BOTH),
+)
+_TWO_ALWAYS = _table(
+    ((0x06, 0x21 + 2, 0x30), frozenset({Kind.CONTROL})),  # clts, mov to a debug register, wrmsr
+    ((0x08, 0x09, 0xA2, 0x07, 0x35), frozenset({Kind.SERIALISING})),
+    ((0xA0, 0xA8, 0xF7), _STORE),
+    ((0xA1, 0xA9), _LOAD),
+)
+
+
+def _two_bytes(insn: _Insn) -> frozenset[Kind]:
+    op = insn.op
+    if op == 0x22:  # mov to a control register
+        return frozenset({Kind.TLB, Kind.CONTROL} if insn.reg == _CR3 else {Kind.CONTROL})
+    if op in _TWO_ALWAYS:
+        return _TWO_ALWAYS[op]
+    if op in (0x00, 0x01):
+        return _system(insn)
+    if op == 0xAE:
+        return _states(insn)
+    if not insn.in_memory:
+        return _NONE
+    if op == 0xBA:
+        return _LOAD if insn.reg == 4 else _BOTH
+    if op == 0xC7:
+        return {1: _BOTH, 3: _LOAD, 4: _STORE, 5: _STORE, 6: _LOAD, 7: _STORE}.get(insn.reg, _NONE)
+    if op == 0x7E:
+        return _LOAD if _REP in insn.prefixes else _STORE
+    return _TWO.get(op, _NONE)
+
+
+def _system(insn: _Insn) -> frozenset[Kind]:
+    if insn.op == 0x01 and insn.in_memory:
+        # sgdt, sidt; lgdt, lidt; smsw; lmsw; invlpg
+        return {
+            0: _STORE,
+            1: _STORE,
+            2: _LOAD | {Kind.CONTROL},
+            3: _LOAD | {Kind.CONTROL},
+            4: _STORE,
+            6: _LOAD | {Kind.CONTROL},
+            7: frozenset({Kind.TLB}),
+        }.get(insn.reg, _NONE)
+    if insn.op == 0x01:
+        serialising = insn.modrm == 0xE8 and not insn.prefixes
+        return frozenset({Kind.SERIALISING}) if serialising else _NONE
+    if insn.reg in (2, 3):  # lldt, ltr
+        return (_LOAD if insn.in_memory else _NONE) | {Kind.CONTROL}
+    return (_STORE if insn.reg in (0, 1) else _LOAD) if insn.in_memory else _NONE
+
+
+def _states(insn: _Insn) -> frozenset[Kind]:
+    """0F AE: states of the FPU, fences, lines of the cache."""
+    if not insn.in_memory:
+        fence = insn.reg in (5, 6, 7) and _REP not in insn.prefixes
+        return frozenset({Kind.FENCE}) if fence else _NONE
+    if insn.reg in (1, 2, 5):
+        return _LOAD
+    if insn.reg == 6:
+        return _NONE if _OPERAND in insn.prefixes else _STORE
+    return _STORE if insn.reg in (0, 3, 4) else _NONE
+
+
+_STORED_38 = frozenset((0x2E, 0x2F, 0x8E, 0xA0, 0xA1, 0xA2, 0xA3, 0xF9))
+_STORED_3A = frozenset((0x14, 0x15, 0x16, 0x17, 0x19, 0x1B, 0x1D, 0x39, 0x3B))
+
+
+def _three_bytes(insn: _Insn) -> frozenset[Kind]:
+    if insn.map == 3:
+        if insn.op in (0x80, 0x81, 0x82) and _OPERAND in insn.prefixes:  # invept, invvpid, invpcid
+            return _LOAD | {Kind.TLB}
+        if insn.op == 0xF1 and _REPNE not in insn.prefixes:  # movbe
+            return _STORE if insn.in_memory else _NONE
+    stored = _STORED_38 if insn.map == 3 else _STORED_3A
+    if not insn.in_memory:
+        return _NONE
+    return _STORE if insn.op in stored else _LOAD
+
+
+def arm64_kinds(code: bytes) -> frozenset[Kind]:
+    """The kinds of work of one instruction; none for one that is not known."""
+    word = int.from_bytes(code, "little")
+    return next((found for mask, value, found in _ARM64_ROWS if word & mask == value), _NONE)
+
+
+def riscv64_kinds(code: bytes) -> frozenset[Kind]:
+    """The kinds of work of one instruction; none for one that is not known."""
+    word = int.from_bytes(code, "little")
+    if len(code) == 2:
+        return _short(word)
+    opcode = word & 0x7F
+    if opcode in _FLOATING:
+        return _FLOATING[opcode]
+    if opcode == _JALR:
+        far = bool(word >> 20)
+        return _jump(word >> 15 & 31, word >> 7 & 31, far=far)
+    if opcode == _SYSTEM and word >> 12 & 3:
+        return _register_short(word)
+    return next((found for mask, value, found in _RISCV64_ROWS if word & mask == value), _NONE)
+
+
+def _short(word: int) -> frozenset[Kind]:
+    quadrant, function = word & 3, word >> 13
+    if quadrant == 2 and function == 4 and not word >> 2 & 31 and word >> 7 & 31:
+        return _jump(word >> 7 & 31, _RA if word >> 12 & 1 else 0)  # c.jalr, c.jr
+    if quadrant == 0 and function == 4:  # of bytes and halves (Zcb)
+        return _STORE if word >> 11 & 1 else _LOAD
+    return _SHORT.get((quadrant, function), _NONE)
+
+
+def _jump(by: int, link: int, *, far: bool = False) -> frozenset[Kind]:
+    """A call of a register or a jump by one; not a return, nor the second half of a direct call.
+
+    Such halves, behind auipc, jump by the register that gets the return address or, where there is
+    none to get, by an offset; what is in a register from elsewhere is jumped to as it is.
+    """
+    returns = by in (_RA, _T0) and link not in (_RA, _T0)
+    return _NONE if returns or far or (by == link and by == _RA) else _INDIRECT
+
+
+def _register_short(word: int) -> frozenset[Kind]:
+    """Access to a control and status register; one that sets or clears no bits only reads."""
+    reads = word >> 13 & 1 and not word >> 15 & 31
+    return _NONE if reads or word >> 28 >= _READ_ONLY else _CONTROL
 
 
 class WorkRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -36,9 +417,9 @@ class _Reader:
 
 
 _READERS = {
-    "amd64": _Reader(lru_cache(1 << 16)(work_x86.kinds), work_x86.target),
-    "arm64": _Reader(lru_cache(1 << 16)(work_arm64.kinds), lambda _code, _at: None),
-    "riscv64": _Reader(lru_cache(1 << 16)(work_riscv64.kinds), lambda _code, _at: None),
+    "amd64": _Reader(lru_cache(1 << 16)(x86_kinds), x86_target),
+    "arm64": _Reader(lru_cache(1 << 16)(arm64_kinds), lambda _code, _at: None),
+    "riscv64": _Reader(lru_cache(1 << 16)(riscv64_kinds), lambda _code, _at: None),
 }
 
 

@@ -248,8 +248,8 @@ def table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]
     head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
     return head, [
         (
-            *(cause.kind, cause.function, cause.caller, " ".join(cause.into)),
-            *(cause.old, cause.new, cause.delta, cause.calls_old, cause.calls_new),
+            cause.kind, cause.function, cause.caller, " ".join(cause.into),
+            cause.old, cause.new, cause.delta, cause.calls_old, cause.calls_new,
         )
         for cause in (found.difference.causes if found.difference else ())
-    ]
+    ]  # fmt: skip

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A matrix, its differences side by side, and marked listings, as text; all of it as JSON."""
+"""A matrix, its differences side by side, and marked listings: as text, JSON, and one HTML file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.codegen.compare import Change, SetChange, compare
+from kdelta.codegen.compare import AlignedRow, Change, SetChange, compare
 from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.disassembly.code import Code
+from kdelta.rendering.templates import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,
@@ -293,3 +294,49 @@ def _change(change: SetChange | None) -> dict[str, dict[str, int]] | None:
     if change is None:
         return None
     return {"added": dict(change.added), "removed": dict(change.removed)}
+
+
+def show_html(matrix: CodeTable) -> str:
+    """The whole file; its template lies beside this module."""
+    return template("codegen_page.html").render(
+        style=asset("codegen_page.css"),
+        matrix=matrix,
+        told=told(matrix),
+        listings=list(_listings(matrix)),
+        dump_kinds=DUMPS,
+        hot_from=HOT,
+        limits=LIMITS,
+        alike=alike([cell.predictions for cell in matrix.cells if cell.predictions]),
+        alike_means=ALIKE,
+    )
+
+
+def _listings(
+    matrix: CodeTable,
+) -> Iterator[tuple[Sequence[Cell], Sequence[AlignedRow], int | None]]:
+    """Each code of a column that differs from the first row's, beside it; that one else.
+
+    With the first row of the hot path, None where no run executed it.
+    """
+    for column in matrix.columns:
+        first, *others = matrix.column_of(column)
+        letters = matrix.groups(column)
+        if first.code is None:
+            continue
+        shown = {letters[first.row]}
+        for cell in others:
+            if cell.code is not None and letters[cell.row] not in shown:
+                shown.add(letters[cell.row])
+                yield _with_hot((first, cell), compare(first.code, cell.code).rows)
+        if len(shown) == 1:
+            yield _with_hot((first,), compare(first.code, first.code).rows)
+
+
+def _with_hot(
+    cells: Sequence[Cell], rows: Sequence[AlignedRow]
+) -> tuple[Sequence[Cell], Sequence[AlignedRow], int | None]:
+    for at, row in enumerate(rows):
+        for cell, index in zip(cells, (row.left, row.right), strict=False):
+            if index is not None and cell.hot is not None and cell.hot.rate(index) >= HOT:
+                return cells, rows, at
+    return cells, rows, None

@@ -15,27 +15,27 @@ from kdelta.sample import TOTAL
 
 KIND = "show"
 _REPORT = (
-    *("run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent"),
-    *("ladders", "done", "planned", "metrics", "figures", "limits"),
-)
+    "run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent",
+    "ladders", "done", "planned", "metrics", "figures", "limits",
+)  # fmt: skip
 _LADDER = (
-    *("workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs"),
-    *("steps", "warnings", "failures", "machines", "replicates", "done", "planned"),
-)
+    "workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs",
+    "steps", "warnings", "failures", "machines", "replicates", "done", "planned",
+)  # fmt: skip
 _RUNG = (
-    *("arm", "reference", "release", "version", "build_id", "compiler", "total", "phases"),
-    *("first", "previous", "ratios", "state", "ok", "done", "planned", "skipped", "comparison"),
+    "arm", "reference", "release", "version", "build_id", "compiler", "total", "phases",
+    "first", "previous", "ratios", "state", "ok", "done", "planned", "skipped", "comparison",
     "gap_closed",
-)
+)  # fmt: skip
 _STEP = ("old", "new", "old_value", "new_value", "operation", "comparison")
 HEAD: tuple[str, ...] = (
-    *("run", "workload", "scenario", "point", "arm", "release", "package", "phase"),
-    *("operation", "operations", "instructions", "instructions_user", "instructions_kernel"),
-    *("per_operation", "location", "share", "windows", "minimum", "maximum", "deviation"),
-    *("layouts", "layouts_hit"),
-    *("trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous"),
-    *("ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons"),
-)
+    "run", "workload", "scenario", "point", "arm", "release", "package", "phase",
+    "operation", "operations", "instructions", "instructions_user", "instructions_kernel",
+    "per_operation", "location", "share", "windows", "minimum", "maximum", "deviation",
+    "layouts", "layouts_hit",
+    "trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous",
+    "ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons",
+)  # fmt: skip
 
 
 def data(report: Report[Measure]) -> dict[str, Any]:
@@ -79,21 +79,21 @@ def _row(
     counts: tuple[Cell, ...] = (None,) * 17
     if measure:
         counts = (
-            *(measure.operation, measure.operations, measure.value, measure.user),
-            *(measure.kernel, measure.per_operation, measure.kind, measure.share),
-            *(measure.windows, measure.minimum, measure.maximum, measure.deviation),
+            measure.operation, measure.operations, measure.value, measure.user,
+            measure.kernel, measure.per_operation, measure.kind, measure.share,
+            measure.windows, measure.minimum, measure.maximum, measure.deviation,
             len(measure.layouts.counts) if measure.layouts else None,
             measure.layouts.hit if measure.layouts else None,
-            *(measure.trials, measure.agree, measure.trials_range),
-        )
+            measure.trials, measure.agree, measure.trials_range,
+        )  # fmt: skip
     # The verdict is on the sum of the phases, so only that row carries it.
     verdict = rung.comparison if phase == TOTAL else None
     return (
-        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
-        *(rung.arm, rung.release, rung.version, phase, *counts),
-        *(rung.first, ratios.first, rung.previous, ratios.previous),
-        *(rung.state, rung.ok, rung.planned),
+        report.run_id, ladder.workload, ladder.scenario, ladder.point,
+        rung.arm, rung.release, rung.version, phase, *counts,
+        rung.first, ratios.first, rung.previous, ratios.previous,
+        rung.state, rung.ok, rung.planned,
         verdict.verdict if verdict else None,
         verdict.grade if verdict else None,
         "; ".join(verdict.reasons) if verdict else None,
-    )
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.analysis.figures import FigureCell, FigureRow, FigureTable
+from kdelta.analysis.metrics import FigureCell, FigureRow, FigureTable
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
@@ -40,13 +40,13 @@ def table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell
     """One row for each figure and arm."""
     rows: list[tuple[Cell, ...]] = [
         (
-            *(each.workload, each.scenario, each.point),
-            *(row.name, cell.arm, cell.value, cell.absent or None),
+            each.workload, each.scenario, each.point,
+            row.name, cell.arm, cell.value, cell.absent or None,
         )
         for each in tables
         for row in each.rows
         for cell in row.cells
-    ]
+    ]  # fmt: skip
     return _HEAD, rows
 
 

@@ -28,8 +28,8 @@ _MOST = 1000
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
-    *("verdict", "grade", "reasons", "crossing", "differences", "ratio", "difference", "spread"),
-)
+    "verdict", "grade", "reasons", "crossing", "differences", "ratio", "difference", "spread",
+)  # fmt: skip
 Cell = str | int | float | None
 
 

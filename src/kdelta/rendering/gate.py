@@ -22,9 +22,9 @@ from kdelta.table.columns import (
 )
 
 _HEAD = (
-    *("run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value"),
-    *("unit", "ratio", "verdict", "grade", "closes", "skipped", "reasons"),
-)
+    "run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value",
+    "unit", "ratio", "verdict", "grade", "closes", "skipped", "reasons",
+)  # fmt: skip
 
 
 def show(found: GateResult) -> list[Line]:
@@ -101,11 +101,11 @@ def table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
 def _row(found: GateResult, case: GateCase) -> tuple[Cell, ...]:
     comparison = case.comparison
     return (
-        *(found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation),
-        *(case.old, case.new, found.unit, comparison.ratio, comparison.verdict),
-        *(comparison.grade, str(case.closes).lower(), case.skipped),
+        found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
+        case.old, case.new, found.unit, comparison.ratio, comparison.verdict,
+        comparison.grade, str(case.closes).lower(), case.skipped,
         "; ".join(comparison.reasons),
-    )
+    )  # fmt: skip
 
 
 def cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:

@@ -26,9 +26,8 @@ from kdelta.table.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.verdict.cautions import Caution
-from kdelta.verdict.shares import closes
-from kdelta.verdict.summary import Summary
+from kdelta.verdict.comparison import Caution, closes
+from kdelta.verdict.series import Summary
 
 _FEW = 3  # metrics and settings whose details follow the answer unasked
 _SMALL = 0.1

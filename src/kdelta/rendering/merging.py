@@ -28,9 +28,9 @@ from kdelta.verdict.comparison import Comparison
 _SHOWN = 20
 _COMPARISON = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
 _HEAD = (
-    *("scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high"),
-    *("alpha", "verdict", "grade", "reasons"),
-)
+    "scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high",
+    "alpha", "verdict", "grade", "reasons",
+)  # fmt: skip
 
 
 def show(found: Merged) -> list[Line]:
@@ -130,8 +130,8 @@ def _rows(found: Merged, pair: MergedPair) -> Iterator[Sequence[Cell]]:
         if one is None:
             continue
         yield (
-            *(pair.scenario, pair.old, pair.new, pair.operation),
+            pair.scenario, pair.old, pair.new, pair.operation,
             *((machine.name, machine.run_id) if machine else ("", "")),
-            *(one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade),
+            one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
             "; ".join(one.reasons),
-        )
+        )  # fmt: skip

@@ -51,15 +51,15 @@ def table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell
     """One row for each metric and arm."""
     rows: list[tuple[Cell, ...]] = [
         (
-            *(each.workload, each.scenario, each.point),
-            *(row.name, row.unit, row.better, cell.arm),
-            *(cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio),
+            each.workload, each.scenario, each.point,
+            row.name, row.unit, row.better, cell.arm,
+            cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio,
             "; ".join(cell.absent) or None,
         )
         for each in tables
         for row in each.rows
         for cell in row.cells
-    ]
+    ]  # fmt: skip
     return _HEAD, rows
 
 

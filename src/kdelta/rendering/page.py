@@ -11,11 +11,10 @@ from typing import Any
 from kdelta.analysis.audit import ScenarioAudit
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Explanation, FunctionDelta
-from kdelta.analysis.readings import readings
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
-from kdelta.rendering import lead, plots, step
+from kdelta.rendering import plots, step, wording
 from kdelta.rendering.explain import renamed
 from kdelta.rendering.plots import Plot
 from kdelta.rendering.step import StepDetail
@@ -85,8 +84,8 @@ def written(
         style=asset("report.css"),
         found=found,
         sentence=_sentence(found, workloads),
-        ends=lead.releases(found) if found.headline and found.headline.worse else None,
-        largest="" if found.timed or not found.headline else lead.largest(found),
+        ends=wording.releases(found) if found.headline and found.headline.worse else None,
+        largest="" if found.timed or not found.headline else wording.largest(found),
         verdict=_verdict(found),
         sections=sections,
         explained=found.explanation,
@@ -123,7 +122,7 @@ def _verdict(found: Claim) -> str:
 
 def _sentence(found: Claim, workloads: Mapping[str, Workload]) -> str:
     if found.headline is not None:
-        return lead.sentence(found, found.headline, workloads)
+        return wording.first_sentence(found, found.headline, workloads)
     if not found.decided:
         return "No comparison of this run is decided."
     return (
@@ -154,7 +153,7 @@ def _names(ladder: Ladder[Any]) -> tuple[str, str, str]:
 def _plots(found: Claim, ladder: Ladder[Any]) -> Iterator[tuple[str, Plot]]:
     if any(rung.total for rung in ladder.rungs):
         yield "Kernel by kernel", plots.ladder_plot(ladder, timed=found.timed)
-    if found.timed and (taken := readings(found.record, ladder)):
+    if found.timed and (taken := plots.readings(found.record, ladder)):
         yield "Every sample", plots.samples_plot(ladder, taken)
         yield "In the order of measuring", plots.order_plot(ladder, taken)
 

@@ -11,7 +11,7 @@ from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.explanation import Explanation, FunctionDelta
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.metric import plural
-from kdelta.probes.work_kinds import Kind
+from kdelta.probes.work import Kind
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.explain import called

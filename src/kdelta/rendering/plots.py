@@ -14,11 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kdelta.analysis.readings import Readings
+from kdelta.analysis.times import per_operation
 from kdelta.errors import InfraError
+from kdelta.journal.run import RunRecord
+from kdelta.ladder.evidence import points
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.printable import printable
 from kdelta.rendering.times import scale
+from kdelta.sample import TOTAL, Outcome, TrialResult
 from kdelta.table.columns import short
 from kdelta.verdict.comparison import Verdict
 
@@ -32,6 +35,43 @@ _NAME = 18
 _DPI = 130
 _WIDE, _NARROW = 8.4, 3.9  # inches
 _HUES = ("#3b82c4", "#c2722e", "#4f9d57", "#a35db5", "#c24f58", "#6f7fc9", "#8a8f2f", "#2f9a9a")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """One trial's, per operation: ns of each sample, or instructions of each window."""
+
+    arm: str
+    trial: int
+    values: tuple[float, ...]
+
+
+def readings(record: RunRecord, ladder: Ladder[Any]) -> tuple[Readings, ...]:
+    """Of the trials of a ladder that ended ok, by their order in the run."""
+    part = dict(points(record))[ladder.point]
+    labels = {arm.index: arm.label for arm in part.arms}
+    found = [
+        Readings(arm=labels[trial.arm], trial=trial.index, values=values)
+        for trial in part.trials
+        if (trial.workload, trial.scenario) == (ladder.workload, ladder.scenario)
+        and trial.result
+        and trial.result.outcome is Outcome.OK
+        and (values := _readings_of(trial.result))
+    ]
+    return tuple(sorted(found, key=lambda each: each.trial))
+
+
+def _readings_of(result: TrialResult) -> tuple[float, ...]:
+    if result.timed.phases:
+        return per_operation(result, TOTAL)[1]
+    phases = result.exact.phases
+    units = {(phase.operations, phase.operation) for phase in phases}
+    operations = phases[0].operations if len(units) == 1 else 1
+    windows: Sequence[list[int]] = [
+        [user + kernel for user, kernel in zip(phase.user, phase.kernel, strict=False)]
+        for phase in phases
+    ]
+    return tuple(sum(each) / operations for each in zip(*windows, strict=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@
     });
   });
 
-  // Any two kernels: the form of the data is told in rendering/site_pairs.py.
+  // Any two kernels: the form of the data stands in pair_table() of rendering/site.py.
   const block = document.getElementById("pairs");
   if (!block) return;
   const data = JSON.parse(block.textContent);

@@ -10,18 +10,18 @@ from typing import Any
 
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest
-from kdelta.analysis.history import LabStep
+from kdelta.analysis.lab import LabStep
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.bisect.journal import Journal
-from kdelta.rendering import calls, flame, paragraph, work
+from kdelta.rendering import calls, paragraph, profiles, work
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.formats import picked
 
 # Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
 _TOLD = (
-    *("phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler"),
-    *("operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies"),
-)
+    "phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler",
+    "operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies",
+)  # fmt: skip
 _JUDGED = ("verdict", "reasons", "crossing", "differences", "signless", "ratio", "spread")
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
@@ -85,7 +85,7 @@ def context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     difference = detail.calls.difference if detail.calls else None
     causes = calls.telling(difference) if difference else ()
     tree = calls.branches(difference.root, difference.causes) if difference else []
-    pictures = flame.pictures(difference.root, scale, narrowest=_NARROWEST) if difference else ()
+    pictures = profiles.pictures(difference.root, scale, narrowest=_NARROWEST) if difference else ()
     return {
         "sentences": sentences(found, detail),
         "kinds": [
@@ -112,7 +112,7 @@ def context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
             for depth, branch, above in tree[:_BRANCHES]
         ],
         "pictures": pictures,
-        "row": flame.ROW,
+        "row": profiles.ROW,
     }
 
 

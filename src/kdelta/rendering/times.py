@@ -14,8 +14,7 @@ from kdelta.metric import Grade
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
-from kdelta.verdict.comparison import Comparison, Verdict
-from kdelta.verdict.shares import closes
+from kdelta.verdict.comparison import Comparison, Verdict, closes
 
 KIND = "show-time"
 TOTAL_FIRST = False
@@ -29,34 +28,24 @@ _WHERE = {
     Grade.GUEST_TIME: "in a guest of this host",
 }
 _REPORT = (
-    *("run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "tolerance"),
-    *("alpha", "done", "planned", "ladders", "metrics", "limits"),
-)
+    "run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "tolerance",
+    "alpha", "done", "planned", "ladders", "metrics", "limits",
+)  # fmt: skip
 _LADDER = (
-    *("workload", "scenario", "point", "operation", "replicate", "grade", "arms", "cautions"),
-    *("doubts", "machine", "published", "gap", "shares"),
-)
+    "workload", "scenario", "point", "operation", "replicate", "grade", "arms", "cautions",
+    "doubts", "machine", "published", "gap", "shares",
+)  # fmt: skip
 _ARM = ("arm", "control", "release", "compiler", "phases", "comparison", "failures", "skipped")
 _COMPARISON = (
-    *(
-        "verdict",
-        "grade",
-        "reasons",
-        "crossing",
-        "differences",
-        "cautions",
-        "old",
-        "new",
-        "control",
-    ),
-    *("alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "median_ratio"),
-    *("in_these_boots", "sandwich", "trend", "more"),
-)
+    "verdict", "grade", "reasons", "crossing", "differences", "cautions", "old", "new", "control",
+    "alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "median_ratio",
+    "in_these_boots", "sandwich", "trend", "more",
+)  # fmt: skip
 HEAD: tuple[str, ...] = (
-    *("run", "workload", "scenario", "point", "arm", "control", "release", "phase", "unit"),
-    *("median", "mean", "sd", "cv", "mad", "minimum", "maximum", "valid", "planned"),
-    *("replicate", "ratio_first", "low", "high", "alpha", "verdict", "grade", "reasons"),
-)
+    "run", "workload", "scenario", "point", "arm", "control", "release", "phase", "unit",
+    "median", "mean", "sd", "cv", "mad", "minimum", "maximum", "valid", "planned",
+    "replicate", "ratio_first", "low", "high", "alpha", "verdict", "grade", "reasons",
+)  # fmt: skip
 
 
 def scale(ladders: Sequence[Ladder[TimeMeasure]]) -> tuple[float, str]:
@@ -245,10 +234,10 @@ def _row(
         own = measure.summary
         values = (own.median, own.mean, own.sd, own.cv, own.mad, own.minimum, own.maximum)
     return (
-        *(report.run_id, ladder.workload, ladder.scenario, ladder.point),
-        *(rung.arm, int(rung.control), rung.release, phase),
-        *(f"ns/{_operation(ladder)}", *values, rung.ok, rung.planned, ladder.replicates),
+        report.run_id, ladder.workload, ladder.scenario, ladder.point,
+        rung.arm, int(rung.control), rung.release, phase,
+        f"ns/{_operation(ladder)}", *values, rung.ok, rung.planned, ladder.replicates,
         *((found.ratio, found.low, found.high) if found else (None,) * 3),
         *((found.alpha, found.verdict) if found else (None,) * 2),
         *((found.grade, "; ".join(found.reasons)) if found else (None,) * 2),
-    )
+    )  # fmt: skip

@@ -22,9 +22,9 @@ from kdelta.table.columns import (
 _WIDEST = 46
 _MOST_KEYS = 24  # values of one watched thing that text lists
 _HEAD = (
-    *("workload", "scenario", "point", "watch", "key", "per", "arm", "fewest", "most"),
-    *("ratio_first", "absent"),
-)
+    "workload", "scenario", "point", "watch", "key", "per", "arm", "fewest", "most",
+    "ratio_first", "absent",
+)  # fmt: skip
 _LEGEND = (
     "Hits are what the kernel's own tracing counted while it disturbed the kernel: they say which"
     " way was taken and how often, never how long it took, and no verdict is made of them."
@@ -118,11 +118,11 @@ def table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """A row for each watched thing or value, and kernel."""
     return _HEAD, [
         (
-            *(each.workload, each.scenario, each.point, row.watch, row.key),
-            *("run" if row.whole else each.per, cell.arm, cell.fewest, cell.most),
-            *(cell.ratio, cell.absent or None),
+            each.workload, each.scenario, each.point, row.watch, row.key,
+            "run" if row.whole else each.per, cell.arm, cell.fewest, cell.most,
+            cell.ratio, cell.absent or None,
         )
         for each in found.tables
         for row in each.rows
         for cell in row.cells
-    ]
+    ]  # fmt: skip

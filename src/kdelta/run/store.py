@@ -45,7 +45,7 @@ DECISIVE = (
         "store", "symbol_cache", "trial",
     )),
     *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),
-    *(f"verdict/{name}.py" for name in ("__init__", "layouts", "windows")),
+    *("verdict/__init__.py", "verdict/windows.py"),
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
 # What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and

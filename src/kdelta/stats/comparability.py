@@ -8,7 +8,7 @@ from itertools import combinations
 
 from kdelta.metric import Assume
 from kdelta.stats.detectors import duplicate_runs
-from kdelta.verdict.cautions import Caution, Trap
+from kdelta.verdict.comparison import Caution, Trap
 from kdelta.verdict.series import Series
 
 UNKNOWN = "unknown"

@@ -20,9 +20,8 @@ from kdelta.stats import comparability
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.stats.student import two_sided_p
 from kdelta.stats.timing import compare
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Share, Verdict
 from kdelta.verdict.series import Series
-from kdelta.verdict.shares import Share
 
 _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
 

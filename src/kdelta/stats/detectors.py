@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice, pairwise
 
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.series import Boot, Series
-from kdelta.verdict.summary import Summary, summarise
+from kdelta.verdict.comparison import Caution, Trap
+from kdelta.verdict.series import Boot, Series, Summary, summarise
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word

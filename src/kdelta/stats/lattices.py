@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from kdelta.stats import detectors
 from kdelta.stats.clock import Lattice
 from kdelta.stats.detectors import COARSE, TICKS_PER_SAMPLE
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.series import Series
-from kdelta.verdict.summary import summarise
+from kdelta.verdict.comparison import Caution, Trap
+from kdelta.verdict.series import Series, summarise
 
 
 def shared(arms: Sequence[Series]) -> Lattice | None:

@@ -8,9 +8,8 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.series import Series
-from kdelta.verdict.summary import summarise
+from kdelta.verdict.comparison import Caution, Trap
+from kdelta.verdict.series import Series, summarise
 
 UNITS = (1.0, 3.0, 6.0, 9.0)  # powers of ten by which units are confused
 _NEAR = 0.05  # of the logarithm

@@ -12,10 +12,8 @@ from kdelta.metric import Better, Grade
 from kdelta.stats import comparability, detectors, lattices, magnitudes
 from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.verdict.cautions import Caution, Trap
-from kdelta.verdict.comparison import Comparison, Sandwich, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
-from kdelta.verdict.summary import Summary, summarise
+from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
 
 TOLERANCE = 0.03
 ALPHA = 0.01

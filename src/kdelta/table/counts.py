@@ -13,8 +13,7 @@ from kdelta.metric import number
 from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.verdict.comparison import Verdict
-from kdelta.verdict.layouts import HIT_PERCENT, Layouts
-from kdelta.verdict.windows import LocationKind
+from kdelta.verdict.windows import HIT_PERCENT, Layouts, LocationKind
 
 TOTAL_FIRST = True
 KERNELS = True

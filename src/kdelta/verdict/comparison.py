@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.metric import Better, Grade, Metric
-from kdelta.verdict.cautions import Caution
-from kdelta.verdict.summary import Summary
+from kdelta.verdict.series import Summary
 
 STEP_PERCENT = 1.0
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
@@ -19,6 +18,75 @@ _DEAREST = 2 / 8
 _LITTLE_BYTES = 64  # of an operation: a structure that grew, unless they are
 _LITTLE_PERCENT = 1.0  # of a path, or more
 LEAST_SEEDS = 3  # two may agree by chance where a path has two lengths
+
+
+class Trap(StrEnum):
+    """What was detected."""
+
+    LATTICE = "lattice"
+    CLOCK = "clock"
+    TRUNCATED = "truncated"
+    ZERO = "zero"
+    OUTLIER = "outlier"
+    WILD = "wild"
+    DOUBLE_COUNT = "double-count"
+    FEW = "few"
+    NEAR_LIMIT = "near-limit"
+    REFILLED = "refilled"
+    FAILED = "failed"
+    TREND = "trend"
+    ORDER = "order"
+    REPLICATE = "replicate"
+    STATE = "state"
+    FACTS = "facts"
+    CONTROL = "control"
+    MEANS = "means"
+    UNITS = "units"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caution:
+    """One thing to know before believing a number: a sentence that names the arm."""
+
+    trap: Trap
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Part of the gap that one arm closes: 0 nothing, 1 all; None with the reason why not.
+
+    low and high: interval at 1 - alpha, None when the data do not bound it (reason says why).
+    """
+
+    arm: str
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: str
+
+    def unsure(self, reason: str) -> Share:
+        """The same without an interval, where it has one."""
+        return self if self.low is None else replace(self, low=None, high=None, reason=reason)
+
+
+def closed(good: float | None, bad: float | None, value: float | None) -> float | None:
+    """The share of the gap good -> bad that a value closes: 1 all, 0 nothing; None: no gap."""
+    if good is None or bad is None or value is None or good == bad:
+        return None
+    return (bad - value) / (bad - good)
+
+
+def closes(share: Share, step: str) -> str:
+    """How much of a step ("6.16 -> 6.17") an arm takes back, in words."""
+    if share.value is None:
+        return f"{share.arm}: share of {step}: unknown: {share.reason}"
+    interval = (
+        f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
+        if share.low is not None and share.high is not None
+        else share.reason
+    )
+    return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
 
 
 class Verdict(StrEnum):
@@ -42,7 +110,7 @@ class CountReading:
 
     spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
-    of several layouts, value as it would be if none were hit (stats.layouts); None: the same.
+    of several layouts, value as it would be if none were hit (windows.Layouts); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
     free has a part in it, of which that shows too little.
     """

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kdelta.analysis.findings import report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import beside
+from kdelta.rendering import comparisons
 from kdelta.sample import ExactData, Instrument, Outcome, PhaseCounts, TrialResult
 from kdelta.table import columns as page
 from timed_records import ENVIRONMENT, STATE, kernel, run
@@ -53,7 +53,7 @@ def exact_run(timed: RunRecord) -> RunRecord:
 
 def test_path_length_and_time_stand_side_by_side() -> None:
     timed = run([20.0, 28.0, 20.0])
-    lines = beside.show(report(exact_run(timed)), report(timed))
+    lines = comparisons.show_side_by_side(report(exact_run(timed)), report(timed))
     text = " ".join(page.plain(lines).split())
     assert "executes 2.23x the instructions of" in text
     assert "it takes 1.40x the time" in text
@@ -67,4 +67,4 @@ def test_path_length_and_time_stand_side_by_side() -> None:
         ),
     )
     with pytest.raises(SpecError, match="no scenario with a kernel in common"):
-        beside.show(report(exact_run(timed)), report(strangers))
+        comparisons.show_side_by_side(report(exact_run(timed)), report(strangers))

@@ -1,0 +1,759 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Many runs as one lab: its kernels in order, their steps, any two of them, a function's history.
+
+Only counts, and only those of one kind of machine: others are left out, and said to be.
+
+A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
+may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
+those of one run are compared where one has both, else the newest of each.  A lab of many point
+releases has thousands of pairs, and most of its kernels count the same: what was decided of two
+kernels holds for all that are like them.
+
+What people say of steps is a text file that they edit and git merges, a line for each step:
+mprotect:shared_dirty_full_toggle_64m 6.16.12 6.17.13 accepted: the price of the fix in ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from msgspec import structs
+
+from kdelta.analysis.explanation import Explanation, profile
+from kdelta.analysis.findings import Report, report
+from kdelta.analysis.survey import SurveyStep, surveyed
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.ladder.builds import nearest
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, obstacles
+from kdelta.ladder.ladders import Ladder, baseline
+from kdelta.printable import quoted
+from kdelta.procfs import compiler_family
+from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+
+OPEN = "open"
+STATES = (OPEN, "accepted", "repaired", "compiler")
+_TRIAGE_LINE = re.compile(r"(\S+) (\S+) (\S+) (\w+)(?:: ?(.{0,500}))?")
+_MOST_TRIAGE_LINES = 20_000
+_NUMBERS = re.compile(r"\d+|rc")
+_COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
+_OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
+_SHORT = 8
+_Key = tuple[str, ...]
+Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
+"""Of one scenario the runs, the newest first, and what each has by kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triage:
+    """States by scenario, old and new kernel; the first word of a scenario is its name."""
+
+    states: Mapping[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, scenario: str, old: str, new: str) -> tuple[str, str]:
+        """State of a step and what was said of it; open where nobody said anything."""
+        return self.states.get((scenario.partition(" ")[0], old, new), (OPEN, ""))
+
+
+def read_triage(text: str, place: str) -> Triage:
+    """Parse the file.  Raises SpecError with the number of the line."""
+    found: dict[tuple[str, str, str], tuple[str, str]] = {}
+    lines = text.split("\n")
+    if len(lines) > _MOST_TRIAGE_LINES:
+        raise SpecError(f"more than {_MOST_TRIAGE_LINES} lines", place=place)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fitting = _TRIAGE_LINE.fullmatch(line.strip())
+        if not fitting or fitting[4] not in STATES:
+            raise SpecError(
+                f"{quoted(line, 80)} is not SCENARIO OLD NEW STATE: WORDS",
+                place=f"{place}, line {number}",
+                action=f"states: {', '.join(STATES)}",
+            )
+        found[fitting[1], fitting[2], fitting[3]] = fitting[4], fitting[5] or ""
+    return Triage(states=found)
+
+
+def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
+    """Orders kernels by the numbers in their names; a candidate is before its release.
+
+    Of a name that has a commit in it, the numbers before that: a digest has no order.
+    """
+    words = _NUMBERS.findall(_COMMIT.split(kernel, maxsplit=1)[0])
+    return tuple((0, 0) if word == "rc" else (1, min(int(word), 1 << 62)) for word in words[:12])
+
+
+def line(kernel: KernelIdentity) -> _Key:
+    """What a kernel is one of: a flavour of the archive, or the commits of a tree.
+
+    Only kernels of a line are each other's neighbours whichever run counted them: others differ in
+    their configuration, and stand beside what their run put them beside.
+    """
+    if kernel.version:
+        return "archive", kernel.arch, kernel.flavour
+    if found := _OF_TREE.fullmatch(kernel.reference):
+        return "tree", found["place"], found["more"], kernel.arch
+    return "alone", kernel.reference, kernel.image_sha256
+
+
+def named(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The runs, with one name for each kernel in all of them, and no two kernels of one name.
+
+    It is the shortest that any of the runs has for it, where another has that name, too, the
+    package's version, and where that is not enough the flavour or the image.
+    """
+    every = list(records)
+    shortest: dict[_Key, str] = {}
+    kernels: dict[_Key, KernelIdentity] = {}
+    for arm in (arm for record in every for arm in record.arms if not arm.control):
+        key = _kernel_key(arm)
+        kernels[key] = arm.kernel
+        shortest[key] = min(
+            shortest.get(key, arm.label), arm.label, key=lambda name: (len(name), name)
+        )
+    own = _apart(shortest, kernels)
+    return [structs.replace(record, arms=tuple(_renamed(record.arms, own))) for record in every]
+
+
+def reference(name: str, kernel: KernelIdentity) -> str:
+    """What means a kernel in a command, of one that is called so."""
+    if kernel.version:
+        return f"deb:{kernel.version}" if name == kernel.version or " " in name else name
+    return kernel.reference
+
+
+def ordered(records: Iterable[RunRecord], names: Iterable[str]) -> tuple[str, ...]:
+    """Names of kernels, oldest first; commits of one release as they were first counted."""
+    seen: dict[str, tuple[str, int]] = {}
+    for record in records:
+        for arm in record.arms:
+            at = (record.created, arm.index)
+            seen[arm.label] = min(seen.get(arm.label, at), at)
+    return tuple(sorted(names, key=lambda name: (version_key(name), seen.get(name, ("", 0)), name)))
+
+
+def _kernel_key(arm: ArmRecord) -> _Key:
+    kernel = arm.kernel
+    if kernel.version:
+        return kernel.version, kernel.arch, kernel.flavour
+    return kernel.name, kernel.reference, kernel.image_sha256
+
+
+def _apart(shortest: dict[_Key, str], kernels: dict[_Key, KernelIdentity]) -> dict[_Key, str]:
+    """Names by kernel: of equal ones, longer ones until they are not."""
+    same: dict[str, list[_Key]] = defaultdict(list)
+    for key, name in shortest.items():
+        same[name].append(key)
+    found: dict[_Key, str] = {}
+    for name, keys in same.items():
+        forms = [_forms(name, kernels[key]) for key in keys]
+        wide = [own for own in zip(*forms, strict=True) if len(set(own)) == len(keys)]
+        counted = [f"{name} ({at})" for at in range(1, len(keys) + 1)]
+        chosen: Sequence[str] = wide[0] if wide else counted
+        found.update(zip(keys, chosen, strict=True))
+    return found
+
+
+def _forms(name: str, kernel: KernelIdentity) -> tuple[str, ...]:
+    """What a kernel may be called, the shortest first."""
+    package = kernel.version or name
+    flavour = f"{package} {kernel.flavour} {kernel.arch}".strip()
+    return name, package, flavour, f"{flavour} image {kernel.image_sha256[:_SHORT]}"
+
+
+def _renamed(arms: Sequence[ArmRecord], own: dict[_Key, str]) -> Iterable[ArmRecord]:
+    """A control keeps what it adds to its kernel's name; a name is unique in its run and point."""
+    used: set[tuple[str, str]] = set()
+    for arm in arms:
+        name = own.get(_kernel_key(arm), arm.label)
+        name = f"{name} again" if arm.control else name
+        if (arm.point, name) in used:
+            name = arm.label
+        used.add((arm.point, name))
+        yield structs.replace(arm, label=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A kernel beside the one before it in its line.
+
+    record: the run that has it, of a comparison of two runs that of the newer kernel.
+    alone: no run has both.
+    """
+
+    kernel: str
+    previous: str
+    comparison: Comparison
+    record: RunRecord
+    alone: bool
+    steps: tuple[SurveyStep, ...]
+
+
+def is_ladder(record: RunRecord) -> bool:
+    """True for a run of kernels in their order: no variants of one source, no control, no gap."""
+    return not (
+        record.gap or any(arm.control for arm in record.arms) or baseline(record, CountMethod())
+    )
+
+
+def with_previous(every: Counted, kernels: Sequence[str]) -> Iterator[Neighbour]:
+    """Each kernel with a value that has one before it in its line.  kernels: oldest first."""
+    above: list[tuple[str, CountEvidence]] = []
+    for kernel in kernels:
+        seen = next((own[kernel] for _, own in every if kernel in own and own[kernel].total), None)
+        if seen is None:
+            continue
+        own_line = line(seen.arm.kernel)
+        able = [(name, arm) for name, arm in above if line(arm.arm.kernel) == own_line]
+        if able:
+            at = nearest(seen.kernel, [arm.kernel for _, arm in able])
+            found = newest_of_both(every, able[at][0], kernel)
+            if found:
+                yield _beside_previous(able[at][0], kernel, *found)
+        if seen.sound:
+            above.append((kernel, seen))
+
+
+def newest_of_both(
+    every: Counted, old: str, new: str
+) -> tuple[RunRecord, RunRecord, CountEvidence, CountEvidence] | None:
+    """Two kernels of the newest run that has both, else each of the newest that has it."""
+    was = now = None
+    for record, own in every:
+        first, second = (own.get(name) for name in (old, new))
+        first, second = (arm if arm and arm.total else None for arm in (first, second))
+        if first and second:
+            return record, record, first, second
+        was = was or (first and (record, first))
+        now = now or (second and (record, second))
+    return (was[0], now[0], was[1], now[1]) if was and now else None
+
+
+def _beside_previous(
+    previous: str,
+    kernel: str,
+    was: RunRecord,
+    now: RunRecord,
+    old: CountEvidence,
+    new: CountEvidence,
+) -> Neighbour:
+    percent = now.study.thresholds.step_percent
+    comparison = compare_arms(CountMethod(step_percent=percent), old, new)
+    moves = comparison.verdict.is_step or _a_phase_moves(old, new, percent)
+    steps = surveyed(_run_of_two(now, old, new), step_percent=percent).changes if moves else ()
+    return Neighbour(
+        kernel=kernel,
+        previous=previous,
+        comparison=comparison,
+        record=now,
+        alone=was is not now,
+        steps=tuple(steps),
+    )
+
+
+def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
+    """True where a phase of several changed: then the rules of a survey are asked."""
+    if len(new.phases) < 2:
+        return False
+    values = {phase.phase: phase.per_operation for phase in old.phases if phase.phase != TOTAL}
+    return any(
+        (was := values.get(phase.phase)) and abs(100 * (phase.per_operation / was - 1)) > percent
+        for phase in new.phases
+    )
+
+
+def _run_of_two(record: RunRecord, old: CountEvidence, new: CountEvidence) -> RunRecord:
+    """The two kernels as a run of their own."""
+    arms = tuple(structs.replace(one.arm, index=at) for at, one in enumerate((old, new)))
+    trials = tuple(
+        structs.replace(trial, arm=at) for at, one in enumerate((old, new)) for trial in one.trials
+    )
+    return structs.replace(record, arms=arms, trials=trials)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """A scenario on two kernels.  same_code: neither was measured anew, their code is one.
+
+    comparison: of their builds, it says the compilers only.
+    """
+
+    name: str
+    operation: str
+    old: float
+    new: float
+    comparison: Comparison
+    same_code: bool
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two kernels in every scenario that has both; the largest change first."""
+
+    old: str
+    new: str
+    rows: tuple[PairRow, ...]
+
+
+def all_pairs(
+    arms: Mapping[str, Counted],
+    kernels: Sequence[str],
+    copied: Callable[[str, str, str], bool],
+    *,
+    most: int,
+) -> Iterator[Pair]:
+    """All pairs.  kernels: oldest first; beyond so many pairs neighbours, and each with the newest.
+
+    copied: of a scenario, whether the newer kernel is the older by its code.
+    """
+    scenarios = [_Scenario(name, every) for name, every in arms.items()]
+    for old, new in _wanted(kernels, most):
+        every = (one.row(old, new, copied) for one in scenarios)
+        rows = [row for row in every if row]
+        if rows:
+            yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
+
+
+class _Kind(NamedTuple):
+    """What a verdict on the sum over the phases looks at.  setting: a number for all the rest."""
+
+    setting: int
+    reading: CountReading | None
+    compiler: str
+    source: str
+
+
+class _Arm(NamedTuple):
+    """What a pair takes of a kernel in a run.  kind: its number, -1 of an arm that is not sound."""
+
+    record: RunRecord
+    evidence: CountEvidence
+    value: float
+    operation: str
+    kind: int
+
+
+class _Scenario:
+    """One scenario, and what was decided of its kernels so far."""
+
+    def __init__(self, name: str, every: Counted) -> None:
+        self._name, self._every = name, every
+        self._settings: dict[tuple[object, ...], int] = {}
+        self._numbers: dict[_Kind, int] = {}
+        self._kinds: list[_Kind] = []
+        self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
+        self._decided: dict[tuple[int, int, float], Comparison] = {}
+        self._arms: dict[int, _Arm] = {}
+        self._of: dict[str, list[_Arm]] = {}
+        for record, own in every:
+            for kernel, arm in own.items():
+                if arm.total:
+                    found = self._arms[id(arm)] = _Arm(
+                        record,
+                        arm,
+                        arm.total.per_operation,
+                        arm.total.operation,
+                        self._kind(arm) if arm.sound else -1,
+                    )
+                    self._of.setdefault(kernel, []).append(found)
+
+    def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
+        before, after = self._of.get(old), self._of.get(new)
+        if not before or not after:
+            return None
+        if len(before) == len(after) == 1:
+            was, now = before[0], after[0]
+        else:
+            found = newest_of_both(self._every, old, new)
+            if found is None:
+                return None
+            was, now = (self._arms[id(arm)] for arm in found[2:])
+        return PairRow(
+            name=self._name,
+            operation=now.operation,
+            old=was.value,
+            new=now.value,
+            comparison=self._comparison(was, now),
+            same_code=copied(self._name, old, new),
+            run_id=now.record.run_id,
+        )
+
+    def _comparison(self, was: _Arm, now: _Arm) -> Comparison:
+        percent = now.record.study.thresholds.step_percent
+        old, new = was.evidence, now.evidence
+        if was.kind < 0 or now.kind < 0:  # why not names the kernel
+            return compare_arms(CountMethod(step_percent=percent), old, new)
+        key = was.kind, now.kind, percent
+        found = self._decided.get(key)
+        if found is None:
+            method = CountMethod(step_percent=percent)
+            kinds = self._kinds[was.kind], self._kinds[now.kind]
+            forbidden = self._between(old, new, (kinds[0].setting, kinds[1].setting))
+            judged = method.judged(kinds[0].reading, kinds[1].reading, forbidden)
+            found = _general(judged, *kinds)
+            self._decided[key] = found
+        return found
+
+    def _between(
+        self, was: CountEvidence, now: CountEvidence, settings: tuple[int, int]
+    ) -> Sequence[str]:
+        """Why the two must not be compared; all with settings like theirs neither."""
+        found = self._obstacles.get(settings)
+        if found is None:
+            found = self._obstacles[settings] = obstacles(CountMethod(), was, now)
+        return found
+
+    def _kind(self, arm: CountEvidence) -> int:
+        """The number of what sound arms share where no comparison can tell one from the other."""
+        kernel = arm.kernel
+        own = _Kind(
+            self._settings.setdefault(_setting(arm), len(self._settings)),
+            arm.total.reading if arm.total else None,
+            compiler_family(kernel.compiler),
+            kernel.source,
+        )
+        if own not in self._numbers:
+            self._numbers[own] = len(self._kinds)
+            self._kinds.append(own)
+        return self._numbers[own]
+
+
+def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
+    """With two compilers as `builds.weighed` has it; told of other kernels, too, it names none."""
+    crossed = f"{old.compiler} -> {new.compiler}" if old.compiler != new.compiler else ""
+    if not (crossed and old.compiler and new.compiler):
+        return found
+    one_source = bool(old.source) and old.source == new.source
+    if one_source or not (found.verdict.is_step or found.signless):
+        return replace(found, crossing=crossed)
+    why = f"two compilers, {crossed}: part of it may be theirs"
+    return replace(found, crossing=crossed, verdict=Verdict.UNDECIDED, reasons=(why,))
+
+
+def _setting(arm: CountEvidence) -> tuple[object, ...]:
+    """All of a sound arm that obstacles look at: page state, machine and phases."""
+    result = arm.used[0].result
+    return (
+        arm.state,
+        tuple(measure.phase for measure in arm.phases),
+        result.state if result else (),
+        repr(CountMethod().conditions(result)) if result else "",
+    )
+
+
+def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
+    every = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
+    if len(every) <= most:
+        return every
+    near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
+    return [pair for pair in every if pair in near][:most]
+
+
+def _distance(row: PairRow) -> float:
+    ratio = row.comparison.ratio
+    return max(ratio, 1 / ratio) if ratio else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """One kernel in one scenario, by the newest run that has it.
+
+    value: instructions per operation, None for the reason in `note`.  comparison: with the kernel
+    `previous` of the same run; same_code: it was not measured, its code is that kernel's.
+    """
+
+    kernel: str
+    value: float | None
+    note: str
+    previous: str
+    comparison: Comparison | None
+    same_code: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioHistory:
+    """A scenario over all kernels, oldest first."""
+
+    name: str
+    operation: str
+    points: tuple[HistoryPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabStep:
+    """A step with the run that shows it.  point: of its study's matrix, "" without one.
+
+    alone: that run has the newer kernel only, and another the older.  kernels: what means the two
+    in a command.
+    """
+
+    run_id: str
+    alone: bool
+    kernels: tuple[str, str]
+    point: str
+    created: str
+    name: str
+    explanation: Explanation
+    phases: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionHistory:
+    """A function that a step names: instructions per operation by scenario and kernel."""
+
+    name: str
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """All that the runs of a lab show together.  left_out: a sentence for each run that is not."""
+
+    machine: str
+    newest: str
+    kernels: tuple[str, ...]
+    scenarios: tuple[ScenarioHistory, ...]
+    steps: tuple[LabStep, ...]
+    pairs: tuple[Pair, ...]
+    functions: tuple[FunctionHistory, ...]
+    runs: tuple[tuple[str, str, str], ...]
+    left_out: tuple[str, ...]
+
+
+def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str] = ()) -> Lab:
+    """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only.
+
+    records: with names of kernels that are unique in all of them (`lines.named`).  aside: runs, by
+    id, of which only the steps are taken: commits that were bisected are no kernels of the lab.
+    """
+    every = sorted(records, key=lambda one: one.created, reverse=True)
+    used, machine, left_out = _of_one_machine(every)
+    all_of = _Gathered()
+    for own in used:
+        all_of.add(own, only_steps=own.record.run_id in aside)
+    names = {kernel for points in all_of.points.values() for kernel in points}
+    kernels = ordered((one.record for one in used), names)
+    all_of.climb(kernels)
+    steps, points = all_of.steps.values(), all_of.points
+    return Lab(
+        machine=machine,
+        newest=used[0].record.created if used else "",
+        kernels=kernels,
+        scenarios=tuple(
+            ScenarioHistory(
+                name=name,
+                operation=all_of.operations[name],
+                points=tuple(own[kernel] for kernel in kernels if kernel in own),
+            )
+            for name, own in sorted(points.items())
+        ),
+        steps=tuple(sorted(steps, key=_size, reverse=True)),
+        pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
+        functions=tuple(_functions(steps, kernels, all_of.arms)),
+        runs=tuple(
+            (one.run_id, one.created, one.title or one.name) for one in (u.record for u in used)
+        ),
+        left_out=left_out,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """A run of the lab: what its trials amount to, and what it shows."""
+
+    record: RunRecord
+    evidence: tuple[ScenarioEvidence[Measure], ...]
+    found: Report[Measure]
+    machine: str
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What the runs have, the newest first, by scenario and kernel."""
+
+    points: dict[str, dict[str, HistoryPoint]] = field(default_factory=dict)
+    operations: dict[str, str] = field(default_factory=dict)
+    steps: dict[tuple[str, str, str, str], LabStep] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = field(default_factory=dict)
+
+    def add(self, own: _Used, *, only_steps: bool) -> None:
+        record = own.record
+        for arm in record.arms:
+            self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
+        if only_steps or not _in_one_line(record):
+            for change in surveyed(record).changes:
+                self.steps.setdefault(_key(change), _lab_step(record, change, self.references))
+        if only_steps:
+            return
+        for ladder in own.found.ladders:
+            name = _name(ladder.workload, ladder.scenario, ladder.point)
+            self.operations.setdefault(name, ladder.operation or "operation")
+            points = self.points.setdefault(name, {})
+            for kernel, seen in _points(record, ladder):
+                known = points.get(kernel)
+                if known is None or (known.value is None and seen.value is not None):
+                    points[kernel] = seen
+        for one in own.evidence:
+            arms = {arm.arm.label: arm for arm in one.arms}
+            name = _name(one.workload, one.scenario, one.point)
+            self.arms.setdefault(name, []).append((record, arms))
+
+    def copied(self, name: str, old: str, new: str) -> bool:
+        """True when the newer kernel was not measured, since its code is the older one's."""
+        point = self.points[name][new]
+        return bool(point.same_code and point.previous == old)
+
+    def climb(self, kernels: Sequence[str]) -> None:
+        """Put each kernel beside its neighbour, with the steps between them."""
+        for name, every in self.arms.items():
+            own = self.points[name]
+            for one in with_previous([row for row in every if is_ladder(row[0])], kernels):
+                own[one.kernel] = _placed(own[one.kernel], one)
+                for change in one.steps:
+                    step = _lab_step(one.record, change, self.references, alone=one.alone)
+                    self.steps.setdefault(_key(change), step)
+
+
+def _in_one_line(record: RunRecord) -> bool:
+    """True for a run whose steps are those between neighbours of the lab."""
+    return is_ladder(record) and len({line(arm.kernel) for arm in record.arms}) == 1
+
+
+def _placed(point: HistoryPoint, found: Neighbour) -> HistoryPoint:
+    """The point beside its neighbour; what its own run compared it with is not that."""
+    same = point.same_code if point.previous == found.previous else ""
+    return replace(point, previous=found.previous, comparison=found.comparison, same_code=same)
+
+
+def _of_one_machine(
+    every: Sequence[RunRecord],
+) -> tuple[list[_Used], str, tuple[str, ...]]:
+    """The runs of the machine that has most values; why the others are not among them."""
+    left_out: list[str] = []
+    machines: list[_Used] = []
+    weight: Counter[str] = Counter()
+    for record in every:
+        if not record.instrument.traits.repeats:
+            left_out.append(f"{record.run_id}: it is of times, and these pages are of counts")
+            continue
+        evidence = gathered(record, CountMethod())
+        found = report(record, known=evidence)
+        told = {machine.told for ladder in found.ladders for machine in ladder.machines}
+        if len(told) != 1:
+            why = "it has no value yet" if not told else "its trials were on several machines"
+            left_out.append(f"{record.run_id}: {why}")
+            continue
+        (machine,) = told
+        own = _Used(record=record, evidence=evidence, found=found, machine=machine)
+        machines.append(own)
+        weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
+    if not weight:
+        return [], "", tuple(left_out)
+    chosen = weight.most_common(1)[0][0]
+    left_out += [
+        f"{one.record.run_id}: counted on another machine ({one.machine})"
+        for one in machines
+        if one.machine != chosen
+    ]
+    return [one for one in machines if one.machine == chosen], chosen, tuple(left_out)
+
+
+def _name(workload: str, scenario: str, point: str) -> str:
+    return f"{workload}:{scenario} {point}".strip()
+
+
+def _key(change: SurveyStep) -> tuple[str, str, str, str]:
+    own = change.explanation
+    return _step_name(change), own.old, own.new, own.phase
+
+
+def _step_name(change: SurveyStep) -> str:
+    return f"{change.reference} {change.point}".strip()
+
+
+def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, HistoryPoint]]:
+    copies = {
+        record.arms[trial.arm].label: trial.result.copied.sentence
+        for trial in record.trials
+        if (trial.workload, trial.scenario) == (ladder.workload, ladder.scenario)
+        and trial.result
+        and trial.result.copied
+    }
+    for rung in ladder.rungs:
+        note = "" if rung.total else "not supported" if rung.skipped else "no value"
+        yield (
+            rung.arm,
+            HistoryPoint(
+                kernel=rung.arm,
+                value=rung.total.per_operation if rung.total else None,
+                note=note,
+                previous=rung.previous or "",
+                comparison=rung.comparison if rung.total else None,
+                same_code=copies.get(rung.arm, ""),
+                run_id=record.run_id,
+            ),
+        )
+
+
+def _lab_step(
+    record: RunRecord, change: SurveyStep, known: Mapping[str, str], *, alone: bool = False
+) -> LabStep:
+    own = change.explanation
+    return LabStep(
+        run_id=record.run_id,
+        alone=alone,
+        kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
+        point=change.point,
+        created=record.created,
+        name=_step_name(change),
+        explanation=change.explanation,
+        phases=change.phases,
+    )
+
+
+def _size(step: LabStep) -> float:
+    ratio = step.explanation.comparison.ratio or 1.0
+    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+
+
+def _functions(
+    steps: Iterable[LabStep],
+    kernels: Sequence[str],
+    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
+) -> Iterable[FunctionHistory]:
+    named = {
+        name
+        for step in steps
+        for row in (*step.explanation.rising, *step.explanation.falling)
+        for name in (row.function, row.was)
+        if name
+    }
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name, every in arms.items():
+        for _, own in every:
+            for kernel, arm in own.items():
+                if not arm.total:
+                    continue
+                for function, counts in profile(arm, TOTAL).functions.items():
+                    if function in named:
+                        row = table.setdefault(function, {}).setdefault(name, {})
+                        row.setdefault(kernel, counts[0] / arm.total.operations)
+    for function, rows in sorted(table.items()):
+        yield FunctionHistory(
+            name=function,
+            rows=tuple(
+                (name, tuple(own.get(kernel) for kernel in kernels))
+                for name, own in sorted(rows.items())
+            ),
+        )
