@@ -19,8 +19,7 @@ from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.journal.run import RunJournal
 from kdelta.run import runner
 from kdelta.run import trials as trials_module
-from kdelta.run.runner import Event, Runner, TrialStep
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.runner import AS_PLANNED, Event, How, Runner, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")

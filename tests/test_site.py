@@ -23,7 +23,7 @@ from kdelta.attribution.work import WorkRow
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
-from kdelta.journal import beside, calls, results
+from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import site
 from kdelta.rendering import step as step_page
@@ -121,7 +121,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
         extra = 7 * trial.index
-        calls.keep(
+        artifacts.keep_calls(
             folder,
             {
                 name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
@@ -129,7 +129,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             },
         )
         rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
-        beside.keep(folder, beside.Beside(work=dict.fromkeys(sizes, rows)))
+        artifacts.keep_details(folder, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows)))
     out = place / "site"
     done = CliRunner().invoke(command, [str(out), "--runs", str(place)])
     assert done.exit_code == 0, done.output + str(done.exception)

@@ -29,7 +29,7 @@ from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")

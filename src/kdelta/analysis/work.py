@@ -13,7 +13,7 @@ from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
 from kdelta.attribution.work import WorkRow
-from kdelta.journal.beside import Beside, Histogram
+from kdelta.journal.artifacts import Histogram, TrialDetails
 
 _NAMED = 3  # functions that a kind's change is mostly in
 
@@ -77,7 +77,7 @@ class WorkExplanation:
     values: tuple[ValueDelta, ...] = ()
 
 
-Side = Sequence[tuple[Beside, str]]
+Side = Sequence[tuple[TrialDetails, str]]
 """What trials told, and of which of their phases: the windows of one kernel."""
 
 

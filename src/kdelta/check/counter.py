@@ -14,8 +14,8 @@ from kdelta.host import slots
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact
-from kdelta.run.restoring import Bench
-from kdelta.run.trials import tried
+from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import tried
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study.spec import Study
 

@@ -15,7 +15,7 @@ from itertools import permutations
 
 from kdelta import workload
 from kdelta.machine.folios import FolioName
-from kdelta.study import roster
+from kdelta.study import plan
 from kdelta.workload import Scenario
 
 _WORD = re.compile(r"[a-z0-9_]+")
@@ -181,9 +181,7 @@ def _by_name(text: str, *, bare: bool = False) -> Meant | None:
 
 @cache
 def _field() -> tuple[Scenario, ...]:
-    return tuple(
-        workload.parse_reference(reference)[1] for reference in roster.surveyed(field=True)
-    )
+    return tuple(workload.parse_reference(reference)[1] for reference in plan.surveyed(field=True))
 
 
 @cache

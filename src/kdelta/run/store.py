@@ -37,12 +37,11 @@ DECISIVE = (
     *(f"guests/{name}.py" for name in (
         "__init__", "checkpoint", "emulator", "orders", "qemu", "session", "swap",
     )),
-    *(f"journal/{name}.py" for name in ("__init__", "beside", "calls", "packed")),
+    *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
-        "__init__", "counting", "exact", "guest_trial", "probing", "restoring", "selftest",
-        "store", "trial",
+        "__init__", "counting", "exact", "guest_trial", "probing", "selftest", "store", "trial",
     )),
     *("sample.py", "source/__init__.py", "source/kconfig.py", "stats/__init__.py"),
     *("stats/exact.py", "stats/layouts.py"),
