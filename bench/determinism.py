@@ -29,7 +29,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.kinds import KINDS
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import Outcome
 
 _TIMEOUT_S = 300.0

@@ -6,7 +6,7 @@
 As root; bench/host_disk.py says what it needs.  The machine is QEMU's, and reboots as any other
 does: its boot loader is told what to boot once.  kdelta installs a second kernel there, of Debian's
 archive, times it beside the machine's own and one that panics, and takes it off again.  In each
-stage that there is (kdelta.host.stages), and once when a kernel has just panicked, it is killed
+stage that there is (kdelta.host.ssh_host), and once when a kernel has just panicked, it is killed
 (SIGKILL) and then goes on.  At the end every stage must have been met, every trial must be there
 once, each of another boot, and the machine must be what it was.  The times are the emulator's, and
 kdelta says so of each.
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import fake_host
 from host_disk import OLD, PANIC, machine, made, on_it, settled_by_grub, with_systemd_boot
-from kdelta.host.stages import Stage
+from kdelta.host.ssh_host import Stage
 from kdelta.journal.run import RUNS, RunJournal
 from killing import OF_INSTALL, OF_RELEASE, Killer, boots
 

@@ -5,7 +5,7 @@
 
 A simulation: the trials of a stored run, each as long as it took there (the median of its scenario
 where it was not measured anew), are given to workers by the rule that `kdelta run --scheduler` has
-(run/spread.choice).  The first worker that gets a kernel boots it; its checkpoint goes by the
+(workers/dispatch.choice).  The first worker that gets a kernel boots it; its checkpoint goes by the
 controller to every other one.
 """
 

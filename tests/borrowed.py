@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kdelta.host import remote
-from kdelta.host.errand import Errand
+from kdelta.host.ssh_host import SshHost
 
 if TYPE_CHECKING:
     from fake_host import FakeHost
 
 
 @pytest.fixture
-def errand(fake: FakeHost) -> Iterator[Errand]:
+def ssh_host(fake: FakeHost) -> Iterator[SshHost]:
     """`fake` is the test's own machine."""
     assert fake
     with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
-        yield Errand(connected, boot_s=5, most_boots=4)
+        yield SshHost(connected, boot_s=5, most_boots=4)

@@ -168,5 +168,5 @@ def on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     """A machine whose ssh is the one that is found, and which is asked often."""
     made = FakeHost(folder / "machine")
     monkeypatch.setenv("PATH", f"{made.folder}/ssh:/usr/bin:/bin")
-    monkeypatch.setattr("kdelta.host.errand._POLL_S", 0.01)
+    monkeypatch.setattr("kdelta.host.ssh_host._POLL_S", 0.01)
     return made

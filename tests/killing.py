@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from kdelta.host.stages import Stage
-from kdelta.journal import begun
+from kdelta.host.ssh_host import Stage
+from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 
 PANICKED = "has just panicked"  # what the machine's console says; kdelta waits until it is up
@@ -27,12 +27,12 @@ OF_STUDY = {*Stage, PANICKED} - OF_INSTALL - OF_RELEASE
 # lasts a millisecond is met by no watcher else.
 START = """
 import sys
-from kdelta.host.errand import Errand
-tell = Errand.at
-def at(errand, stage):
-    tell(errand, stage)
+from kdelta.host.ssh_host import SshHost
+tell = SshHost.at
+def at(ssh_host, stage):
+    tell(ssh_host, stage)
     sys.stdin.readline()
-Errand.at = at
+SshHost.at = at
 from kdelta.cli.main import main
 main()
 """
@@ -164,7 +164,7 @@ class Killer:
                 words = ["resume", "latest"]
             if status == Stage.RUNNING:
                 run = RUNS.find(runs, "latest")
-                cut |= begun.boots(run) - {*boots(run)}
+                cut |= results.boots(run) - {*boots(run)}
 
     def _paused(self, wrong: int, words: list[str], status: int | str) -> int:
         """How often kdelta has ended with a sentence, after a pause."""

@@ -116,8 +116,8 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
-            "one trial of each instrument; which arms need none (`twins`); the loop over trials; "
-            "what a run depended on (`pinned`)"
+            "one trial of each instrument; which arms need none (`identical_arms`); the loop over "
+            "trials; what a run depended on (`dependencies`)"
         ),
     },
     {

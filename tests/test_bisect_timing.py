@@ -25,7 +25,7 @@ from kdelta.bisect.search import Mark
 from kdelta.bisect.timing import BlockTiming
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.runner import AS_PLANNED, How
 from kdelta.sample import (
     Instrument,
     MachineFacts,

@@ -27,8 +27,7 @@ from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.show import explain
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import calls as kept
-from kdelta.journal import packed, results
+from kdelta.journal import artifacts, results
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
@@ -269,13 +268,13 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     place = trial_folder(tmp_path, 3)
     place.mkdir(parents=True)
     trees = {"scan": (PathNode(-1, "main", 0, 5), PathNode(0, "work", 1, 9))}
-    kept.keep(place, trees)
-    assert kept.kept(tmp_path, 3) == trees
+    artifacts.keep_calls(place, trees)
+    assert artifacts.kept_calls(tmp_path, 3) == trees
 
 
 def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="--probe calls"):
-        kept.kept(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -294,18 +293,18 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)
-    (place / kept.NAME).write_bytes(content)
+    (place / artifacts.CALLS).write_bytes(content)
     with pytest.raises(StoreError, match="call paths"):
-        kept.kept(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(artifacts, "_MAX_BYTES", 1 << 16)
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)
-    (place / kept.NAME).write_bytes(gzip.compress(b" " * (1 << 20)))
+    (place / artifacts.CALLS).write_bytes(gzip.compress(b" " * (1 << 20)))
     with pytest.raises(StoreError, match="unpacks to more than"):
-        kept.kept(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 def test_thunks_are_known_by_their_names() -> None:
@@ -343,7 +342,9 @@ def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Re
         chosen = {phase.phase: min(map(add, phase.user, phase.kernel)) for phase in counts.phases}
         folder = trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        kept.keep(folder, {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()})
+        artifacts.keep_calls(
+            folder, {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()}
+        )
     return CliRunner().invoke(explain, [record.run_id, old, new, "--calls", "--runs", str(place)])
 
 

@@ -17,7 +17,7 @@ from kdelta.errors import GuestError
 from kdelta.guests import checkpoint, qemu
 from kdelta.output import Reading, TimedWindow
 from kdelta.run import counting, selftest
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import ExactData
 from kdelta.workload import Window, parse_reference
 from test_swap import EMULATOR, SETTINGS, kernel

@@ -15,8 +15,8 @@ from kdelta.cli.coverage import coverage as coverage_command
 from kdelta.cli.coverage import relevant
 from kdelta.disassembly.lines import SourceLine
 from kdelta.errors import SpecError
-from kdelta.journal import beside, results
-from kdelta.journal.beside import Beside
+from kdelta.journal import artifacts, results
+from kdelta.journal.artifacts import TrialDetails
 from kdelta.rendering import coverage as page
 from kdelta.table.columns import plain
 from ladder_records import ladder
@@ -161,7 +161,7 @@ def test_the_command_tells_lines_or_why_there_are_none(tmp_path: Path) -> None:
         assert trial.result
         folder = results.trial_folder(tmp_path / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        beside.keep(folder, Beside(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
         keep_counts(folder, trial.result)
     words = [record.run_id, "--runs", str(tmp_path)]
     done = CliRunner().invoke(coverage_command, [*words, "--source", "--kernel", "6.16"])

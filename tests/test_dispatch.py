@@ -23,9 +23,8 @@ from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.exact import ExactTrials
-from kdelta.run.restoring import Bench
-from kdelta.run.runner import Runner
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import AS_PLANNED, How, Runner
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study import pools
 from kdelta.workers import messages, worker
@@ -136,11 +135,11 @@ class FakeWorkers:
 
 @dataclass
 class _Named:
-    twins: FakeWorkers
+    workers: FakeWorkers
     name: str
 
     def submit(self, function: Any, *given: Any) -> Future[object]:
-        return self.twins._pools[self.name].submit(self.twins.does, self.name, function, *given)
+        return self.workers._pools[self.name].submit(self.workers.does, self.name, function, *given)
 
 
 @pytest.fixture
@@ -155,8 +154,8 @@ def own(tmp_path: Path) -> ExactTrials:
     return cast("ExactTrials", Own(image))
 
 
-def dispatch(own: ExactTrials, twins: FakeWorkers, journal: RunJournal, **more: Any) -> list[str]:
-    trials = DispatchedTrials(own, twins, **{"limit_s": 5.0, "patience_s": 0.3, **more})
+def dispatch(own: ExactTrials, workers: FakeWorkers, journal: RunJournal, **more: Any) -> list[str]:
+    trials = DispatchedTrials(own, workers, **{"limit_s": 5.0, "patience_s": 0.3, **more})
     with journal.executing():
         Runner(journal, trials, lambda _event: None).run(8)
     trials.close()
@@ -174,12 +173,12 @@ ALL_OK = ["ok"] * 8
 def test_inputs_are_sent_once_and_results_are_the_journals(
     own: ExactTrials, journal: RunJournal
 ) -> None:
-    twins = FakeWorkers({"a": answer, "b": answer})
+    workers = FakeWorkers({"a": answer, "b": answer})
     told: list[tuple[int, str]] = []
-    assert dispatch(own, twins, journal, assigned=lambda *one: told.append(one)) == ALL_OK
-    assert len(twins.sent) == len(set(twins.sent)), "an input went twice to one worker"
-    assert sorted(index for _, index in twins.counted) == list(range(8))
-    assert {who for _, who in told} == {name for name, _ in twins.counted} | {""}
+    assert dispatch(own, workers, journal, assigned=lambda *one: told.append(one)) == ALL_OK
+    assert len(workers.sent) == len(set(workers.sent)), "an input went twice to one worker"
+    assert sorted(index for _, index in workers.counted) == list(range(8))
+    assert {who for _, who in told} == {name for name, _ in workers.counted} | {""}
     trial = journal.record().trials[3]
     assert trial.result is not None
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
@@ -192,13 +191,13 @@ def test_a_worker_that_dies_costs_its_trial_another_worker(
     own: ExactTrials, journal: RunJournal
 ) -> None:
     def dies(_trial: TrialRecord, who: str) -> bytes:
-        twins.dead.add(who)
+        workers.dead.add(who)
         time.sleep(3)
         return b""
 
-    twins = FakeWorkers({"dying": dies, "sound": answer})
-    assert dispatch(own, twins, journal) == ALL_OK
-    assert [name for name, _ in twins.counted].count("dying") == 1
+    workers = FakeWorkers({"dying": dies, "sound": answer})
+    assert dispatch(own, workers, journal) == ALL_OK
+    assert [name for name, _ in workers.counted].count("dying") == 1
 
 
 def test_a_worker_that_hangs_is_asked_no_more(
@@ -210,10 +209,10 @@ def test_a_worker_that_hangs_is_asked_no_more(
         released.wait(10)
         return answer(trial, who)
 
-    twins = FakeWorkers({"hanging": hangs, "sound": answer})
-    assert dispatch(own, twins, journal, limit_s=0.3) == ALL_OK
+    workers = FakeWorkers({"hanging": hangs, "sound": answer})
+    assert dispatch(own, workers, journal, limit_s=0.3) == ALL_OK
     released.set()
-    assert [name for name, _ in twins.counted].count("hanging") == 1
+    assert [name for name, _ in workers.counted].count("hanging") == 1
     assert "hangs: no result after 0 s" in caplog.text
 
 
@@ -229,9 +228,9 @@ def test_a_worker_that_hangs_is_asked_no_more(
     ],
 )
 def test_a_worker_that_lies_is_set_aside(own: ExactTrials, journal: RunJournal, lie: Count) -> None:
-    twins = FakeWorkers({"lying": lie, "sound": answer})
-    assert dispatch(own, twins, journal) == ALL_OK
-    assert [name for name, _ in twins.counted].count("lying") == 1
+    workers = FakeWorkers({"lying": lie, "sound": answer})
+    assert dispatch(own, workers, journal) == ALL_OK
+    assert [name for name, _ in workers.counted].count("lying") == 1
     assert not (journal.folder.parent / "x").exists()
 
 
@@ -254,10 +253,10 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
 def test_trials_counted_twice_are_equal_or_an_alarm(
     own: ExactTrials, journal: RunJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    twins = FakeWorkers({"a": answer, "b": answer})
-    assert dispatch(own, twins, journal, twice=2) == ALL_OK
-    assert len(twins.counted) == 12
-    by_trial = [{name for name, index in twins.counted if index == at} for at in (0, 2, 4, 6)]
+    workers = FakeWorkers({"a": answer, "b": answer})
+    assert dispatch(own, workers, journal, twice=2) == ALL_OK
+    assert len(workers.counted) == 12
+    by_trial = [{name for name, index in workers.counted if index == at} for at in (0, 2, 4, 6)]
     assert by_trial == [{"a", "b"}] * 4
     other = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
     broken = FakeWorkers({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
@@ -274,13 +273,13 @@ def test_without_workers_the_run_ends_and_goes_on_later(
 ) -> None:
     def last(trial: TrialRecord, who: str) -> bytes:
         if trial.index >= 4:
-            twins.gone = True
+            workers.gone = True
             time.sleep(0.5)
         return answer(trial, who)
 
-    twins = FakeWorkers({"a": last})
+    workers = FakeWorkers({"a": last})
     with pytest.raises(PoolError, match="the scheduler is gone"):
-        dispatch(own, twins, journal)
+        dispatch(own, workers, journal)
     ended = [trial for trial in journal.record().trials if trial.result]
     assert all(t.result and t.result.outcome is Outcome.OK for t in ended)
     assert 0 < len(ended) < 8

@@ -16,7 +16,7 @@ from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs
 from kdelta.run import exact
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import Outcome, TrialRecord
 from kdelta.study import spec
 

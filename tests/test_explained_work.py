@@ -16,8 +16,8 @@ from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.cli import show
 from kdelta.errors import SpecError
-from kdelta.journal import beside, results
-from kdelta.journal.beside import Beside, Histogram
+from kdelta.journal import artifacts, results
+from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
@@ -27,7 +27,7 @@ from kdelta.rendering.calls import sentence as cause_told
 from kdelta.rendering.paragraph import sentences
 from ladder_records import PAGES, ladder
 
-OLD = Beside(
+OLD = TrialDetails(
     work={
         "protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
         "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
@@ -40,7 +40,7 @@ OLD = Beside(
     },
     values={"protect": {"f(n=arg1)": Histogram(values={"8": 16})}},
 )
-NEW = Beside(
+NEW = TrialDetails(
     work={
         "protect": (
             WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
@@ -72,7 +72,7 @@ def work(found: Explanation) -> WorkExplanation:
     return compared(found, side(OLD), side(NEW))
 
 
-def side(told: Beside) -> list[tuple[Beside, str]]:
+def side(told: TrialDetails) -> list[tuple[TrialDetails, str]]:
     return [(told, phase) for phase in ("protect", "restore")]
 
 
@@ -96,7 +96,7 @@ def test_memory_is_of_all_functions_once(work: WorkExplanation) -> None:
 
 
 def test_memory_that_was_not_recorded_is_none_and_not_zero(found: Explanation) -> None:
-    bare = Beside(work=OLD.work)
+    bare = TrialDetails(work=OLD.work)
     assert compared(found, side(bare), side(NEW)).memory is None
 
 
@@ -268,7 +268,7 @@ def asked(place: Path, *options: str) -> Result:
         label = record.arms[trial.arm].label
         at = results.trial_folder(place / record.run_id, trial.index)
         at.mkdir(parents=True, exist_ok=True)
-        beside.keep(at, NEW if label.startswith("6.17") else OLD)
+        artifacts.keep_details(at, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
         show.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )

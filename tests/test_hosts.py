@@ -20,14 +20,13 @@ from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
 from kdelta.host import remote, snapshot
-from kdelta.host.errand import Errand
 from kdelta.host.remote import RefusedError
-from kdelta.host.stages import Stage
-from kdelta.journal import begun
+from kdelta.host.ssh_host import SshHost, Stage
+from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import hosts
 from kdelta.run.hosts import HostPools, HostPoolTrials
-from kdelta.run.trials import Trials
+from kdelta.run.runner import Trials
 from kdelta.sample import TrialResult
 from kdelta.study import spec
 from kdelta.study.pools import HostPool
@@ -41,41 +40,41 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     return on_path(tmp_path, monkeypatch)
 
 
-def test_it_is_held_by_one_run_and_given_back_as_it_was(fake: FakeHost, errand: Errand) -> None:
-    held = errand.take("run-1", "today")
+def test_it_is_held_by_one_run_and_given_back_as_it_was(fake: FakeHost, ssh_host: SshHost) -> None:
+    held = ssh_host.take("run-1", "today")
     assert held.release == DEFAULT
-    assert errand.take("run-1", "later") == held  # resumed: what it was is remembered
+    assert ssh_host.take("run-1", "later") == held  # resumed: what it was is remembered
     with pytest.raises(InfraError, match="held by the run run-1 since today"):
-        errand.take("run-2", "today")
-    assert errand.boot(OTHER).release == OTHER
-    errand.give_back(held)
+        ssh_host.take("run-2", "today")
+    assert ssh_host.boot(OTHER).release == OTHER
+    ssh_host.give_back(held)
     assert fake.boots == [OTHER, DEFAULT]
     assert not fake.home.exists()
-    assert errand.holder() is None
+    assert ssh_host.holder() is None
 
 
-def test_a_kernel_that_panics_is_its_own_fault(fake: FakeHost, errand: Errand) -> None:
+def test_a_kernel_that_panics_is_its_own_fault(fake: FakeHost, ssh_host: SshHost) -> None:
     with pytest.raises(BootError, match=f"sent into {BROKEN} and came back with {DEFAULT}"):
-        errand.boot(BROKEN)
+        ssh_host.boot(BROKEN)
     assert fake.boots == [DEFAULT]
 
 
-def test_boots_are_bounded(fake: FakeHost, errand: Errand) -> None:
+def test_boots_are_bounded(fake: FakeHost, ssh_host: SshHost) -> None:
     for _ in range(4):
-        errand.boot(OTHER)
+        ssh_host.boot(OTHER)
     with pytest.raises(PoolError, match="as often as its pool allows"):
-        errand.boot(OTHER)
+        ssh_host.boot(OTHER)
     assert len(fake.boots) == 4
 
 
 def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
     with remote.connection("box", "ssh://box", threading.Event()) as connected:
-        errand = Errand(connected, boot_s=0.2, most_boots=4)
+        ssh_host = SshHost(connected, boot_s=0.2, most_boots=4)
         fake.goes_down()
         with pytest.raises(PoolError, match="did not come back within 0 s"):
-            errand.boot(OTHER)
+            ssh_host.boot(OTHER)
         with pytest.raises(PoolError, match="box is not reached: gone"):
-            errand.reached()
+            ssh_host.reached()
 
 
 @pytest.mark.parametrize(
@@ -86,11 +85,11 @@ def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
     ],
 )
 def test_a_machine_that_is_not_accepted_is_not_waited_for(
-    fake: FakeHost, errand: Errand, said: str, cause: str, mend: str
+    fake: FakeHost, ssh_host: SshHost, said: str, cause: str, mend: str
 ) -> None:
     (fake.folder / "down").write_text(said)
     with pytest.raises(RefusedError) as raised:
-        errand.reached()
+        ssh_host.reached()
     assert cause in raised.value.cause
     assert mend in (raised.value.action or "")
 
@@ -104,81 +103,81 @@ def test_the_command_to_try_is_the_one_that_is_given(fake: FakeHost, tmp_path: P
         assert f"ssh -F {own} -p 7 -l me b" in (raised.value.action or "")
 
 
-def test_no_right_to_boot_is_told(fake: FakeHost, errand: Errand) -> None:
+def test_no_right_to_boot_is_told(fake: FakeHost, ssh_host: SshHost) -> None:
     fake.program("bin/kexec", "#!/bin/sh\necho 'kexec: not permitted' >&2\nexit 1\n")
     with pytest.raises(PoolError, match="cannot be told to boot: kexec: not permitted"):
-        errand.boot(OTHER)
+        ssh_host.boot(OTHER)
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_machine_is_asked_for_root_once_and_shows_itself_without(
-    fake: FakeHost, errand: Errand, *, allowed: bool
+    fake: FakeHost, ssh_host: SshHost, *, allowed: bool
 ) -> None:
     fake.program("bin/id", "#!/bin/sh\necho 1000\n")
     does = 'shift; exec "$@"' if allowed else "exit 1"
     fake.program("bin/sudo", f"#!/bin/sh\necho >> {fake.folder}/sudo; {does}\n")
-    assert errand.facts().cpu_model == "A Real CPU"
-    assert OTHER in errand.releases()
+    assert ssh_host.facts().cpu_model == "A Real CPU"
+    assert OTHER in ssh_host.releases()
     assert (fake.folder / "sudo").read_text().count("\n") == (4 if allowed else 2)
 
 
-def test_no_sudo_is_told_with_the_line_that_gives_it(fake: FakeHost, errand: Errand) -> None:
+def test_no_sudo_is_told_with_the_line_that_gives_it(fake: FakeHost, ssh_host: SshHost) -> None:
     fake.program("bin/id", "#!/bin/sh\necho 1000\n")
     fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
-    held = errand.take("run-1", "today")
+    held = ssh_host.take("run-1", "today")
     with pytest.raises(PoolError, match="cannot be told to boot: sudo: a password") as raised:
-        errand.boot(OTHER)
+        ssh_host.boot(OTHER)
     assert "NOPASSWD: ALL; then: kdelta resume" in (raised.value.action or "")
     assert fake.boots == []
-    errand.give_back(held)  # nothing was chosen, so that nobody has to be root
+    ssh_host.give_back(held)  # nothing was chosen, so that nobody has to be root
     assert not fake.home.exists()
 
 
-def test_a_kernel_that_is_not_there_is_named_with_those_that_are(errand: Errand) -> None:
+def test_a_kernel_that_is_not_there_is_named_with_those_that_are(ssh_host: SshHost) -> None:
     with pytest.raises(SpecError, match=r"no kernel 5\.4\.0 on this machine") as raised:
-        errand.boot("5.4.0")
+        ssh_host.boot("5.4.0")
     assert OTHER in (raised.value.action or "")
 
 
 def test_a_program_is_sent_once_and_its_end_is_told(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
-    errand.take("run", "now")
+    ssh_host.take("run", "now")
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho said $1; exit 7\n")
-    there = errand.send(program)
-    assert errand.send(program) == there
-    assert errand.ran([there, "this"], 10) == ("said this\n", 7)
-    assert errand.ran(["sleep", "5"], 0.5)[1] == 124  # 0.5 rounded to 0 would be no bound
+    there = ssh_host.send(program)
+    assert ssh_host.send(program) == there
+    assert ssh_host.ran([there, "this"], 10) == ("said this\n", 7)
+    assert ssh_host.ran(["sleep", "5"], 0.5)[1] == 124  # 0.5 rounded to 0 would be no bound
     sent = [line for line in (fake.folder / "asked").read_text().splitlines() if "cat >" in line]
     assert len(sent) == 1
 
 
-def test_a_program_that_does_not_start_is_the_machines_fault(errand: Errand) -> None:
-    errand.take("run", "now")
+def test_a_program_that_does_not_start_is_the_machines_fault(ssh_host: SshHost) -> None:
+    ssh_host.take("run", "now")
     with pytest.raises(InfraError, match=r"box does not start the program: .*no-such-program"):
-        errand.ran(["no-such-program"], 5)
+        ssh_host.ran(["no-such-program"], 5)
 
 
 def test_a_full_disk_there_is_the_machines_fault(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
-    errand.take("run", "now")
+    ssh_host.take("run", "now")
     fake.program(
         "bin/cat", "#!/bin/sh\necho 'cat: write error: No space left on device' >&2\nexit 1\n"
     )
     program = tmp_path / "program"
     program.write_text("text")
     with pytest.raises(InfraError, match="No space left on device") as caught:
-        errand.send(program)
+        ssh_host.send(program)
     assert caught.value.action == "make room there, see: df -h"
 
 
-def test_a_folder_of_somebody_else_is_not_used(fake: FakeHost, errand: Errand) -> None:
+def test_a_folder_of_somebody_else_is_not_used(fake: FakeHost, ssh_host: SshHost) -> None:
     (fake.folder / "elsewhere").mkdir()
     fake.home.symlink_to(fake.folder / "elsewhere")
     with pytest.raises(InfraError, match="is not yours"):
-        errand.take("run", "now")
+        ssh_host.take("run", "now")
 
 
 def _packed(*names: str, size: int = 3, kind: bytes = tarfile.REGTYPE) -> str:
@@ -211,14 +210,14 @@ def _broken(packed: str) -> str:
     ],
 )
 def test_what_a_machine_shows_of_itself_is_a_strangers(
-    fake: FakeHost, errand: Errand, tmp_path: Path, printed: str
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, printed: str
 ) -> None:
     (fake.folder / "shown").write_text(printed)
     fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(errand.remote, target)
+        snapshot.take(ssh_host.remote, target)
     assert not (tmp_path / "out").exists()
     assert not any(target.iterdir())
 
@@ -281,13 +280,13 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
 
 
 def test_a_file_that_is_a_folder_too_is_refused(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     (fake.folder / "shown").write_text(_packed("name", "name/below"))
     fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
     (tmp_path / "target").mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(errand.remote, tmp_path / "target")
+        snapshot.take(ssh_host.remote, tmp_path / "target")
 
 
 def _results(folder: Path) -> list[TrialResult]:
@@ -376,67 +375,71 @@ def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, errand: Errand) -> None:
+def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, ssh_host: SshHost) -> None:
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
     pool = HostPoolTrials("box", HostPool(address="ssh://me@box"), study)
     assert pool.refusal("run-1") == ""
-    errand.take("run-1", "now")
+    ssh_host.take("run-1", "now")
     assert pool.refusal("run-1") == ""
     assert pool.refusal("run-2") == "held by the run run-1"
     (fake.folder / "down").write_text("ssh: no route to host")
     assert pool.refusal("run-1") == "box is not reached: ssh: no route to host"
 
 
-def _unbooted(errand: Errand, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+def _unbooted(ssh_host: SshHost, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     """A boot that is chosen, and asked for by nobody: kdelta was killed in between."""
 
     def dies(_script: str) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(errand, "_go", dies)
+        killed.setattr(ssh_host, "_go", dies)
         with pytest.raises(KeyboardInterrupt):
-            errand.boot(release)
+            ssh_host.boot(release)
 
 
 def test_what_was_chosen_and_never_booted_is_forgotten(
-    fake: FakeHost, errand: Errand, monkeypatch: pytest.MonkeyPatch
+    fake: FakeHost, ssh_host: SshHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = errand.take("run-1", "today")
-    _unbooted(errand, monkeypatch, OTHER)
+    held = ssh_host.take("run-1", "today")
+    _unbooted(ssh_host, monkeypatch, OTHER)
     assert (fake.folder / "loaded").read_text() == OTHER
-    errand.give_back(held)
+    ssh_host.give_back(held)
     assert not (fake.folder / "loaded").exists()
     assert fake.boots == []
 
 
-def test_a_machine_that_kdelta_told_nothing_is_told_nothing(fake: FakeHost, errand: Errand) -> None:
-    held = errand.take("run-1", "today")
+def test_a_machine_that_kdelta_told_nothing_is_told_nothing(
+    fake: FakeHost, ssh_host: SshHost
+) -> None:
+    held = ssh_host.take("run-1", "today")
     (fake.folder / "loaded").write_text("its owner's")
-    errand.give_back(held)
+    ssh_host.give_back(held)
     assert (fake.folder / "loaded").exists()
 
 
-def test_all_stages_of_a_boot_are_told_in_their_order(errand: Errand) -> None:
+def test_all_stages_of_a_boot_are_told_in_their_order(ssh_host: SshHost) -> None:
     told: list[Stage] = []
-    errand.told = told.append
-    held = errand.take("run-1", "today")
-    errand.boot(OTHER)
-    errand.give_back(held)
+    ssh_host.told = told.append
+    held = ssh_host.take("run-1", "today")
+    ssh_host.boot(OTHER)
+    ssh_host.give_back(held)
     boot = [Stage.CHOOSING, Stage.LEAVING, Stage.FALLING]
     back = [Stage.REACHING, Stage.RETURNING, Stage.FALLING, Stage.LETTING_GO]
     assert told == [Stage.REACHING, Stage.TAKING, *boot, *back]
 
 
-def test_of_an_installation_that_was_killed_nothing_stays(fake: FakeHost, errand: Errand) -> None:
+def test_of_an_installation_that_was_killed_nothing_stays(
+    fake: FakeHost, ssh_host: SshHost
+) -> None:
     """Some of it may be root's."""
-    held = errand.take("install", "today")
+    held = ssh_host.take("install", "today")
     (fake.home / "unpacked/modules").mkdir(parents=True)
     (fake.home / "unpacked/modules").chmod(0o555)
     fake.program("bin/rm", f'#!/bin/sh\n[ -e {fake.folder}/root ] && exec /bin/rm "$@"\nexit 1\n')
     fake.program("bin/sudo", f'#!/bin/sh\nshift\ntouch {fake.folder}/root\nexec "$@"\n')
     fake.program("bin/id", "#!/bin/sh\necho 1000\n")
-    errand.give_back(held)
+    ssh_host.give_back(held)
     assert not fake.home.exists()
 
 
@@ -447,7 +450,7 @@ def test_killed_behind_its_last_trial_a_run_gives_the_machine_back(
     study = STUDY.replace(f', "host:{BROKEN}"', "").replace("rounds = 2", "rounds = 1")
     _begin(tmp_path, monkeypatch, study)
     with monkeypatch.context() as killed:
-        killed.setattr(Errand, "give_back", lambda *_: None)
+        killed.setattr(SshHost, "give_back", lambda *_: None)
         _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
     assert fake.home.exists()
     status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
@@ -466,9 +469,9 @@ def test_a_boot_whose_program_was_killed_is_not_fresh(
         def dies(*_: object) -> None:
             raise KeyboardInterrupt
 
-        killed.setattr(Errand, "ran", dies)
+        killed.setattr(SshHost, "ran", dies)
         _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
-    (cut,) = begun.boots(next(tmp_path.glob("runs/*/run.json")).parent)
+    (cut,) = results.boots(next(tmp_path.glob("runs/*/run.json")).parent)
     _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
     boots = [one.facts.boot_id for one in _results(tmp_path) if one.facts]
     assert len(boots) == 2

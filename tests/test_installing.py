@@ -20,8 +20,8 @@ from kdelta.doctor import remote_host
 from kdelta.doctor.capabilities import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, loaders, remote
-from kdelta.host.errand import Errand
 from kdelta.host.installing import Note, Offered
+from kdelta.host.ssh_host import SshHost
 
 pytest_plugins = ("borrowed",)
 
@@ -114,30 +114,30 @@ def offered(tmp_path: Path) -> Offered:
 
 @pytest.mark.parametrize("loader", [with_grub, with_systemd_boot])
 def test_a_kernel_is_booted_once_by_the_loader_of_the_machine(
-    fake: FakeHost, errand: Errand, loader: object
+    fake: FakeHost, ssh_host: SshHost, loader: object
 ) -> None:
     assert callable(loader)
     loader(fake)
-    assert errand.boot(OTHER).release == OTHER
-    assert errand.boot(DEFAULT).release == DEFAULT
+    assert ssh_host.boot(OTHER).release == OTHER
+    assert ssh_host.boot(DEFAULT).release == DEFAULT
     asked = (fake.folder / "asked").read_text()
     assert "kexec -l" not in asked
     assert fake.boots == [OTHER, DEFAULT]
 
 
-def test_a_loader_that_did_not_take_it_boots_nothing(fake: FakeHost, errand: Errand) -> None:
+def test_a_loader_that_did_not_take_it_boots_nothing(fake: FakeHost, ssh_host: SshHost) -> None:
     with_grub(fake)
     fake.program("bin/grub-editenv", "#!/bin/sh\necho next_entry=\n")
     with pytest.raises(PoolError, match="cannot be told to boot: the boot loader did not take it"):
-        errand.boot(OTHER)
+        ssh_host.boot(OTHER)
     assert fake.boots == []
 
 
 @pytest.mark.parametrize("kind", ["btrfs /dev/vda3[/@boot]", "ext4 /dev/mapper/vg-boot", "zfs r/b"])
-def test_grub_that_cannot_forget_is_not_asked(fake: FakeHost, errand: Errand, kind: str) -> None:
+def test_grub_that_cannot_forget_is_not_asked(fake: FakeHost, ssh_host: SshHost, kind: str) -> None:
     with_grub(fake)
     fake.program("bin/findmnt", f"#!/bin/sh\necho '{kind}'\n")
-    assert errand.boot(OTHER).release == OTHER
+    assert ssh_host.boot(OTHER).release == OTHER
     assert "kexec -l" in (fake.folder / "asked").read_text()
     assert not (fake.folder / "once").exists()
 
@@ -155,20 +155,22 @@ def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
     assert not loaders.has_entry("6.13.0-test", root)
 
 
-def test_a_kernel_is_installed_and_removed(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+def test_a_kernel_is_installed_and_removed(
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+) -> None:
     with_grub(fake)
-    with errand.holding("install", "now"):
-        assert installing.install(errand, offered(tmp_path))
-        assert not installing.install(errand, offered(tmp_path))  # it is there
+    with ssh_host.holding("install", "now"):
+        assert installing.install(ssh_host, offered(tmp_path))
+        assert not installing.install(ssh_host, offered(tmp_path))  # it is there
     note = Note(release=NEW, packages=(f"linux-image-{NEW}",))
-    assert installing.noted(errand) == (note,)
-    assert errand.boot(NEW).release == NEW
+    assert installing.noted(ssh_host) == (note,)
+    assert ssh_host.boot(NEW).release == NEW
     with pytest.raises(InfraError, match=f"box runs {NEW}, which cannot be removed"):
-        installing.remove(errand, note)
-    errand.boot(DEFAULT)
-    installing.remove(errand, note)
-    assert installing.noted(errand) == ()
-    assert NEW not in errand.releases()
+        installing.remove(ssh_host, note)
+    ssh_host.boot(DEFAULT)
+    installing.remove(ssh_host, note)
+    assert installing.noted(ssh_host) == ()
+    assert NEW not in ssh_host.releases()
     assert not fake.home.exists()
     assert not (fake.folder / "kernels").exists()
 
@@ -186,26 +188,26 @@ def test_a_kernel_is_installed_and_removed(fake: FakeHost, errand: Errand, tmp_p
     ],
 )
 def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
-    fake: FakeHost, errand: Errand, tmp_path: Path, default: str, saved: str, mend: str
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, saved: str, mend: str
 ) -> None:
     with_grub(fake, default, saved)
     with pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised:
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert mend in (raised.value.action or "")
     assert not (fake.folder / "dpkg").exists()
 
 
 def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     with_grub(fake, saved=f"old-{DEFAULT}")
     menu = fake.folder / "files/boot/grub/grub.cfg"
     menu.write_text(menu.read_text().replace(f"'gnulinux-{DEFAULT}'", f"'old-{DEFAULT}'"))
     with (
         pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised,
-        errand.holding("install", "now"),
+        ssh_host.holding("install", "now"),
     ):
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert f"grub-set-default gnulinux-{DEFAULT}" in (raised.value.action or "")
     assert "--purge" in (fake.folder / "dpkg").read_text()
 
@@ -216,7 +218,7 @@ def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
 )
 def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
     fake: FakeHost,
-    errand: Errand,
+    ssh_host: SshHost,
     tmp_path: Path,
     loader: Callable[..., None],
     default: str,
@@ -225,35 +227,35 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
     with pytest.raises(
         InfraError, match=rf"runs {DEFAULT} and boots {OTHER} by itself, which may not come up"
     ) as raised:
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert f"has come up with {OTHER}" in (raised.value.action or "")
-    row = next(each for each in remote_host.rows(errand) if each.name == "by itself")
+    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
     assert row.state is Usability.UNUSABLE
     assert f"it boots {OTHER}" in row.detail
     assert not (fake.folder / "dpkg").exists()
 
 
-def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, errand: Errand) -> None:
+def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, ssh_host: SshHost) -> None:
     with_grub(fake)
-    row = next(each for each in remote_host.rows(errand) if each.name == "by itself")
+    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
     assert (row.state, row.detail) == (Usability.OK, f"it boots {DEFAULT}")
 
 
-def test_a_default_may_be_a_title(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+def test_a_default_may_be_a_title(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
     with_grub(fake, saved=f"Debian {DEFAULT}")
-    with errand.holding("install", "now"):
-        assert installing.install(errand, offered(tmp_path))
+    with ssh_host.holding("install", "now"):
+        assert installing.install(ssh_host, offered(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("default", "mend"), [("debian-*", "bootctl set-default"), ("", "bootctl set-default")]
 )
 def test_nor_does_one_of_systemd_boot(
-    fake: FakeHost, errand: Errand, tmp_path: Path, default: str, mend: str
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, mend: str
 ) -> None:
     with_systemd_boot(fake, default)
     with pytest.raises(InfraError, match="by itself") as raised:
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert mend in (raised.value.action or "")
 
 
@@ -263,18 +265,18 @@ def test_nor_does_one_of_systemd_boot(
      ("gnulinux-*", False)],
 )  # fmt: skip
 def test_a_default_of_the_firmware_has_to_be_one_entry(
-    fake: FakeHost, errand: Errand, told: str, *, stays: bool
+    fake: FakeHost, ssh_host: SshHost, told: str, *, stays: bool
 ) -> None:
     with_systemd_boot(fake, "")
     variable = f"LoaderEntryDefault-{loaders.VENDOR}"
     content = b"\7\0\0\0" + f"{told}\0".encode("utf-16-le")
     (fake.folder / "files" / loaders.EFI_VARIABLES / variable).write_bytes(content)
-    with errand.shown() as root:
+    with ssh_host.shown() as root:
         assert (loaders.would_change(DEFAULT, root) == "") is stays
 
 
 def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     """As mkinitramfs says it, behind what it begins."""
     with_grub(fake)
@@ -290,61 +292,61 @@ def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
     own = installing.of_build(NEW, image, None, None, tmp_path)
     with (
         pytest.raises(InfraError, match=r"cannot install .*: E: gzip compression") as raised,
-        errand.holding("install", "now"),
+        ssh_host.holding("install", "now"),
     ):
-        installing.install(errand, own)
+        installing.install(ssh_host, own)
     assert "name the build's .config with --config" in (raised.value.action or "")
-    assert installing.noted(errand) == ()
-    assert NEW not in errand.releases()
+    assert installing.noted(ssh_host) == ()
+    assert NEW not in ssh_host.releases()
 
 
 def test_no_sudo_is_told_before_anything_is_installed(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     with_grub(fake)
     fake.program("bin/id", "#!/bin/sh\necho 1000\n")
     fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     with (
         pytest.raises(InfraError, match=r"cannot install .*: sudo: a password") as raised,
-        errand.holding("install", "now"),
+        ssh_host.holding("install", "now"),
     ):
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert "NOPASSWD: ALL" in (raised.value.action or "")
-    assert installing.noted(errand) == ()
+    assert installing.noted(ssh_host) == ()
     assert not (fake.folder / "dpkg").exists()
 
 
 def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     with_grub(fake)
     (fake.folder / "full").touch()
     (fake.folder / f"files/lib/modules/{NEW}").mkdir(parents=True)  # dpkg leaves it
     with (
         pytest.raises(InfraError, match=f"cannot install {NEW}: .*No space left on device"),
-        errand.holding("install", "now"),
+        ssh_host.holding("install", "now"),
     ):
-        installing.install(errand, offered(tmp_path))
+        installing.install(ssh_host, offered(tmp_path))
     assert "--purge" in (fake.folder / "dpkg").read_text()
     assert not (fake.folder / f"files/lib/modules/{NEW}").exists()
-    assert installing.noted(errand) == ()
-    assert errand.holder() is None
+    assert installing.noted(ssh_host) == ()
+    assert ssh_host.holder() is None
 
 
 def test_a_kernel_without_an_entry_is_taken_off(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     with_grub(fake)
     (fake.folder / "forgets").touch()
     with (
         pytest.raises(InfraError, match=f"no entry for {NEW} in its boot loader's menu"),
-        errand.holding("install", "now"),
+        ssh_host.holding("install", "now"),
     ):
-        installing.install(errand, offered(tmp_path))
-    assert NEW not in errand.releases()
+        installing.install(ssh_host, offered(tmp_path))
+    assert NEW not in ssh_host.releases()
 
 
-def test_a_build_comes_with_its_modules(fake: FakeHost, errand: Errand, tmp_path: Path) -> None:
+def test_a_build_comes_with_its_modules(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
     with_grub(fake)
     hook = f"#!/bin/sh\necho $2 >> {fake.folder}/hooks\nexec {fake.folder}/bin/update-grub\n"
     for when in ("postinst.d", "postrm.d"):
@@ -360,18 +362,18 @@ def test_a_build_comes_with_its_modules(fake: FakeHost, errand: Errand, tmp_path
     config.write_text("CONFIG_RD_ZSTD=y")
     own = installing.of_build(NEW, image, tmp_path / "out", config, tmp_path)
     (fake.folder / "files/lib/modules").mkdir(parents=True)
-    with errand.holding("install", "now"):
-        assert installing.install(errand, own)
+    with ssh_host.holding("install", "now"):
+        assert installing.install(ssh_host, own)
     there = fake.folder / "files/lib/modules" / NEW
     assert (there / "kernel/a.ko").read_text() == "module"
     assert not (there / "build").is_symlink()
     assert (fake.folder / f"files/boot/vmlinuz-{NEW}").read_text() == "image"
     kept = fake.folder / f"files/boot/config-{NEW}"
     assert kept.read_text() == "CONFIG_RD_ZSTD=y"
-    installing.remove(errand, Note(release=NEW))
+    installing.remove(ssh_host, Note(release=NEW))
     assert not there.exists()
     assert not kept.exists()
-    assert NEW not in errand.releases()
+    assert NEW not in ssh_host.releases()
     assert len((fake.folder / "hooks").read_text().splitlines()) == 2
 
 
@@ -385,10 +387,10 @@ def test_a_build_without_its_modules_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['{"release":"6.1; reboot"}', '{"release":"6.1","packages":["x -y"]}', "nonsense", "[]"]
 )
-def test_notes_of_others_are_not_obeyed(fake: FakeHost, errand: Errand, text: str) -> None:
+def test_notes_of_others_are_not_obeyed(fake: FakeHost, ssh_host: SshHost, text: str) -> None:
     fake.file("kernels/6.1.json", f"{text}\n")
     with pytest.raises(InfraError, match="holds no notes of kdelta's"):
-        installing.noted(errand)
+        installing.noted(ssh_host)
 
 
 def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path: Path) -> None:
@@ -400,7 +402,7 @@ def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path:
     )
     reset.chmod(0o755)
     with remote.connection("box", "ssh://box", threading.Event()) as connected:
-        own = Errand(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
+        own = SshHost(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
         with pytest.raises(BootError, match=f"came back with {DEFAULT}"):
             own.boot(OTHER)
         assert (tmp_path / "resets").read_text().split() == ["reset"]
@@ -410,13 +412,13 @@ def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path:
 
 
 def test_release_takes_off_what_was_installed(
-    fake: FakeHost, errand: Errand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_grub(fake)
     monkeypatch.chdir(tmp_path)
     Path("lab.toml").write_text('[pool.box]\nkind = "host"\naddress = "ssh://me@box"\n')
-    with errand.holding("install", "now"):
-        installing.install(errand, offered(tmp_path))
+    with ssh_host.holding("install", "now"):
+        installing.install(ssh_host, offered(tmp_path))
     done = CliRunner().invoke(cli, ["host", "release", "box"])
     assert (done.exit_code, done.output) == (0, f"box no longer has {NEW}\n")
     done = CliRunner().invoke(cli, ["host", "release", "box"])
@@ -424,7 +426,7 @@ def test_release_takes_off_what_was_installed(
 
 
 def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
-    fake: FakeHost, errand: Errand, tmp_path: Path
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     """Killed, kdelta leaves dpkg with a pipe that nobody reads; who releases it waits for it."""
     with_grub(fake)
@@ -439,7 +441,7 @@ def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
     if child == 0:
         try:
             with remote.connection("box", "ssh://me@box", threading.Event()) as own:
-                theirs = Errand(own, boot_s=5, most_boots=4)
+                theirs = SshHost(own, boot_s=5, most_boots=4)
                 theirs.take("kdelta host install", "now")
                 installing.install(theirs, offered(tmp_path))
         finally:
@@ -448,9 +450,9 @@ def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    (note,) = installing.noted(errand)
-    installing.remove(errand, note)
+    (note,) = installing.noted(ssh_host)
+    installing.remove(ssh_host, note)
     done = [line.split()[0] for line in (fake.folder / "dpkg").read_text().splitlines()]
     assert done == ["-i", "installed", "--purge"]
-    assert NEW not in errand.releases()
-    assert installing.noted(errand) == ()
+    assert NEW not in ssh_host.releases()
+    assert installing.noted(ssh_host) == ()

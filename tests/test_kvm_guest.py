@@ -18,9 +18,9 @@ import pytest
 
 from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
-from kdelta.guests import kvm, kvm_guest, orders, qemu
+from kdelta.guests import kvm, orders, qemu
 from kdelta.guests.emulator import Qemu, examine
-from kdelta.guests.kvm_guest import KvmGuest
+from kdelta.guests.kvm import KvmGuest
 from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.readback import mismatches
@@ -253,10 +253,10 @@ def test_strange_control_channels(
 
 def test_threads_are_in_order_of_their_cpus() -> None:
     rows = [{"cpu-index": 1, "thread-id": 11}, {"cpu-index": 0, "thread-id": 10}]
-    assert kvm_guest.vcpu_threads(rows) == (10, 11)
+    assert kvm.vcpu_threads(rows) == (10, 11)
     for bad in ("text", [3], [{"cpu-index": 0}], [{"cpu-index": 0, "thread-id": 0}]):
         with pytest.raises(InfraError, match="does not tell its vCPU threads"):
-            kvm_guest.vcpu_threads(bad)
+            kvm.vcpu_threads(bad)
 
 
 def test_cpus_must_be_as_many_as_the_guests(emulator: Qemu) -> None:
@@ -315,7 +315,7 @@ def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: Qemu) -> None
     wanted = settings(1, "arm64")
     found = command(emulator, wanted, accelerator=qemu.Accelerator.KVM)
     assert "virt,gic-version=host,memory-backend=ram" in found
-    assert kvm_guest.cpu_model(wanted) == "host"
+    assert kvm.cpu_model(wanted) == "host"
     assert "virt,memory-backend=ram" in command(emulator, wanted)  # TCG keeps QEMU's own
 
 
@@ -342,25 +342,25 @@ def meminfo(root: Path, text: str) -> Path:
 
 def test_huge_pages_must_be_there_first(tmp_path: Path) -> None:
     root = meminfo(tmp_path, MEMINFO.format(300, 200))
-    kvm_guest.require_hugepages(400, root)
+    kvm.require_hugepages(400, root)
     with pytest.raises(InfraError, match="256 huge pages of 2048 KiB are needed and 200") as caught:
-        kvm_guest.require_hugepages(512, root)
+        kvm.require_hugepages(512, root)
     assert caught.value.action == "reserve them with: sudo sysctl vm.nr_hugepages=356"
     with pytest.raises(SpecError, match="401 MiB is no multiple of a huge page of 2 MiB"):
-        kvm_guest.require_hugepages(401, root)
+        kvm.require_hugepages(401, root)
 
 
 @pytest.mark.parametrize("text", ["", "HugePages_Free: many\n", "Hugepagesize: 0 kB\n"])
 def test_kernel_without_huge_pages(tmp_path: Path, text: str) -> None:
     with pytest.raises(InfraError, match="this kernel has no huge pages to reserve"):
-        kvm_guest.require_hugepages(512, meminfo(tmp_path, text))
+        kvm.require_hugepages(512, meminfo(tmp_path, text))
 
 
 def test_guest_of_another_architecture_cannot_be_timed(emulator: Qemu) -> None:
     assert HOST is not None
     other = next(name for name in arch.ARCHES if name != HOST.debian)
     with pytest.raises(SpecError, match=f"KVM runs {HOST.uname} guests on this machine, not "):
-        kvm_guest.require(emulator, settings(name=other))
+        kvm.require(emulator, settings(name=other))
 
 
 def test_machine_without_kvm(
@@ -368,7 +368,7 @@ def test_machine_without_kvm(
 ) -> None:
     monkeypatch.setattr(kvm, "DEVICE", tmp_path / "no-kvm")
     with pytest.raises(InfraError, match=r"no guest can be timed here.*no-kvm") as caught:
-        kvm_guest.require(emulator, settings())
+        kvm.require(emulator, settings())
     assert caught.value.action.endswith('or count with the instrument "exact"')
 
 
@@ -393,10 +393,10 @@ def test_error_says_what_the_probe_saw(
     seen = kvm.KvmProbe(reach=reach, detail="stock kernel 6.1 does not: why", kernel_tried=tried)
     monkeypatch.setattr(kvm, "probe", lambda *_: seen)
     if fine:
-        kvm_guest.require(emulator, settings())
+        kvm.require(emulator, settings())
         return
     with pytest.raises(InfraError) as caught:
-        kvm_guest.require(emulator, settings())
+        kvm.require(emulator, settings())
     assert caught.value.sentence() == (
         "no guest can be timed here, KVM does not boot a kernel: stock kernel 6.1 does not: why; "
         'time on this machine itself (machine "host"), or count with the instrument "exact"'

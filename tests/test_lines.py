@@ -29,8 +29,8 @@ from kdelta.disassembly.executed import ExecutedInsn
 from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
-from kdelta.journal import beside, results
-from kdelta.journal.beside import Histogram
+from kdelta.journal import artifacts, results
+from kdelta.journal.artifacts import Histogram
 from kdelta.kernels import debug, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
@@ -457,7 +457,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     place.mkdir(parents=True, exist_ok=True)
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
-    beside.keep(place, beside.Beside(functions=told))
+    artifacts.keep_details(place, artifacts.TrialDetails(functions=told))
     found = code.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}

@@ -18,8 +18,8 @@ from kdelta.analysis.explanation import explain
 from kdelta.cli import show
 from kdelta.disassembly.executed import ExecutedInsn, executed
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import beside, reached, recount, results
-from kdelta.journal.beside import Beside
+from kdelta.journal import artifacts, raw_counts, results
+from kdelta.journal.artifacts import TrialDetails
 from kdelta.rendering.listing import Listing
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
@@ -83,7 +83,7 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         assert trial.result
         folder = results.trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        beside.keep(folder, Beside(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
         if raw:
             keep_counts(folder, trial.result)
         if damaged:
@@ -128,8 +128,8 @@ def test_what_was_reached_is_what_the_windows_that_stand_hold(tmp_path: Path) ->
     place = results.trial_folder(folder, trial.index)
     place.mkdir(parents=True, exist_ok=True)
     keep_counts(place, trial.result)
-    found = recount.retired(folder, trial.index, trial.result)
-    standing = recount.standing(folder, trial.index, trial.result)
+    found = raw_counts.executed(folder, trial.index, trial.result)
+    standing = raw_counts.typical_windows(folder, trial.index, trial.result)
     assert found == {
         phase: {at for group, count in window.groups() if count for at in group}
         for phase, window in standing.items()
@@ -142,27 +142,27 @@ def test_of_several_layouts_each_window_that_stands_is_looked_at() -> None:
     records = [*stream.HEADER, *stream.ARMED, *code]
     for rows in ([(1, 5)], [(2, 5)], [(1, 5)], [(2, 4), (3, 0)]):
         records += stream.bare(rows, 0, sum(count for _, count in rows))
-    windows = reached.windows(packed(records), "counts")
-    assert reached.addresses(windows, 1) == {AT + 1}
-    assert reached.addresses(windows, 2) == {AT + 1, AT + 2}
+    windows = raw_counts.executed_windows(packed(records), "counts")
+    assert raw_counts.addresses(windows, 1) == {AT + 1}
+    assert raw_counts.addresses(windows, 2) == {AT + 1, AT + 2}
 
 
 def test_a_stream_that_contradicts_itself_has_reached_nothing() -> None:
     head = [*stream.HEADER, *stream.ARMED, *stream.code(1, AT)]
     good = stream.bare([(1, 5)], 0, 5)
-    (window,) = reached.windows(packed([*head, *good, *good[:-1]]), "counts")
-    assert reached.addresses([window]) == {AT}
+    (window,) = raw_counts.executed_windows(packed([*head, *good, *good[:-1]]), "counts")
+    assert raw_counts.addresses([window]) == {AT}
     untold, wrong = stream.bare([(9, 5)], 0, 5), stream.bare([(1, 5)], 0, 6)
     odd = [good[0], good[1] - 1, *good[2:-1]]
     for bad in ([*head, *untold], [*head, *wrong], [*head, *odd]):
         with pytest.raises(InfraError, match="counts are damaged"):
-            reached.addresses(reached.windows(packed(bad), "counts"))
+            raw_counts.addresses(raw_counts.executed_windows(packed(bad), "counts"))
     for bad in ([*head, *stream.code(1, AT)], [*head, 7, 0], [*head, 2, 3, 0, 0, 0]):
         with pytest.raises(InfraError, match="counts are damaged"):
-            reached.windows(packed(bad), "counts")
+            raw_counts.executed_windows(packed(bad), "counts")
     for none in (b"", b"garbage", packed(good)):
         with pytest.raises(InfraError, match="no counts"):
-            reached.windows(none, "counts")
+            raw_counts.executed_windows(none, "counts")
 
 
 def packed(words: Sequence[int]) -> bytes:

@@ -17,7 +17,7 @@ from kdelta.guests.emulator import Qemu
 from kdelta.guests.session import RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run.restoring import Bench, RestoredGuest
+from kdelta.run.guest_trial import Bench, RestoredGuest
 
 
 class Store:

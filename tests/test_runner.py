@@ -18,9 +18,7 @@ from kdelta import cache
 from kdelta.errors import Cancelled, GuestError, InfraError, StoreError
 from kdelta.journal.run import RunJournal
 from kdelta.run import runner
-from kdelta.run import trials as trials_module
-from kdelta.run.runner import Event, Runner, TrialStep
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.runner import AS_PLANNED, Event, How, Runner, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
@@ -176,7 +174,7 @@ def test_the_console_of_a_guest_that_died_is_kept(journal: RunJournal) -> None:
 def test_a_death_on_a_full_disk_is_no_kernels_fault(
     journal: RunJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials_module, "_LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(runner, "_LEAST_FREE", 1 << 62)
     with pytest.raises(StoreError, match="the disk is full"):
         execute(journal, dying(DIED, DIED))
     assert journal.record().trials[0].result is None
@@ -233,7 +231,7 @@ def test_a_full_disk_never_becomes_a_result(
     def fails(_trial: TrialRecord, _folder: Path) -> TrialResult:
         raise InfraError("QEMU: kdelta plugin: cannot write the counts")
 
-    monkeypatch.setattr(trials_module, "_LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(runner, "_LEAST_FREE", 1 << 62)
     with pytest.raises(StoreError, match="the disk is full"):
         execute(journal, fails)
     assert outcomes(journal) == ["none"] * 8

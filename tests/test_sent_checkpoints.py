@@ -19,7 +19,7 @@ from kdelta.errors import BootError, InfraError
 from kdelta.files import digest_of
 from kdelta.journal.run import RunJournal
 from kdelta.run.exact import ExactTrials
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.runner import AS_PLANNED, How
 from kdelta.workers import checkpoints
 from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.messages import SentCheckpoint
@@ -156,11 +156,11 @@ class _Load:
 def test_it_goes_to_each_worker_once(own: ExactTrials, tmp_path: Path) -> None:
     made(tmp_path / "point")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = FakeWorkers({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
-    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
+    workers, points = FakeWorkers({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
+    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
     digest = digest_of(tmp_path / KEY)
-    assert sorted(name for name, one in twins.sent if one == digest) == sorted(
-        {name for name, _ in twins.counted}
+    assert sorted(name for name, one in workers.sent if one == digest) == sorted(
+        {name for name, _ in workers.counted}
     )
     assert points.asked == 1
 
@@ -185,21 +185,21 @@ def test_the_first_worker_of_a_kernel_makes_its_checkpoint(
     made(tmp_path / "theirs")
     checkpoints.pack(tmp_path / "theirs", tmp_path / "packed")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, asked = FakeWorkers({"a": answer, "b": answer}), list[str]()
+    workers, asked = FakeWorkers({"a": answer, "b": answer}), list[str]()
 
     def point(name: str) -> bytes:
         asked.append(name)
         return (tmp_path / "packed").read_bytes()
 
-    twins.checkpoint = point
+    workers.checkpoint = point
     points = SharedCheckpoints(tmp_path, threading.Event())
-    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
+    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
     assert len(asked) == 1
     here = cache.found("checkpoints", KEY)
     assert here is not None
     assert (here / "ram").read_bytes() == (tmp_path / "theirs/ram").read_bytes()
     digest = digest_of(tmp_path / KEY)
-    assert {name for name, one in twins.sent if one == digest} == {n for n, _ in twins.counted}
+    assert {name for name, one in workers.sent if one == digest} == {n for n, _ in workers.counted}
 
 
 def _refuses(_name: str) -> object:
@@ -212,9 +212,9 @@ def test_one_that_no_worker_makes_is_made_here(
 ) -> None:
     made(tmp_path / "point")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = FakeWorkers({"a": answer}), Given(tmp_path, tmp_path / "point")
-    twins.checkpoint = bad
-    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
+    workers, points = FakeWorkers({"a": answer}), Given(tmp_path, tmp_path / "point")
+    workers.checkpoint = bad
+    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
     assert (points.asked, cache.found("checkpoints", KEY)) == (1, None)
 
 
@@ -222,7 +222,7 @@ def test_a_kernel_that_does_not_come_up_at_a_worker_is_not_booted_here_as_well(
     own: ExactTrials, tmp_path: Path
 ) -> None:
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    twins, points = FakeWorkers({"a": answer}), Given(tmp_path, None)
-    twins.checkpoint = lambda _name: b""
-    assert dispatch(own, twins, journal, checkpoints=points) == ["ok"] * 8
+    workers, points = FakeWorkers({"a": answer}), Given(tmp_path, None)
+    workers.checkpoint = lambda _name: b""
+    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
     assert (points.asked, cache.found("checkpoints", KEY)) == (0, None)

@@ -20,7 +20,7 @@ from kdelta.analysis.lab import lab as lab_of
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.site import site as command
 from kdelta.errors import SpecError
-from kdelta.journal import beside, calls, results
+from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
@@ -120,7 +120,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
         extra = 7 * trial.index
-        calls.keep(
+        artifacts.keep_calls(
             folder,
             {
                 name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
@@ -128,7 +128,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             },
         )
         rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
-        beside.keep(folder, beside.Beside(work=dict.fromkeys(sizes, rows)))
+        artifacts.keep_details(folder, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows)))
     out = place / "site"
     done = CliRunner().invoke(command, [str(out), "--runs", str(place)])
     assert done.exit_code == 0, done.output + str(done.exception)

@@ -15,7 +15,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import survey
 from kdelta.sample import Outcome, TrialResult
-from kdelta.study import roster, spec
+from kdelta.study import plan, spec
 from kdelta.table import columns as page
 
 
@@ -190,12 +190,12 @@ def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:
 
 
 def test_the_field_is_what_robots_have_names_for_and_is_one_study() -> None:
-    survey, field = roster.surveyed(), roster.surveyed(field=True)
+    survey, field = plan.surveyed(), plan.surveyed(field=True)
     assert set(survey) < set(field)
     assert len(field) >= 150
     alone = {"loops_names:open_threads"}
     assert alone <= set(field) - set(survey)
-    assert roster.surveyed(["loops_names:open_threads"]) == list(alone)  # a pattern reaches it
+    assert plan.surveyed(["loops_names:open_threads"]) == list(alone)  # a pattern reaches it
     study = spec.from_arguments(field, ["6.12", "7.2"], name="survey", arch="amd64")
     assert len(study.scenarios) == len(field)
 

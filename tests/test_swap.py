@@ -24,7 +24,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import parse_identity
 from kdelta.machine.readback import mismatches
 from kdelta.run import counting
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 
 SETTINGS = MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"

@@ -11,7 +11,7 @@ import pytest
 
 from kdelta import workload
 from kdelta.errors import BootError, GuestError
-from kdelta.journal import beside, calls
+from kdelta.journal import artifacts
 from kdelta.machine.readback import Lacking
 from kdelta.output import Reading
 from kdelta.run.trial import TRACEFS, Ran, blame, framed, judged
@@ -176,7 +176,7 @@ def test_all_that_a_trial_keeps_is_its_artifact(tmp_path: Path) -> None:
     """The store and a worker's parcel hold artifacts alone; the kinds of work were none."""
     names = {
         *("command.txt", "console.log", "counts.bin.gz", "workload.txt"),
-        *(beside.NAME, calls.NAME, TRACEFS),
+        *(artifacts.DETAILS, artifacts.CALLS, TRACEFS),
     }
 
     def counts() -> TrialResult:

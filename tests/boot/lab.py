@@ -30,7 +30,7 @@ from kdelta.probes.calls import Functions
 from kdelta.probes.calls import functions as followed_functions
 from kdelta.run import symbol_cache
 from kdelta.run.counting import run_trial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")

@@ -15,8 +15,7 @@ from kdelta import data, workload
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
-from kdelta.run.runner import Runner
-from kdelta.run.trials import AS_PLANNED, How
+from kdelta.run.runner import AS_PLANNED, How, Runner
 from kdelta.sample import TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot

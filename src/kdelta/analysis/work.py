@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.journal.beside import Beside, Histogram
+from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
 from kdelta.probes.work import Kind, WorkRow
 
@@ -76,7 +76,7 @@ class WorkExplanation:
     values: tuple[ValueDelta, ...] = ()
 
 
-Side = Sequence[tuple[Beside, str]]
+Side = Sequence[tuple[TrialDetails, str]]
 """What trials told, and of which of their phases: the windows of one kernel."""
 
 

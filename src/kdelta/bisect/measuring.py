@@ -13,7 +13,7 @@ from kdelta.guests import qemu
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact, timed
-from kdelta.run.trials import Trials, tried
+from kdelta.run.runner import Trials, tried
 from kdelta.sample import TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
 

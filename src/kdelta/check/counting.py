@@ -22,8 +22,8 @@ from kdelta.machine import folios
 from kdelta.metric import plural
 from kdelta.printable import known, quoted
 from kdelta.run import exact
-from kdelta.run.restoring import Bench
-from kdelta.run.trials import tried
+from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import tried
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
 from kdelta.study.spec import Study

@@ -21,7 +21,7 @@ from kdelta import files, workload
 from kdelta.check.page import Direction
 from kdelta.errors import SpecError
 from kdelta.printable import known, printable
-from kdelta.study import roster
+from kdelta.study import plan
 
 _MOST_BYTES = 4 << 20
 _MOST_PARAMETERS = 40
@@ -189,7 +189,7 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
     values |= set(row.metric.lower().split(".")[1:-1])
     found: dict[str, int] = {}
     suite: list[str] = []
-    for reference in roster.surveyed(field=True):
+    for reference in plan.surveyed(field=True):
         for name in workload.parse_reference(reference)[1].robots:
             first, *words = name.lower().split()
             if words and first == report.suite.lower():

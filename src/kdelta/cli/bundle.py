@@ -60,7 +60,7 @@ def bundle(run: str, runs: Path, output: Path | None) -> None:
     from kdelta.journal import bundle as packing
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering.answers import write_answers
-    from kdelta.run.pinned import pinned
+    from kdelta.run.dependencies import dependencies
 
     journal = RunJournal.open(RUNS.find(runs, run))
     record = journal.record()
@@ -73,7 +73,7 @@ def bundle(run: str, runs: Path, output: Path | None) -> None:
         )
     with journal.executing():
         write_answers(record, journal.folder)
-    files = pinned(record, _reproducers(record))
+    files = dependencies(record, _reproducers(record))
     files[packing.README] = _readme(record).encode()
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
@@ -127,7 +127,7 @@ def verify(file: Path) -> None:
 def _unpacked(file: Path) -> Iterator[Path]:
     """The bundle's files, whatever they hold."""
     from kdelta.journal.bundle import unpack
-    from kdelta.run.pinned import check_format
+    from kdelta.run.dependencies import check_format
 
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
@@ -188,7 +188,7 @@ def _inside(place: str, folder: Path) -> str:
 def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
     from kdelta.printable import printable
-    from kdelta.run.pinned import note
+    from kdelta.run.dependencies import note
 
     told = None
     with contextlib.suppress(StoreError):
@@ -202,11 +202,11 @@ def _written_by(folder: Path) -> str:
 
 def _verified(folder: Path) -> Iterator[Verified]:
     from kdelta.journal.bundle import RUN, Difference, checked
-    from kdelta.journal.recount import recounted
+    from kdelta.journal.raw_counts import differences
     from kdelta.journal.run import RunJournal
     from kdelta.metric import plural
     from kdelta.rendering.verification import Verified, figures
-    from kdelta.run.pinned import phase_ids
+    from kdelta.run.dependencies import phase_ids
 
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
@@ -229,14 +229,14 @@ def _verified(folder: Path) -> Iterator[Verified]:
     done = f"{plural(len(record.trials), 'trial')} of the plan"
     yield Verified(what="results", looked_at=done, differences=lost)
     if record.instrument.traits.repeats:
-        found = tuple(recounted(folder / RUN, record.trials, ids))
+        found = tuple(differences(folder / RUN, record.trials, ids))
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
     yield figures(folder / RUN, record)
 
 
 def _absent(folder: Path) -> tuple[str, ...]:
-    from kdelta.run.pinned import BUNDLE, note
+    from kdelta.run.dependencies import BUNDLE, note
 
     try:
         told = note(folder)
@@ -265,7 +265,7 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     from kdelta.analysis.reproduction import compared
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering.verification import show_again
-    from kdelta.run.pinned import again, other_programs
+    from kdelta.run.dependencies import again, other_programs
 
     with whole(file) as (folder, theirs):
         study = again(theirs, folder, build=build)

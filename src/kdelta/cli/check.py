@@ -388,13 +388,13 @@ def _scenarios(
     from kdelta import workload
     from kdelta.check import counting
     from kdelta.cli import studies
-    from kdelta.study import roster
+    from kdelta.study import plan
 
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)
 
     wanted = counting.page_sizes(pages)
-    surveyed = roster.surveyed(field=field or bool(only))
+    surveyed = plan.surveyed(field=field or bool(only))
     meant = [
         name
         for name in surveyed

@@ -71,14 +71,14 @@ def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], functi
     from kdelta import arch
     from kdelta.analysis.explanation import base_name
     from kdelta.disassembly.executed import executed
-    from kdelta.journal import beside, recount
+    from kdelta.journal import artifacts, raw_counts
 
     counted: list[tuple[int, bytes, int]] = []
     places: dict[tuple[int, int], str] = {}
     names: dict[int, str] = {}
     kernel = None
     for index, phase in side:
-        told = beside.kept(folder, index).functions
+        told = artifacts.kept_details(folder, index).functions
         own = [name for name in told if function in (name, base_name(name))]
         places |= {place: name for name in own for place in told[name]}
         names |= {start: name for name in told for start, _ in told[name]}
@@ -86,7 +86,7 @@ def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], functi
         if trial.result is None:
             continue
         kernel = record.arms[trial.arm].kernel
-        counted += recount.standing(folder, index, trial.result)[phase].instructions()
+        counted += raw_counts.typical_windows(folder, index, trial.result)[phase].instructions()
     architecture = arch.of(kernel.arch) if kernel else arch.native()
     return RanCode(
         kernel=kernel,
@@ -105,7 +105,7 @@ def reached(
     folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]
 ) -> tuple[set[int], dict[int, tuple[int, str]]]:
     """The addresses that ran in windows of one kernel, and its functions: start, end and name."""
-    from kdelta.journal import beside, recount
+    from kdelta.journal import artifacts, raw_counts
 
     addresses: set[int] = set()
     places: dict[int, tuple[int, str]] = {}
@@ -115,8 +115,8 @@ def reached(
         if trial.result is None:
             continue
         if index not in of_trial:
-            of_trial[index] = recount.retired(folder, index, trial.result)
-            told = beside.kept(folder, index).functions
+            of_trial[index] = raw_counts.executed(folder, index, trial.result)
+            told = artifacts.kept_details(folder, index).functions
             places |= {start: (end, name) for name in told for start, end in told[name]}
         addresses |= of_trial[index][phase]
     return addresses, places
@@ -204,12 +204,12 @@ def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> 
     """Where the functions begin that ran in windows of one kernel."""
     from kdelta.analysis.explanation import base_name
     from kdelta.codegen.source_lines import RanFunction
-    from kdelta.journal import beside
+    from kdelta.journal import artifacts
 
     kernel = None
     found: dict[str, RanFunction] = {}
     for index, _ in side:
-        told = beside.kept(folder, index).functions
+        told = artifacts.kept_details(folder, index).functions
         trial = next(one for one in record.trials if one.index == index)
         kernel = record.arms[trial.arm].kernel
         # The shortest name first: a part that was split off begins elsewhere.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.run.hosts import HostPools
-    from kdelta.run.trials import Trials
+    from kdelta.run.runner import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
@@ -99,7 +99,7 @@ def start(
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
     from kdelta.cli import pools
-    from kdelta.journal import begun
+    from kdelta.journal import results
     from kdelta.run import arms
 
     record = journal.record()
@@ -114,7 +114,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    boots = begun.boots(journal.folder)
+    boots = results.boots(journal.folder)
     _measure(journal, study, _trials(record, kernels, means, boots), means, summary)
 
 

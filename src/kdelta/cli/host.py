@@ -17,7 +17,7 @@ from kdelta.study import pools
 from kdelta.study.pools import HostPool
 
 if TYPE_CHECKING:
-    from kdelta.host.errand import Errand
+    from kdelta.host.ssh_host import SshHost
 
 _file = click.option(
     "--on",
@@ -90,8 +90,8 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
     from kdelta.doctor.capabilities import Usability
     from kdelta.doctor.remote_host import rows
 
-    with _reached(name, file) as errand:
-        found = tuple(rows(errand))
+    with _reached(name, file) as ssh_host:
+        found = tuple(rows(ssh_host))
     if as_json:
         print_json([dataclasses.asdict(row) for row in found])
     else:
@@ -146,8 +146,8 @@ def install(
             action="build it, then name its image with file: and its modules with --modules",
         )
     with ExitStack() as stack:
-        errand = stack.enter_context(_reached(name, file))
-        machine = errand.facts().machine
+        ssh_host = stack.enter_context(_reached(name, file))
+        machine = ssh_host.facts().machine
         arch = next((each.debian for each in ARCHES.values() if each.uname == machine), "")
         if reference.startswith("file:"):
             kernel = local.resolve(reference, arch)
@@ -159,8 +159,10 @@ def install(
             own = kernels.packaged(reference, arch, flavour, progress)
             release, packages = stack.enter_context(own)
             offered = installing.Offered(release=release, packages=packages)
-        with errand.holding("kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")):
-            new = installing.install(errand, offered)
+        with ssh_host.holding(
+            "kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")
+        ):
+            new = installing.install(ssh_host, offered)
     click.echo(
         f"{name} has {offered.release}; in studies: host:{offered.release}"
         if new
@@ -178,23 +180,23 @@ def release(name: str, file: Path) -> None:
     """
     from kdelta.host import installing
 
-    with _reached(name, file) as errand:
-        held = errand.holder()
+    with _reached(name, file) as ssh_host:
+        held = ssh_host.holder()
         if held is not None:
-            errand.give_back(held)
+            ssh_host.give_back(held)
             click.echo(f"{name} runs {held.release} again, and {held.run} no longer holds it")
-        notes = installing.noted(errand)
+        notes = installing.noted(ssh_host)
         for note in notes:
-            installing.remove(errand, note)
+            installing.remove(ssh_host, note)
             click.echo(f"{name} no longer has {note.release}")
         if held is None and not notes:
             click.echo(f"nobody holds {name}, and it has no kernel of kdelta's")
 
 
 @contextmanager
-def _reached(name: str, file: Path) -> Iterator[Errand]:
-    from kdelta.host.errand import Errand
+def _reached(name: str, file: Path) -> Iterator[SshHost]:
     from kdelta.host.remote import connection
+    from kdelta.host.ssh_host import SshHost
 
     found = pools.load(file).pool.get(name)
     if not _is_host(found):
@@ -202,7 +204,7 @@ def _reached(name: str, file: Path) -> Iterator[Errand]:
             f"no host is called {name}", place=str(file), action="see: kdelta host list"
         )
     with connection(name, found.address, threading.Event(), found.ssh_config) as remote:
-        yield Errand(remote, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
+        yield SshHost(remote, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
 
 
 def _is_host(pool: object) -> TypeGuard[HostPool]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal
     from kdelta.run.exact import ExactTrials
     from kdelta.run.hosts import HostPools
-    from kdelta.run.trials import Trials
+    from kdelta.run.runner import Trials
     from kdelta.study.spec import Study
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one

@@ -365,17 +365,21 @@ class Recorded:
 
     def trees(self) -> list[Trees]:
         """The call trees of the old and the new kernel."""
-        from kdelta.journal import calls as kept
+        from kdelta.journal import artifacts
 
-        return [[kept.kept(self._folder, at)[phase] for at, phase in side] for side in self._sides]
+        return [
+            [artifacts.kept_calls(self._folder, at)[phase] for at, phase in side]
+            for side in self._sides
+        ]
 
     def work(self) -> WorkExplanation:
         """Kinds of work, memory and values."""
         from kdelta.analysis.work import compared
-        from kdelta.journal import beside
+        from kdelta.journal import artifacts
 
         old, new = (
-            [(beside.kept(self._folder, at), phase) for at, phase in side] for side in self._sides
+            [(artifacts.kept_details(self._folder, at), phase) for at, phase in side]
+            for side in self._sides
         )
         return compared(self._whole, old, new)
 

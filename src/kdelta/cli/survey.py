@@ -82,9 +82,9 @@ def survey(
 
 def scenarios(only: tuple[str, ...], *, field: bool = False) -> list[str]:
     """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
-    from kdelta.study import roster
+    from kdelta.study import plan
 
-    found = roster.surveyed(only, field=field)
+    found = plan.surveyed(only, field=field)
     if not found:
         raise SpecError(
             f"no scenario of the survey fits {', '.join(only)}",

@@ -28,7 +28,7 @@ from kdelta.host import slots
 from kdelta.kernels import local
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import Outcome
 from kdelta.source import build
 from kdelta.source.kconfig import Config

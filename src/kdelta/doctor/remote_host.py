@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from kdelta.doctor.capabilities import Capability, Tried, Usability
 from kdelta.host import loaders, preflight
-from kdelta.host.errand import HOME, Errand
 from kdelta.host.remote import NO_SUDO
+from kdelta.host.ssh_host import HOME, SshHost
 from kdelta.printable import printable
 from kdelta.sample import HostFacts
 
@@ -17,19 +17,19 @@ _LEAST_MIB = 64
 _OK, _MISSING, _UNUSABLE = Usability.OK, Usability.MISSING, Usability.UNUSABLE
 
 
-def rows(errand: Errand) -> Iterator[Capability]:
+def rows(ssh_host: SshHost) -> Iterator[Capability]:
     """One row for each thing that a timed study needs of it.  Raises InfraError: not reached."""
-    running = errand.running()
-    facts = errand.facts()
+    running = ssh_host.running()
+    facts = ssh_host.facts()
     for name, purpose, tried in (
         ("reached", "all", Tried(_OK, f"runs {running.release}")),
-        ("root", "other kernels", _root(errand)),
-        ("kernels", "arms", Tried(_OK, ", ".join(errand.releases())[:400] or "none")),
-        ("next boot", "other kernels", _next_boot(errand)),
-        ("by itself", "unattended", _by_itself(errand, running.release)),
-        ("panics", "unattended", _panics(errand)),
-        ("room", "programs", _room(errand)),
-        ("held", "one run at a time", _held(errand)),
+        ("root", "other kernels", _root(ssh_host)),
+        ("kernels", "arms", Tried(_OK, ", ".join(ssh_host.releases())[:400] or "none")),
+        ("next boot", "other kernels", _next_boot(ssh_host)),
+        ("by itself", "unattended", _by_itself(ssh_host, running.release)),
+        ("panics", "unattended", _panics(ssh_host)),
+        ("room", "programs", _room(ssh_host)),
+        ("held", "one run at a time", _held(ssh_host)),
         ("machine", "times", _machine(facts)),
         ("quiet", "times", _quiet(facts)),
     ):
@@ -42,25 +42,25 @@ def rows(errand: Errand) -> Iterator[Capability]:
         )
 
 
-def _root(errand: Errand) -> Tried:
-    done = errand.remote.ask("$S id -u")
+def _root(ssh_host: SshHost) -> Tried:
+    done = ssh_host.remote.ask("$S id -u")
     if done.status == 0 and done.text.strip() == "0":
         return Tried(_OK, "yes")
     return Tried(_MISSING, f"no: {done.last_words}", NO_SUDO)
 
 
-def _next_boot(errand: Errand) -> Tried:
+def _next_boot(ssh_host: SshHost) -> Tried:
     programs = ("grub-reboot", "grub2-reboot", "kexec")
     asked = "; ".join(f"$S sh -c 'command -v {each}'" for each in programs)
-    said = errand.remote.ask(f"{asked}; true").text
+    said = ssh_host.remote.ask(f"{asked}; true").text
     found = [each for each in programs if re.search(rf"/{each}$", said, re.M)]
     if found:
         return Tried(_OK, ", ".join(found))
     return Tried(_MISSING, "neither GRUB nor kexec", "there: apt-get install kexec-tools")
 
 
-def _by_itself(errand: Errand, running: str) -> Tried:
-    with errand.shown() as root:
+def _by_itself(ssh_host: SshHost, running: str) -> Tried:
+    with ssh_host.shown() as root:
         own = loaders.by_itself(root)
     if own in ("", running):
         return Tried(_OK, f"it boots {own}" if own else "its boot loader names no one kernel")
@@ -68,8 +68,8 @@ def _by_itself(errand: Errand, running: str) -> Tried:
     return Tried(_UNUSABLE, detail, f"there: reboot, and see it come up with {printable(own, 80)}")
 
 
-def _panics(errand: Errand) -> Tried:
-    seconds = errand.remote.ask("cat /proc/sys/kernel/panic").text.strip()
+def _panics(ssh_host: SshHost) -> Tried:
+    seconds = ssh_host.remote.ask("cat /proc/sys/kernel/panic").text.strip()
     if seconds not in ("", "0"):
         return Tried(_OK, f"a kernel that panics reboots after {printable(seconds, 10)} s")
     return Tried(
@@ -79,17 +79,17 @@ def _panics(errand: Errand) -> Tried:
     )
 
 
-def _room(errand: Errand) -> Tried:
+def _room(ssh_host: SshHost) -> Tried:
     parent = HOME.rpartition("/")[0]
-    said = errand.remote.ask(f"df -Pm {parent} | tail -n 1").text.split()
+    said = ssh_host.remote.ask(f"df -Pm {parent} | tail -n 1").text.split()
     free = int(said[3]) if len(said) > 3 and said[3].isdecimal() else 0
     if free >= _LEAST_MIB:
         return Tried(_OK, f"{free} MiB in {parent}")
     return Tried(_UNUSABLE, f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free")
 
 
-def _held(errand: Errand) -> Tried:
-    held = errand.holder()
+def _held(ssh_host: SshHost) -> Tried:
+    held = ssh_host.holder()
     if held is None:
         return Tried(_OK, "by nobody")
     who = f"by {printable(held.run, 80)} since {printable(held.since, 40)}"

@@ -19,9 +19,8 @@ import msgspec
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
 from kdelta.host import loaders, reboot
-from kdelta.host.errand import Errand
 from kdelta.host.remote import NO_SUDO, Done
-from kdelta.host.stages import Stage
+from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.printable import printable
 
 NOTES = "/var/tmp/kdelta-kernels"  # noqa: S108  its owner is looked at before it is used
@@ -135,15 +134,15 @@ def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member if member.isfile() or member.isdir() else None
 
 
-def noted(errand: Errand) -> tuple[Note, ...]:
+def noted(ssh_host: SshHost) -> tuple[Note, ...]:
     """The kernels that kdelta put on the machine.  Raises InfraError for notes of somebody else."""
-    done = errand.remote.ask(
+    done = ssh_host.remote.ask(
         f"[ ! -e {NOTES} ] && exit 0; {_OWN} || exit 3; cat {NOTES}/*.json 2> /dev/null |"
         f" head -c {_MOST_NOTES}; exit 0"
     )
     if done.status:
         raise InfraError(
-            f"{NOTES} of {errand.remote.name} is not yours",
+            f"{NOTES} of {ssh_host.remote.name} is not yours",
             action="look at it there, and remove it",
         )
     try:
@@ -151,20 +150,20 @@ def noted(errand: Errand) -> tuple[Note, ...]:
         return tuple(map(_sound, found))
     except (msgspec.MsgspecError, ValueError, SpecError) as error:
         raise InfraError(
-            f"{NOTES} of {errand.remote.name} holds no notes of kdelta's",
+            f"{NOTES} of {ssh_host.remote.name} holds no notes of kdelta's",
             action="look at it there, remove those kernels by hand, and the folder",
         ) from error
 
 
-def install(errand: Errand, offered: Offered) -> bool:
+def install(ssh_host: SshHost, offered: Offered) -> bool:
     """Put a kernel on the machine; False when it was there before.
 
     The boot loader must have an entry for it then, and must go on booting what it boots by itself.
     Raises SpecError, InfraError; what was begun is undone then.
     """
-    name, running = errand.remote.name, errand.running().release
+    name, running = ssh_host.remote.name, ssh_host.running().release
     _sound(note := _note(offered))
-    with errand.shown() as root:
+    with ssh_host.shown() as root:
         if offered.release in reboot.installed(root):
             return False
         by_loader = loaders.has_entry(running, root)
@@ -180,18 +179,18 @@ def install(errand: Errand, offered: Offered) -> bool:
             f"{name} runs {running} and boots {own} by itself, which may not come up",
             action=f"reboot it, and install when it has come up with {own}",
         )
-    errand.at(Stage.OFFERING)
-    with _sent(errand, offered) as script:
+    ssh_host.at(Stage.OFFERING)
+    with _sent(ssh_host, offered) as script:
         line = shlex.quote(msgspec.json.encode(note).decode())
-        errand.remote.get(
+        ssh_host.remote.get(
             f"mkdir -m 700 {NOTES} 2> /dev/null; {_OWN} &&"
             f" echo {line} > {NOTES}/{offered.release}.json"
         )
-        errand.at(Stage.INSTALLING)
-        done = _as_root(errand, script)
+        ssh_host.at(Stage.INSTALLING)
+        done = _as_root(ssh_host, script)
         why = f"cannot install {offered.release}: {_words(done)}" if done.status else ""
     if not why:
-        with errand.shown() as root:
+        with ssh_host.shown() as root:
             if offered.release not in reboot.installed(root):
                 why = f"has no image of {offered.release} after it was installed"
             elif by_loader and not loaders.has_entry(offered.release, root):
@@ -200,7 +199,7 @@ def install(errand: Errand, offered: Offered) -> bool:
                 why = f"would boot {offered.release} by itself"
     if why:
         with contextlib.suppress(InfraError):
-            _remove(errand, note)
+            _remove(ssh_host, note)
         mended = _mended(offered, why, mend)
         raise InfraError(
             f"{name} {why}", action=f"{mended}; what was begun is taken back: try again"
@@ -218,17 +217,17 @@ def _mended(offered: Offered, why: str, mend: str) -> str:
     return "mend that there" + (", or name the build's .config with --config" if bare else "")
 
 
-def remove(errand: Errand, note: Note) -> None:
+def remove(ssh_host: SshHost, note: Note) -> None:
     """Take a kernel off the machine again.  Raises InfraError when it runs, or stays."""
-    name = errand.remote.name
-    errand.at(Stage.REMOVING)
-    if errand.running().release == note.release:
+    name = ssh_host.remote.name
+    ssh_host.at(Stage.REMOVING)
+    if ssh_host.running().release == note.release:
         raise InfraError(
             f"{name} runs {note.release}, which cannot be removed now",
             action="boot it into its own kernel, then: kdelta host release",
         )
-    done = _remove(errand, note)
-    with errand.shown() as root:
+    done = _remove(ssh_host, note)
+    with ssh_host.shown() as root:
         left = note.release in reboot.installed(root)
     if left:
         raise InfraError(
@@ -236,55 +235,55 @@ def remove(errand: Errand, note: Note) -> None:
         )
 
 
-def _remove(errand: Errand, note: Note) -> Done:
+def _remove(ssh_host: SshHost, note: Note) -> Done:
     """Whatever of it is there; the note goes when the image has."""
     packages = shlex.join(note.packages)
     release = shlex.quote(note.release)
     script = _REMOVE_PACKAGES if packages else _REMOVE_OWN
-    done = _as_root(errand, script.format(packages=packages, release=release))
+    done = _as_root(ssh_host, script.format(packages=packages, release=release))
     image = f"/boot/vmlinuz-{note.release}"
-    errand.remote.ask(
+    ssh_host.remote.ask(
         f"[ -e {image} ] || rm -f {NOTES}/{note.release}.json; rmdir {NOTES} 2> /dev/null; true"
     )
     return done
 
 
 @contextlib.contextmanager
-def _sent(errand: Errand, offered: Offered) -> Iterator[str]:
+def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
     """The script of root's that installs it; its files are on the machine for as long."""
     files = [offered.archive] if offered.archive else [file for _, file in offered.packages]
-    there = [errand.send(file) for file in files]
+    there = [ssh_host.send(file) for file in files]
     try:
         if offered.archive is None:
             renamed = [f"{path}.deb" for path in there]  # dpkg takes no other name
-            errand.remote.get(
+            ssh_host.remote.get(
                 " && ".join(f"mv {a} {b}" for a, b in zip(there, renamed, strict=True))
             )
             there = renamed
             yield _ROOT + f"dpkg -i --force-confold {shlex.join(there)}"
         else:
             unpacked = f"{there[0]}.unpacked"
-            errand.remote.get(f"rm -rf {unpacked}; mkdir -m 700 {unpacked}")
+            ssh_host.remote.get(f"rm -rf {unpacked}; mkdir -m 700 {unpacked}")
             there.append(unpacked)
             yield _ADD_OWN.format(
                 release=shlex.quote(offered.release), archive=there[0], unpacked=unpacked
             )
     finally:
         with contextlib.suppress(InfraError):
-            errand.remote.ask(f"$S rm -rf {shlex.join(there)}")
+            ssh_host.remote.ask(f"$S rm -rf {shlex.join(there)}")
 
 
-def _as_root(errand: Errand, script: str) -> Done:
+def _as_root(ssh_host: SshHost, script: str) -> Done:
     """A script of root's, which goes on when the line breaks: half an installation is the worst.
 
     The next one waits for it.
     """
     asked = _AS_ROOT.format(notes=NOTES, wait=_INSTALL_S // 2, script=shlex.quote(script))
-    done = errand.remote.ask(asked, timeout=_INSTALL_S)
+    done = ssh_host.remote.ask(asked, timeout=_INSTALL_S)
     text, _, status = done.text.rpartition(_ENDED)
     if status.strip() == str(_BUSY):
         raise InfraError(
-            f"{errand.remote.name} still installs or removes a kernel of kdelta's",
+            f"{ssh_host.remote.name} still installs or removes a kernel of kdelta's",
             action="wait for it, then: kdelta host release",
         )
     return replace(done, text=text, status=int(status) if status.strip().isdecimal() else 1)

@@ -17,6 +17,7 @@ from kdelta.journal import files
 from kdelta.sample import TrialResult
 
 log = logging.getLogger(__name__)
+_BOOT = "boot.json"
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,3 +66,26 @@ def forget(folder: Path, index: int) -> None:
     """Remove a trial's result, so that the trial can be planned again.  Raises StoreError."""
     with files.disk_errors(folder):
         (trial_folder(folder, index) / "result.json").unlink(missing_ok=True)
+
+
+class _Boot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """FOLDER/trials/0007/boot.json: in which boot a timed trial's program was begun.
+
+    A program that a kill cut short has no result to say it, and its boot is no longer fresh.
+    """
+
+    boot_id: str
+
+
+def note_boot(place: Path, boot_id: str) -> None:
+    """Keep it in a trial's folder, before the program begins.  Raises StoreError."""
+    files.write(place / _BOOT, _Boot(boot_id))
+
+
+def boots(folder: Path) -> frozenset[str]:
+    """Boots in which programs of a run were begun.  Raises StoreError."""
+    found = (
+        files.read(path, _Boot, action="remove it, and reboot before you go on")
+        for path in folder.glob(f"trials/*/{_BOOT}")
+    )
+    return frozenset(one.boot_id for one in found if one)

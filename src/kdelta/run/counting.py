@@ -19,8 +19,7 @@ from kdelta.guests import checkpoint, qemu, swap
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.run import probing, selftest, symbol_cache
-from kdelta.run.guest_trial import GuestTrial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench, GuestTrial
 from kdelta.run.trial import Ran, framed, run_in, told_to
 from kdelta.sample import (
     Environment,

@@ -14,16 +14,16 @@ from msgspec import structs
 from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import models, qemu
+from kdelta.guests import cpu_models, qemu
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import probing, store
 from kdelta.run.counting import depends_on, run_trial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench
+from kdelta.run.identical_arms import IdenticalArms
+from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.run.trial import kernel_of, not_for
-from kdelta.run.trials import AS_PLANNED, How, Trials
-from kdelta.run.twins import Twins
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
 
@@ -52,7 +52,7 @@ class ExactTrials(Trials):
         self._kernels = kernels
         self._machines = machines
         self._jobs = jobs
-        self._twins = Twins(kernels if reuse else (), machines)
+        self._identical = IdenticalArms(kernels if reuse else (), machines)
 
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """What the trial's guest takes of this machine."""
@@ -61,11 +61,11 @@ class ExactTrials(Trials):
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""
-        return self._twins.waits(trial.arm)
+        return self._identical.waits(trial.arm)
 
     def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
         """The result of an arm that has the same code."""
-        return self._twins.result(trial, finished)
+        return self._identical.result(trial, finished)
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot or restore a guest and count, unless this very trial was counted before."""
@@ -165,7 +165,7 @@ def bench_of(
     cache.sweep()
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
-        models.check(emulator, asked)
+        cpu_models.check(emulator, asked)
     return Bench(
         emulator=emulator,
         settings=settings,

@@ -1,26 +1,135 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A scenario's program in a restored guest: what counting and tracing it have in common."""
+"""A guest restored for a trial, and a scenario's program in it: what counting and tracing share."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from msgspec.structs import replace
 
 from kdelta import guest, workload
+from kdelta.attribution import symbols
+from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
-from kdelta.guests.session import Guest
+from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run.restoring import Bench, RestoredGuest
+from kdelta.run import symbol_cache
 from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _T = TypeVar("_T")
+_KALLSYMS = Order("kallsyms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all trials of a run share.
+
+    timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
+    before its program starts, and so where in it the timer ticks.  again: what was counted before
+    is counted again.  probes: what is recorded beside counts.
+    """
+
+    emulator: Qemu
+    settings: MachineSettings
+    fresh_boot: bool
+    timeout_s: float
+    cancelled: threading.Event
+    seed: int = 1
+    again: bool = False
+    probes: tuple[str, ...] = ()
+
+
+class _Bounds(TypedDict):
+    timeout: float
+    cancelled: threading.Event
+
+
+class _DamagedError(Exception):
+    """The checkpoint that was restored is not what was saved."""
+
+
+class RestoredGuest:
+    """The guest of one kernel on one bench."""
+
+    def __init__(self, bench: Bench, kernel: Kernel) -> None:
+        self._bench = bench
+        self._kernel = kernel
+
+    def used(
+        self, run: Callable[[checkpoint.Checkpoint], _T], *, disk: bool = False
+    ) -> tuple[checkpoint.Checkpoint, _T]:
+        """Do something with the guest's checkpoint; once more when it is damaged or not taken.
+
+        disk: the guest has one, and boots itself.
+        """
+        if self._bench.fresh_boot and not disk:
+            with checkpoint.fresh(*self._machine, **self._bounds) as point:
+                return point, run(point)
+        with (
+            contextlib.suppress(_DamagedError, RestoreError),
+            checkpoint.lent(*self._machine, **self._bounds) as point,
+        ):
+            made = _made(point)
+            try:
+                return point, run(point)
+            except (_DamagedError, RestoreError):
+                if _made(point) == made:  # else another trial has made it again meanwhile
+                    checkpoint.discard(point)
+                raise
+        with checkpoint.lent(*self._machine, **self._bounds) as point:
+            return point, run(point)
+
+    def is_whole(self, point: checkpoint.Checkpoint) -> bool:
+        """True for a checkpoint that was made just now, and for one that is what was saved."""
+        return self._bench.fresh_boot or checkpoint.intact(point)
+
+    def check(self, point: checkpoint.Checkpoint) -> None:
+        """End what `used` does with a checkpoint that is damaged; it is then done once more."""
+        if not self.is_whole(point):
+            raise _DamagedError
+
+    def symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
+        """The kernel's functions."""
+        return symbol_cache.load(digest_of(self._kernel.image), lambda: self._kallsyms(point))
+
+    def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
+        """The symbols, of a guest that does nothing but say them."""
+        bench = self._bench
+        launch = qemu.Launch(
+            image=self._kernel.image,
+            initramfs=guest.initramfs(bench.settings.target),
+            orders=(_KALLSYMS,),
+            restore=point.folder,
+        )
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
+            return machine.finish(bench.timeout_s).text(_KALLSYMS.line)
+
+    @property
+    def _machine(self) -> tuple[Qemu, MachineSettings, Path]:
+        return self._bench.emulator, self._bench.settings, self._kernel.image
+
+    @property
+    def _bounds(self) -> _Bounds:
+        return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
+
+
+def _made(point: checkpoint.Checkpoint) -> tuple[int, int]:
+    """What tells a checkpoint from one that was made anew in its place; zeros when it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        facts = (point.folder / "state").stat()
+        return facts.st_ino, facts.st_ctime_ns
+    return 0, 0
 
 
 class GuestTrial:

@@ -21,16 +21,15 @@ from msgspec.structs import replace
 from kdelta import arch, guest, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, PoolError, SpecError
 from kdelta.host import native, preflight, reboot
-from kdelta.host.errand import Errand
 from kdelta.host.remote import connection
-from kdelta.host.stages import Stage
-from kdelta.journal import begun, files
+from kdelta.host.ssh_host import SshHost, Stage
+from kdelta.journal import files, results
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.printable import printable
+from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.run.timed import SETTLE_S, Timing, host_kernel, timed_on, timing_of
 from kdelta.run.trial import Ran, framed, not_for
-from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import HostFacts, Instrument, MachineFacts, Outcome, TrialRecord, TrialResult
 from kdelta.study.pools import HostPool
 from kdelta.study.spec import Replicate, Study, TimeMachine
@@ -76,20 +75,20 @@ class HostPoolTrials:
         references = tuple(arm.kernel.reference for arm in record.arms)
         ended = [(trial.arm, trial.result) for trial in record.trials if trial.result]
         with ExitStack() as stack:
-            errand = stack.enter_context(self._reached())
+            ssh_host = stack.enter_context(self._reached())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-host-"))
-            held = errand.take(record.run_id, record.created)
+            held = ssh_host.take(record.run_id, record.created)
             yield _OnHost(
                 cancelled=self._cancelled,
                 pool=self.pool,
-                errand=errand,
+                ssh_host=ssh_host,
                 timing=self._timing,
                 per_boot=self._per_boot,
                 references=references,
                 scratch=Path(folder),
                 assigned=assigned,
                 used={
-                    *begun.boots(journal.folder),
+                    *results.boots(journal.folder),
                     *(result.facts.boot_id for _, result in ended if result.facts),
                 },
                 failed=Counter(
@@ -100,31 +99,31 @@ class HostPoolTrials:
                     }
                 ),
             )
-            errand.give_back(held)
+            ssh_host.give_back(held)
 
     def give_back(self, run: str) -> None:
         """Let go what is still held for a run whose trials have all ended.  Raises InfraError."""
-        with self._reached() as errand:
-            errand.reached()
-            if (held := errand.holder()) and held.run == run:
-                errand.give_back(held)
+        with self._reached() as ssh_host:
+            ssh_host.reached()
+            if (held := ssh_host.holder()) and held.run == run:
+                ssh_host.give_back(held)
 
     def refusal(self, run: str) -> str:
         """Why a run cannot begin there now, "" when it can."""
         try:
-            with self._reached() as errand:
-                errand.running()
-                held = errand.holder()
+            with self._reached() as ssh_host:
+                ssh_host.running()
+                held = ssh_host.holder()
         except InfraError as error:
             return error.cause
         busy = held is not None and held.run != run
         return f"held by the run {printable(held.run, 80)}" if held and busy else ""
 
     @contextmanager
-    def _reached(self) -> Iterator[Errand]:
+    def _reached(self) -> Iterator[SshHost]:
         pool = self._settings
         with connection(self.pool, pool.address, self._cancelled, pool.ssh_config) as remote:
-            yield Errand(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
+            yield SshHost(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ class _OnHost(Trials):
 
     cancelled: threading.Event
     pool: str
-    errand: Errand
+    ssh_host: SshHost
     timing: Timing
     per_boot: bool
     references: tuple[str, ...]
@@ -213,7 +212,7 @@ class _OnHost(Trials):
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         fresh = self.per_boot or how.fresh_boot
-        self.errand.told = lambda stage: self.assigned(trial.index, f"{self.pool}: {stage}")
+        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
@@ -229,10 +228,10 @@ class _OnHost(Trials):
             )
             # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
             host = seen[-1] if seen else HostFacts()
-            self.errand.at(Stage.KEEPING)
+            self.ssh_host.at(Stage.KEEPING)
             return result if result.facts else replace(result, facts=MachineFacts(host=host))
         finally:
-            self.errand.told = lambda _stage: None
+            self.ssh_host.told = lambda _stage: None
             self.assigned(trial.index, "")
 
     def _timed(
@@ -244,48 +243,48 @@ class _OnHost(Trials):
         seen: list[HostFacts],
     ) -> TrialResult:
         """Time the program in the boot that the machine is in; seen: gets what it is."""
-        errand, timing = self.errand, self.timing
-        errand.at(Stage.LOOKING)
-        leased, before = errand.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
+        ssh_host, timing = self.ssh_host, self.timing
+        ssh_host.at(Stage.LOOKING)
+        leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
         seen.append(before)
         binary = guest.program(load.program, _target(before), theirs=scenario.outside)
-        errand.at(Stage.SENDING)
-        there = errand.send(binary)
+        ssh_host.at(Stage.SENDING)
+        there = ssh_host.send(binary)
         if self.per_boot:
-            errand.at(Stage.SETTLING)
-            preflight.settle(SETTLE_S, self.cancelled, self.scratch, errand.ticks)
+            ssh_host.at(Stage.SETTLING)
+            preflight.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
         self.used.add(before.boot_id or "")
-        begun.note(folder, before.boot_id or "")
-        errand.at(Stage.RUNNING)
-        text, status = errand.ran(command, timing.timeout_s)
+        results.note_boot(folder, before.boot_id or "")
+        ssh_host.at(Stage.RUNNING)
+        text, status = ssh_host.ran(command, timing.timeout_s)
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
             raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
-        ran = Ran(printed=text, status=status, permitted=errand.is_root())
-        errand.at(Stage.READING)
-        machine = preflight.since(before, leased, errand.facts(leased))
+        ran = Ran(printed=text, status=status, permitted=ssh_host.is_root())
+        ssh_host.at(Stage.READING)
+        machine = preflight.since(before, leased, ssh_host.facts(leased))
         return replace(
             timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)
         )
 
     def _arrive(self, reference: str, *, fresh: bool) -> None:
         """Have the machine in the arm's kernel; fresh: in a boot that had no trial."""
-        errand = self.errand
-        running = errand.reached()
+        ssh_host = self.ssh_host
+        running = ssh_host.reached()
         fits = reboot.match(reference, running.release)
         if fits and not (fresh and running.boot_id in self.used):
             return
-        known = (running.release, *errand.releases())
+        known = (running.release, *ssh_host.releases())
         release = running.release if fits else self._installed(reference, known)
         if self.failed[reference] >= _MOST_FAILED:
             raise BootError(
                 f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
             )
         try:
-            errand.boot(release)
+            ssh_host.boot(release)
         except BootError:
             self.failed[reference] += 1
             raise

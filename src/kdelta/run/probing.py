@@ -12,8 +12,7 @@ from kdelta.arch import Arch
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import SpecError
-from kdelta.journal import beside
-from kdelta.journal import calls as kept_calls
+from kdelta.journal import artifacts
 from kdelta.probes import calls, memory, values
 from kdelta.probes.work import work
 from kdelta.study import probes
@@ -57,7 +56,7 @@ class Probing:
         names = self.functions.names if self.functions else ()
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
-            kept_calls.keep(folder, trees)
+            artifacts.keep_calls(folder, trees)
         told = None
         if self.memory:
             told = {
@@ -66,22 +65,22 @@ class Probing:
             }
         kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
         histograms = {phase: self._histograms(window) for phase, window in standing.items()}
-        found = beside.Beside(
+        found = artifacts.TrialDetails(
             functions=_places(standing.values(), table),
             work=kinds,
             memory=told,
             values=histograms if self.asked else {},
         )
-        beside.keep(folder, found)
+        artifacts.keep_details(folder, found)
 
-    def _histograms(self, window: CountedWindow) -> dict[str, beside.Histogram]:
+    def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
         if self.places is None:
             return {}
         read = values.counted(window, self.places.of)
-        found: dict[str, beside.Histogram] = {}
+        found: dict[str, artifacts.Histogram] = {}
         for number, value in enumerate(self.asked):
             if number in self.places.missing:
-                found[value.text] = beside.Histogram(
+                found[value.text] = artifacts.Histogram(
                     missing=f"this kernel has no function {value.function} of its own"
                 )
                 continue
@@ -89,9 +88,9 @@ class Probing:
             for register, count in read[number].items():
                 counts[value.read(register)] = counts.get(value.read(register), 0) + count
             ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-            rest = ranked[beside.MOST :]
-            found[value.text] = beside.Histogram(
-                values={str(key): count for key, count in ranked[: beside.MOST]},
+            rest = ranked[artifacts.MOST_VALUES :]
+            found[value.text] = artifacts.Histogram(
+                values={str(key): count for key, count in ranked[: artifacts.MOST_VALUES]},
                 others=len(rest),
                 others_count=sum(count for _, count in rest),
             )

@@ -37,11 +37,11 @@ DECISIVE = (
     *(f"guests/{name}.py" for name in (
         "__init__", "checkpoint", "emulator", "orders", "qemu", "session", "swap",
     )),
-    *(f"journal/{name}.py" for name in ("__init__", "beside", "calls", "packed")),
+    *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
-        "__init__", "counting", "exact", "guest_trial", "probing", "restoring", "selftest",
+        "__init__", "counting", "exact", "guest_trial", "probing", "selftest",
         "store", "symbol_cache", "trial",
     )),
     *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import kvm_guest, qemu, swap
+from kdelta.guests import kvm, qemu, swap
 from kdelta.host import cpus, facts, loaders, native, preflight, reboot
-from kdelta.journal import begun
+from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
+from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.run.trial import (
     Measured,
     Ran,
@@ -31,7 +32,6 @@ from kdelta.run.trial import (
     run_in,
     told_to,
 )
-from kdelta.run.trials import AS_PLANNED, How, Trials
 from kdelta.sample import (
     HostFacts,
     Instrument,
@@ -129,7 +129,7 @@ class HostTrials(Trials):
         with cpus.lease(count, self.cancelled) as leased:
             if self._per_boot:
                 preflight.settle(SETTLE_S, self.cancelled)
-                begun.note(folder, facts.read().boot_id or "")
+                results.note_boot(folder, facts.read().boot_id or "")
             result = time_here(self._timing, load, scenario, leased, folder, reference)
         # A guest's fault, too, leaves a boot that is no longer fresh.
         self._used.add(result.facts.boot_id if result.facts else "")
@@ -202,11 +202,11 @@ class KvmTrials(Trials):
         self.cancelled = timing.cancelled
         self._timing = timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
-        self._settings = replace(settings, cpu_model=kvm_guest.cpu_model(settings))
+        self._settings = replace(settings, cpu_model=kvm.cpu_model(settings))
         self._emulator = qemu.choose(settings.target, wanted_qemu)
         self._kernels = kernels
         self._machines = machines
-        kvm_guest.require(self._emulator, self._settings)
+        kvm.require(self._emulator, self._settings)
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
@@ -240,7 +240,7 @@ class KvmTrials(Trials):
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         with (
             swap.backing(settings, kernel, folder) as given,
-            kvm_guest.KvmGuest(
+            kvm.KvmGuest(
                 self._emulator,
                 settings,
                 kernel.image,

@@ -23,11 +23,10 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
 from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
-from kdelta.run.guest_trial import GuestTrial
-from kdelta.run.restoring import Bench
+from kdelta.run.guest_trial import Bench, GuestTrial
+from kdelta.run.runner import How
 from kdelta.run.trace_orders import GuestTrace
-from kdelta.run.trial import TRACEFS, Ran, framed, ran_as, set_up, told
-from kdelta.run.trials import How
+from kdelta.run.trial import TRACEFS, Ran, bounded, framed, ran_as, set_up
 from kdelta.sample import TraceData, TracePhase, TraceSkip, TrialResult
 from kdelta.study import tracing
 from kdelta.study.tracing import TraceSettings
@@ -128,7 +127,7 @@ class _TracedGuest(GuestTrial):
             per=settings.hits_per,
             turns=turns,
             rows=(*rows, *called),
-            doubts=tuple(map(told, [*doubts, *lost])),
+            doubts=tuple(map(bounded, [*doubts, *lost])),
         )
 
     def _iterations(self, ran: Ran) -> int:

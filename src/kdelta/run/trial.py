@@ -17,7 +17,7 @@ from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
 from kdelta.guests import orders, swap
 from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
-from kdelta.journal import beside, calls
+from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import readback
 from kdelta.machine.axes import MachineSettings
@@ -43,7 +43,14 @@ from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
 _ARTIFACTS = (
-    *("command.txt", "console.log", "counts.bin.gz", calls.NAME, beside.NAME, "workload.txt"),
+    *(
+        "command.txt",
+        "console.log",
+        "counts.bin.gz",
+        artifacts.CALLS,
+        artifacts.DETAILS,
+        "workload.txt",
+    ),
     TRACEFS,
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
@@ -107,7 +114,7 @@ def framed(
     except GuestFault as fault:
         if fault.console:
             (folder / "console.log").write_text(fault.console)
-        result = TrialResult(outcome=blame(fault), reasons=(told(fault.sentence()),))
+        result = TrialResult(outcome=blame(fault), reasons=(bounded(fault.sentence()),))
     return replace(
         result,
         kernel=result.kernel or kernel,
@@ -186,7 +193,7 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
         reasons = [last]
     return TrialResult(
         outcome=Outcome.INVALID if reasons else Outcome.OK,
-        reasons=tuple(map(told, reasons)),
+        reasons=tuple(map(bounded, reasons)),
         data=data,
         state=reading.state,
         metrics=reading.metrics,
@@ -212,7 +219,7 @@ def _ending(status: int) -> str:
     return str(status)
 
 
-def told(sentence: str) -> str:
+def bounded(sentence: str) -> str:
     """A sentence as long as a result keeps it."""
     return sentence[:_LONGEST]
 
@@ -223,4 +230,4 @@ def blame(fault: GuestFault) -> Outcome:
 
 
 def _skipped(kind: SkipKind, sentence: str) -> TrialResult:
-    return TrialResult(outcome=Outcome.SKIP, skip=Skip(kind=kind, sentence=told(sentence)))
+    return TrialResult(outcome=Outcome.SKIP, skip=Skip(kind=kind, sentence=bounded(sentence)))

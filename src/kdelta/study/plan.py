@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""In which order a study's trials run: pure, and the same for a seed on every machine.
+"""Which scenarios a survey counts, and in which order a study's trials run.
+
+The order is pure, and the same for a seed on every machine.
 
 Rounds come one after the other, each with every arm and scenario once in an order of its own, so
 that a drift of the machine meets all arms alike.
@@ -8,11 +10,27 @@ that a drift of the machine meets all arms alike.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
+from kdelta import workload
 from kdelta.sample import TrialRecord
 from kdelta.study.spec import Study, has_control, points
+
+
+def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
+    """Scenarios of the survey that fit one of the patterns `only`, by reference.
+
+    field: those too that robots have a name for; where patterns choose they are among them anyway.
+    """
+    return [
+        one.reference
+        for name in workload.names()
+        for one in workload.load(name).scenarios
+        if (one.survey or (one.robots and (field or only)))
+        and (not only or any(fnmatchcase(one.reference, pattern) for pattern in only))
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ from kdelta.guests import checkpoint
 from kdelta.host import slots
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run.restoring import Bench
-from kdelta.run.trials import How
+from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import How
 from kdelta.sample import TrialRecord
 from kdelta.workers.messages import MOST_INPUT, SentCheckpoint
 

@@ -28,8 +28,8 @@ from kdelta.errors import Cancelled, InfraError, PoolError
 from kdelta.files import digest_of
 from kdelta.printable import printable
 from kdelta.run.exact import ExactTrials
-from kdelta.run.trial import told
-from kdelta.run.trials import AS_PLANNED, How, Trials
+from kdelta.run.runner import AS_PLANNED, How, Trials
+from kdelta.run.trial import bounded
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.workers import messages, worker
 from kdelta.workers.checkpoints import SharedCheckpoints
@@ -230,9 +230,9 @@ class DispatchedTrials(Trials):
             message = msgspec.json.encode(order)
             packed = self._call(name, self._limit(order), worker.checkpoint, message, key)
         except _LostError as error:
-            raise InfraError(told(f"{name}: {error}")) from error
+            raise InfraError(bounded(f"{name}: {error}")) from error
         if not isinstance(packed, bytes) or len(packed) > messages.MOST_INPUT:
-            raise InfraError(told(f"{name}: it answered with something else than a checkpoint"))
+            raise InfraError(bounded(f"{name}: it answered with something else than a checkpoint"))
         return packed
 
     def _bring(self, name: str, inputs: set[str], files: dict[str, Path]) -> None:

@@ -19,7 +19,7 @@ from kdelta.journal.files import disk_errors
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
-from kdelta.run.trial import told
+from kdelta.run.trial import bounded
 from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
 
 FORMAT = 3
@@ -158,7 +158,7 @@ def unpacked(reply: Reply, folder: Path, identity: KernelIdentity) -> TrialResul
     worker's.  Raises InfraError for a reply without a result, StoreError.
     """
     if reply.result is None:
-        raise InfraError(told(f"{printable(reply.worker, 80)}: {printable(reply.fault, 300)}"))
+        raise InfraError(bounded(f"{printable(reply.worker, 80)}: {printable(reply.fault, 300)}"))
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():  # of an attempt whose controller was killed

@@ -25,9 +25,9 @@ from kdelta.guests import checkpoint as guest_checkpoint
 from kdelta.guests import qemu
 from kdelta.journal.results import trial_folder
 from kdelta.run.exact import ExactTrials
-from kdelta.run.restoring import Bench
-from kdelta.run.trial import told
-from kdelta.run.trials import How
+from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import How
+from kdelta.run.trial import bounded
 from kdelta.sample import TrialRecord, TrialResult
 from kdelta.workers import checkpoints
 from kdelta.workers.messages import FORMAT, MOST_INPUT, Reply, TrialOrder, order_of
@@ -98,7 +98,7 @@ def checkpoint(message: bytes, key: str) -> bytes:
     except GuestFault:
         return b""
     except (KdeltaError, OSError) as error:  # one kind of error that the controller can read
-        raise InfraError(told(str(error))) from None
+        raise InfraError(bounded(str(error))) from None
 
 
 def name() -> str:
@@ -107,7 +107,7 @@ def name() -> str:
 
 
 def _fault(why: str) -> Reply:
-    return Reply(worker=name(), fault=told(why), format=FORMAT)
+    return Reply(worker=name(), fault=bounded(why), format=FORMAT)
 
 
 def _counted(order: TrialOrder, folder: Path) -> Reply:

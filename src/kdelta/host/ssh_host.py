@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A machine that a run has borrowed by ssh: held, sent into kernels, and given back as it was."""
+"""What a run does with another machine, by ssh: looks, boots, runs a program, gives it back.
+
+`kdelta status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills kdelta in
+each.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -22,10 +27,36 @@ from kdelta.files import decoded, sha256_of
 from kdelta.host import cpus, loaders, reboot, snapshot
 from kdelta.host.facts import idle_ticks
 from kdelta.host.remote import Done, RefusedError, Remote
-from kdelta.host.stages import Stage
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
+
+
+class Stage(StrEnum):
+    """A stage, as it is told.
+
+    Behind LEAVING the machine is told to go down: until it is gone that is FALLING, and BOOTING
+    until a boot answers.  What it does meanwhile (a panic, its own kernel) nobody here can see.
+    """
+
+    OFFERING = "sends a kernel's files"
+    INSTALLING = "installs a kernel"
+    REACHING = "waits until it answers"
+    TAKING = "takes hold of it"
+    CHOOSING = "chooses its next boot"
+    LEAVING = "tells it to boot"
+    FALLING = "waits until it is down"
+    BOOTING = "waits until it is up"
+    LOOKING = "looks at what it is"
+    SENDING = "sends the program"
+    SETTLING = "waits until it is quiet"
+    RUNNING = "runs the program"
+    READING = "looks at what it was"
+    KEEPING = "keeps the result"
+    RETURNING = "gives it back"
+    LETTING_GO = "lets it go"
+    REMOVING = "takes a kernel off it"
+
 
 log = logging.getLogger(__name__)
 HOME = "/var/tmp/kdelta-host"  # noqa: S108  its owner is looked at before it is used
@@ -74,7 +105,7 @@ class Running:
     boot_id: str
 
 
-class Errand:
+class SshHost:
     """What a run asks of its machine.  Raises InfraError for whatever is the machine's or the
     line's fault, PoolError when nothing more can be had of it.
     """

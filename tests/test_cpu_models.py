@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdelta.errors import SpecError
-from kdelta.guests import models
+from kdelta.guests import cpu_models
 from kdelta.guests.emulator import Qemu
 from kdelta.machine.axes import MachineSettings
 
@@ -54,19 +54,19 @@ def test_what_qemu_does_not_give_is_wrong_input(
     name: str, said: str, told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        models.check(saying(tmp_path, said, 1), asked(name))
+        cpu_models.check(saying(tmp_path, said, 1), asked(name))
     assert told in caught.value.sentence()
 
 
 def test_a_cpu_is_made_whole_and_its_machine_ends(tmp_path: Path) -> None:
-    models.check(saying(tmp_path, "", 0), asked("qemu64,+avx2"))
+    cpu_models.check(saying(tmp_path, "", 0), asked("qemu64,+avx2"))
     words = (tmp_path / "told").read_text().splitlines()
     assert words[words.index("-cpu") + 1] == "qemu64,+avx2,enforce=on"
     assert (tmp_path / "heard").read_text() == "quit\n"
-    models.check(saying(tmp_path, "", 0), asked("cortex-a57", "arm64"))
+    cpu_models.check(saying(tmp_path, "", 0), asked("cortex-a57", "arm64"))
     assert "cortex-a57" in (tmp_path / "told").read_text().splitlines()
 
 
 def test_presets_start_nothing(tmp_path: Path) -> None:
-    models.check(saying(tmp_path, "no", 1), asked("everyday"))
+    cpu_models.check(saying(tmp_path, "no", 1), asked("everyday"))
     assert not (tmp_path / "told").exists()

@@ -22,7 +22,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 
-class Twins:
+class IdenticalArms:
     """Which arms of a run may turn out to be the same code as an earlier one."""
 
     def __init__(

@@ -67,7 +67,7 @@ def note(folder: Path) -> BundleNote | None:
     return files.read(folder / BUNDLE, BundleNote)
 
 
-def pinned(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
+def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
     found = dict(_programs(record, absent))
