@@ -94,7 +94,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "tracing": ("how the kernel's tracing is set to watch something, and what its files say"),
     },
     {
-        "foreign": "results and mails that others published: their files, read strictly",
+        "imports": "results that others published: declared formats, and tables by a mapping",
         "guests": (
             "QEMU and its command line, a running guest, its swap, checkpoints; whether KVM works"
             " here"

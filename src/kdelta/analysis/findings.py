@@ -15,7 +15,7 @@ from typing import Any, Generic
 
 from kdelta.analysis import figures, metrics, variants
 from kdelta.analysis.builds import nearest
-from kdelta.analysis.compat import kernbench
+from kdelta.analysis.compat import mmtests
 from kdelta.analysis.evidence import (
     ArmEvidence,
     M,
@@ -278,7 +278,7 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         failures=tuple(_failures(arms)),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
-        published=kernbench.lines(own.workload, {arm.arm.label: arm.trials for arm in arms}),
+        published=mmtests.kernbench(own.workload, {arm.arm.label: arm.trials for arm in arms}),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
     )

@@ -138,9 +138,9 @@ def _letter(
     lore: Path | None,
 ) -> tuple[Letter, Known]:
     from kdelta.analysis.proofreading import Known
-    from kdelta.foreign.mails import naming
     from kdelta.rendering.mail import Letter
     from kdelta.source import maintainers
+    from kdelta.source.mails import naming
 
     functions = _functions(found)
     who = maintainers.recipients(tree, functions) if tree and functions else None
