@@ -13,6 +13,7 @@ CPUs: a number that was requested is not one that the kernel used.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -263,3 +264,38 @@ def _why(every: Sequence[Series]) -> str:
     if seen and not all(series.fact("seen_cpus") for series in every):
         return "for some of them nothing says what the guest saw"
     return f"the guests saw {', '.join(seen)}" if seen else "nothing says what the guests saw"
+
+
+def contradicted(case: Case) -> Iterator[str]:
+    """Sentences where published summaries are not those of the values."""
+    for one in case.published:
+        if series := case.arm(one.arm):
+            yield from _contradicted(series, one)
+
+
+def _rounded(printed: float, mean: float) -> float:
+    """How far a printed mean may be from that of the values: it has the digits that it has."""
+    digits = len(f"{printed:.9f}".rstrip("0").partition(".")[2])
+    return max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
+
+
+def _contradicted(series: Series, one: Published) -> Iterator[str]:
+    """Sentences where a published summary is not that of the values."""
+    values = series.values
+    if not values:
+        return
+    mean = statistics.fmean(values)
+    if one.mean is not None and abs(one.mean - mean) > _rounded(one.mean, mean):
+        yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+    if one.ok is not None and one.ok != len(values):
+        yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"
+    if one.cv is None or len(values) < 2 or not mean:
+        return
+    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
+    slack = 0.6 * 10.0**-one.cv_digits
+    if abs(one.cv - sample) > slack:
+        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
+        yield (
+            f"{series.arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f" the sample form is {100 * sample:.3f} %"
+        )

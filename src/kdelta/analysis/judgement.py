@@ -322,7 +322,7 @@ def _finding(
 ) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
     alone = [] if pairs else _alone(case)
-    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
+    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in import_faults.contradicted(case)]
     published = list(import_faults.of_summaries(case, paired=shared.paired))
     clock = import_faults.of_tick(case, shared.ticks.get((case.group, case.metric.unit)))
     every = [*published, *clock, *from_pairs, *alone, *remarks, *_unknown_replicates(case)]

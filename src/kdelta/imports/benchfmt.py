@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kdelta.errors import SpecError
 from kdelta.imports.mapping import Mapping as Declared
 from kdelta.imports.mapping import left_out, settled
-from kdelta.imports.record import ArmFacts, Contents, Pairs, Reading, SourceFile
+from kdelta.imports.record import ArmFacts, Contents, ImportReading, Pairs, SourceFile
 from kdelta.imports.table import TableCell
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import quoted
@@ -71,10 +71,8 @@ def read(
 def _metric(name: str, units: _Units, mapping: Declared | None) -> Metric | None:
     known = units.get(name, {})
     better = Better(known["better"]) if "better" in known else _KNOWN.get(name)
-    metric = settled(name, name, better, mapping)
-    if metric is None or "assume" not in known:
-        return metric
-    return Metric(name=name, unit=metric.unit, better=metric.better, assume=Assume(known["assume"]))
+    assume = Assume(known.get("assume", Assume.NOTHING))
+    return settled(name, name, better, mapping, assume)
 
 
 def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
@@ -103,7 +101,7 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
 
 def _results(
     number: int, source: SourceFile, label: str, counts: Counter[tuple[str, Pairs, str]]
-) -> Iterator[Reading]:
+) -> Iterator[ImportReading]:
     config: dict[str, str] = {}
     for at, line in enumerate(source.text.splitlines(), start=1):
         if line.startswith(_PREFIX):
@@ -111,7 +109,7 @@ def _results(
                 key = (config.get("arm", label), group, unit)
                 counts[key] += 1
                 boot = config.get("boot", "")
-                yield Reading(
+                yield ImportReading(
                     source=number,
                     line=at,
                     arm=key[0],
@@ -140,7 +138,7 @@ def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, P
         yield unit, TableCell(value, name, at, unit).number(), group
 
 
-def _arms(readings: Sequence[Reading]) -> Iterator[ArmFacts]:
+def _arms(readings: Sequence[ImportReading]) -> Iterator[ArmFacts]:
     boots: dict[tuple[str, Pairs], bool] = {}
     for item in readings:
         key = (item.arm, item.group)

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kdelta.errors import SpecError
@@ -20,9 +20,9 @@ from kdelta.imports.files import json_object
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
+    ImportReading,
     Pairs,
     PublishedRules,
-    Reading,
     SourceFile,
     audited,
 )
@@ -48,22 +48,16 @@ _STAMP = re.compile(r"(?P<suite>.+?)(?:-bench)?-(?P<stamp>\d{8}T\d{6}Z)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Profile:
-    name: str
-    tolerance: float
-    max_cv: float
-    baseline: str
-    repetitions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """What the JSON files say; `order`: suite name -> (sequence, repeat)."""
+    """What the JSON files say.
+
+    order: suite name -> (sequence, repeat).  profiles: name -> (its rules, repetitions).
+    """
 
     order: Mapping[str, tuple[int, int]]
     facts: Pairs
     group: Pairs
-    profiles: Mapping[str, _Profile]
+    profiles: Mapping[str, tuple[PublishedRules, int]]
 
 
 def is_raw(source: SourceFile) -> bool:
@@ -80,7 +74,7 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
     found = list(rows(raw))
     metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}
     failures = dict(_failures(found))
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     states: dict[tuple[str, Pairs, str], set[str]] = {}
     seen: Counter[tuple[str, str, Pairs]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
@@ -102,7 +96,7 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
         # A run that stands there twice is no second sample: it is one run counted twice.
         again = f" line {times[run, name]}" if times[run, name] > 1 else ""
         readings.append(
-            Reading(
+            ImportReading(
                 source=number,
                 line=row.line,
                 arm=arm,
@@ -174,7 +168,7 @@ def _session(files: Mapping[str, SourceFile]) -> _Session:
         order=dict(_steps(files.get(ORDER))),
         facts=tuple(facts),
         group=tuple(group),
-        profiles={one.name: one for one in _profiles(env)},
+        profiles=dict(_profiles(env)),
     )
 
 
@@ -201,16 +195,16 @@ def _steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, int]]]:
             ) from error
 
 
-def _profiles(env: Mapping[str, Any]) -> Iterator[_Profile]:
+def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:
     for at, profile in enumerate(_part(env, "profiles", [], ENVIRONMENT)):
         try:
-            yield _Profile(
-                name=str(profile["name"]),
+            rules = PublishedRules(
+                group=(),
                 tolerance=float(profile["tolerance"]),
                 max_cv=float(profile["max_cv"]),
                 baseline=str(profile["baseline_version"]),
-                repetitions=int(profile["repetitions"]),
             )
+            yield str(profile["name"]), (rules, int(profile["repetitions"]))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(
                 "a profile needs name, tolerance, max_cv, baseline_version and repetitions",
@@ -259,28 +253,20 @@ def _arms(
             facts=session.facts,
             details=tuple(details),
             replicate=ReplicateUnit.BOOT,
-            planned=profile.repetitions if profile else None,
+            planned=profile[1] if profile else None,
         )
 
 
-def _profile(found: Sequence[TableRow], session: _Session) -> _Profile | None:
-    names = {row["profile"].text for row in found}
-    return next(
-        (session.profiles[name] for name in sorted(names) if name in session.profiles), None
-    )
+def _profile(found: Sequence[TableRow], session: _Session) -> tuple[PublishedRules, int] | None:
+    names = sorted({row["profile"].text for row in found} & session.profiles.keys())
+    return session.profiles[names[0]] if names else None
 
 
 def _rules(found: Sequence[TableRow], session: _Session) -> Iterator[PublishedRules]:
     profile = _profile(found, session)
-    if profile is None:
-        return
-    for group in dict.fromkeys(_group(row, session) for row in found):
-        yield PublishedRules(
-            group=group,
-            tolerance=profile.tolerance,
-            max_cv=profile.max_cv,
-            baseline=profile.baseline,
-        )
+    if profile:
+        for group in dict.fromkeys(_group(row, session) for row in found):
+            yield replace(profile[0], group=group)
 
 
 def _order(found: Sequence[TableRow]) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.imports.files import below, json_object
-from kdelta.imports.record import Contents, Pairs, Published, Reading, SourceFile, each_arm
-from kdelta.imports.table import TableCell
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.imports.table import json_number
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable
 from kdelta.stats.series import ReplicateUnit
@@ -34,7 +34,7 @@ def is_hyperfine(found: Mapping[str, Any]) -> bool:
 
 def read(sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str]) -> Contents:
     """The results of files.  Raises SpecError."""
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     published: list[Published] = []
     for number, source in sources:
         found = json_object(source.text, source.name)
@@ -46,7 +46,7 @@ def read(sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str]) -
                 published.append(_published(number, at, arm, group, result, place))
             for turn, (value, why) in enumerate(values, start=1):
                 readings.append(
-                    Reading(
+                    ImportReading(
                         source=number,
                         line=at + 1,
                         arm=arm,
@@ -80,14 +80,10 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
             "times and exit_codes are no lists of one length", place=place, action=_AGAIN
         )
     for at, (value, code) in enumerate(zip(times, codes, strict=True)):
-        yield (None, f"exit code {code}") if code else (_seconds(value, f"{place}.times[{at}]"), "")
-
-
-def _seconds(value: object, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        text = f"{printable(str(value), 60)} is no time in seconds"
-        raise SpecError(text, place=place, action=_AGAIN)
-    return TableCell(repr(value), place, 1, "seconds").number()
+        if code:
+            yield None, f"exit code {code}"
+        else:
+            yield json_number(value, place, f"times[{at}]"), ""
 
 
 def _published(
@@ -95,7 +91,7 @@ def _published(
 ) -> Published:
     def figure(key: str) -> float | None:
         value = result.get(key)
-        return None if value is None else _seconds(value, f"{place}.{key}")
+        return None if value is None else json_number(value, place, key)
 
     return Published(
         source=number,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.imports.files import below, json_object
-from kdelta.imports.record import Contents, Pairs, Published, Reading, SourceFile, each_arm
-from kdelta.imports.table import TableCell
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.imports.table import json_number
 from kdelta.metric import Assume, Better, Metric
 
 _FIO_OPTIONS = ("rw", "bs", "iodepth", "numjobs", "ioengine")
@@ -63,7 +63,7 @@ def _read(
     labels: Mapping[int, str],
     figures: Callable[[Mapping[str, Any]], Iterator[_Figure]],
 ) -> Contents:
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     published: list[Published] = []
     metrics: dict[str, Metric] = {}
     counts: Counter[tuple[str, Pairs, str]] = Counter()
@@ -82,19 +82,19 @@ def _read(
                         arm=arm,
                         metric=name,
                         group=one.group,
-                        mean=_number(one.mean, source.name, name),
-                        sd=None if one.sd is None else _number(one.sd, source.name, name),
+                        mean=json_number(one.mean, source.name, name),
+                        sd=None if one.sd is None else json_number(one.sd, source.name, name),
                         ok=one.n if isinstance(one.n, int) else None,
                     )
                 )
                 continue
             readings.append(
-                Reading(
+                ImportReading(
                     source=number,
                     line=1,
                     arm=arm,
                     metric=name,
-                    value=None if one.failure else _number(one.value, source.name, name),
+                    value=None if one.failure else json_number(one.value, source.name, name),
                     failure=one.failure,
                     replicate=f"{arm} r{count}",
                     group=one.group,
@@ -107,13 +107,6 @@ def _read(
         published=tuple(published),
         arms=each_arm([*readings, *published], None),
     )
-
-
-def _number(value: object, name: str, column: str) -> float:
-    cell = TableCell(str(value), name, 1, column)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise cell.wrong("a number")
-    return cell.number()
 
 
 def _metric(name: str, unit: str, better: Better) -> Metric:

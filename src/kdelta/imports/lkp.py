@@ -20,8 +20,8 @@ from kdelta.imports.mapping import left_out, settled
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
+    ImportReading,
     Published,
-    Reading,
     Roles,
     SourceFile,
     each_arm,
@@ -46,15 +46,17 @@ _SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
 _RULE = re.compile(r"={20,}\s*\Z")
 
 
-def read_matrices(sources: Sequence[tuple[int, SourceFile]], mapping: Declared | None) -> Contents:
+def read_matrices(
+    sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
+) -> Contents:
     """The runs of matrices, of each statistic that the mapping gives a direction."""
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     metrics: dict[str, Metric] = {}
     skipped: dict[str, None] = {}
     arms = []
     for number, source in sources:
         matrix = json_object(source.text, source.name)
-        arm = _arm(source.name)
+        arm = labels[number]
         runs = _runs(matrix, source.name)
         for name, values in matrix.items():
             if name in (_SOURCES, _INCOMPLETE):
@@ -73,11 +75,6 @@ def read_matrices(sources: Sequence[tuple[int, SourceFile]], mapping: Declared |
         arms=tuple(arms),
         notes=left_out(tuple(skipped)),
     )
-
-
-def _arm(name: str) -> str:
-    parts = name.split("/")
-    return parts[-2] if len(parts) > 1 else parts[0].partition(".")[0]
 
 
 def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
@@ -106,7 +103,7 @@ def _values(
     metric: Metric,
     values: Any,
     runs: Sequence[tuple[str, bool]],
-) -> Iterator[Reading]:
+) -> Iterator[ImportReading]:
     place = f"{name}: {metric.name}"
     if not isinstance(values, list) or len(values) > len(runs):
         raise SpecError(f"it is no list of at most {len(runs)} values", place=place)
@@ -119,7 +116,7 @@ def _values(
         ):
             raise SpecError(f"{quoted(str(value))} is not a number", place=f"{place}[{at}]")
         used = complete and value is not None
-        yield Reading(
+        yield ImportReading(
             source=number,
             line=at + 1,
             arm=arm,

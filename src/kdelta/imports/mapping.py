@@ -8,6 +8,7 @@ format measures without one, and the order of arms that no format puts in order.
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -190,20 +191,21 @@ def direction(text: str) -> Better:
 
 
 def settled(
-    name: str, unit: str, declared: Better | None, mapping: Mapping | None
+    name: str,
+    unit: str,
+    declared: Better | None,
+    mapping: Mapping | None,
+    assume: Assume = Assume.NOTHING,
 ) -> Metric | None:
     """A metric of a declared format; None: neither the format nor the mapping says a direction.
 
-    unit, declared: as the format says; the mapping's [metrics.NAME] comes first.
+    unit, declared, assume: as the format says; the mapping's [metrics.NAME] comes first.
     """
-    keys = mapping.metrics.get(name) if mapping else None
-    better = direction(keys.better) if keys and keys.better else declared
+    keys = (mapping.metrics.get(name) if mapping else None) or MetricKeys(assume=assume)
+    better = direction(keys.better) if keys.better else declared
     if better is None:
         return None
-    shown = (keys.unit if keys else None) or unit
-    return Metric(
-        name=name, unit=shown, better=better, assume=keys.assume if keys else Assume.NOTHING
-    )
+    return Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
 
 
 def left_out(names: Sequence[str]) -> tuple[str, ...]:
@@ -249,20 +251,26 @@ def _wanting(found: Mapping) -> Iterator[tuple[str, str]]:
         return
     if not (found.columns.arm or found.arms):
         yield "no column is the arm", 'write arm = "COLUMN" under [columns]'
-    names = list(found.metrics) or (["every metric"] if _has_figures(found) else [])
+    names = list(found.metrics) or ([""] if _has_figures(found) else [])
     for name in names:
         keys = found.metrics.get(name, MetricKeys())
-        where = f" under [metrics.{_key(name)}]" if name in found.metrics else ""
+        where = f" under [metrics.{_key(name)}]" if name else ""
+        shown = f" of {printable(name, 60)}" if name else ""
         if not (keys.better or found.better):
             told = f'write better = "less" or better = "more"{where}'
-            yield f"nothing says which direction of {printable(name, 60)} is better", told
+            yield f"nothing says whether less or more{shown} is better", told
         if not (keys.unit or found.unit or found.columns.unit):
-            yield f"{printable(name, 60)} has no unit", f'write unit = "UNIT"{where}'
+            yield f"nothing says the unit{shown}", f'write unit = "UNIT"{where}'
+
+
+def toml_text(text: str) -> str:
+    """A text in quotes as TOML has it, harmless to a terminal."""
+    return printable(json.dumps(text, ensure_ascii=False))
 
 
 def _key(name: str) -> str:
     """A name as a key of TOML."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quoted(name, 200)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
 
 def _has_figures(found: Mapping) -> bool:
@@ -336,6 +344,12 @@ def _fault(message: str, text: str, name: str) -> SpecError:
             action=known(unknown[1], keys),
         )
     key = next((part for part in reversed(parts) if part.isidentifier()), "")
+    if "length >= 1" in what:
+        return SpecError(
+            f"{'.'.join(parts)} is blank",
+            place=_line_of(key, text, name),
+            action="write a name, or take the line out",
+        )
     return SpecError(
         f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}",
         place=_line_of(key, text, name),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kdelta.errors import SpecError
 from kdelta.imports.mapping import Mapping as Declared
 from kdelta.imports.mapping import settled
-from kdelta.imports.record import Contents, Pairs, Published, Reading, SourceFile, each_arm
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import printable
 from kdelta.stats.series import ReplicateUnit
@@ -52,7 +52,7 @@ def read_logs(sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, st
 
     labels: of each source, what names its arm where no folder does.
     """
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     counts: Counter[tuple[str, Pairs]] = Counter()
     for number, source in sources:
         readings += _log(number, source, labels[number], counts)
@@ -62,7 +62,7 @@ def read_logs(sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, st
 
 def _log(
     number: int, source: SourceFile, label: str, counts: Counter[tuple[str, Pairs]]
-) -> Iterator[Reading]:
+) -> Iterator[ImportReading]:
     *folders, base = source.name.split("/")
     file = _FILE.match(base)
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
@@ -82,7 +82,7 @@ def _log(
         counts[arm, group] += 1
         count = counts[arm, group]
         for metric in METRICS:
-            yield Reading(
+            yield ImportReading(
                 source=number,
                 line=at,
                 arm=arm,
@@ -162,11 +162,10 @@ def read_comparison(number: int, source: SourceFile, mapping: Declared | None) -
 
 
 def _arms(source: SourceFile, above: Sequence[str]) -> tuple[str, ...]:
-    """The arms of the head: one or two lines of words, put together where there are two."""
-    heads = [line.split() for line in above if line.strip() and line[0] == " "]
-    width = len(heads[-1]) if heads else 0
-    both = [words for words in heads[-2:] if len(words) == width]
-    arms = tuple("-".join(words) for words in zip(*both, strict=True))
+    """The arms of the head: one word for each in a line, put together where there are two lines."""
+    heads = [line.split() for line in above if line[:1] == " " and line.strip()]
+    alike = len({len(words) for words in heads}) == 1
+    arms = tuple("-".join(words) for words in zip(*heads, strict=True)) if alike else ()
     if len(set(arms)) != len(arms) or not arms:
         raise SpecError(
             "the head of mmtests' table does not name the arms",

@@ -17,7 +17,7 @@ from kdelta.errors import SpecError
 from kdelta.imports.files import parsed_json
 from kdelta.imports.mapping import Mapping as Declared
 from kdelta.imports.mapping import left_out, settled
-from kdelta.imports.record import Contents, Pairs, Published, Reading, SourceFile, each_arm
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
 from kdelta.imports.table import TableCell
 from kdelta.metric import Better, Metric
 
@@ -59,7 +59,7 @@ def read(
     sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
 ) -> Contents:
     """The events of all files.  Raises SpecError.  labels: what names the arm of a source."""
-    readings: list[Reading] = []
+    readings: list[ImportReading] = []
     published: list[Published] = []
     metrics: dict[str, Metric] = {}
     skipped: dict[str, None] = {}
@@ -75,12 +75,20 @@ def read(
             metrics[event.name] = metric
             value = _value(event, source.name)
             if event.averaged and value is not None:
-                published.append(_mean(number, arm, event, value))
+                said = Published(
+                    source=number,
+                    line=event.line,
+                    arm=arm,
+                    metric=event.name,
+                    group=event.group,
+                    mean=value,
+                )
+                published.append(said)
                 continue
             counts[arm, event.group, event.name] += 1
             count = counts[arm, event.group, event.name]
             readings.append(
-                Reading(
+                ImportReading(
                     source=number,
                     line=event.line,
                     arm=arm,
@@ -105,12 +113,6 @@ def _value(event: _Event, name: str) -> float | None:
     if event.value.startswith("<"):
         return None
     return TableCell(event.value, name, event.line, event.name).number()
-
-
-def _mean(number: int, arm: str, event: _Event, mean: float) -> Published:
-    return Published(
-        source=number, line=event.line, arm=arm, metric=event.name, group=event.group, mean=mean
-    )
 
 
 def _events(source: SourceFile) -> Iterator[_Event]:

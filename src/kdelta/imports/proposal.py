@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kdelta.imports.mapping import toml_text
 from kdelta.imports.record import SourceFile
 from kdelta.imports.versions import in_order
-from kdelta.printable import printable, quoted
+from kdelta.printable import printable
 
 # Column name -> the key of [columns]; with a unit and a direction the metric of that name.
 NAMES: dict[str, str | tuple[str, str]] = {
@@ -54,11 +55,6 @@ NAMES: dict[str, str | tuple[str, str]] = {
 _BETTER = 'better = ""  # "less" or "more"'
 
 
-def is_known(source: SourceFile) -> bool:
-    """True when every column of a table stands in the fixed table."""
-    return all(column in NAMES for column in source.columns)
-
-
 def proposed(source: SourceFile) -> str:
     """The text of a mapping for a table; a blank ("") is for the user to fill in."""
     keys: dict[str, list[str]] = {}
@@ -67,7 +63,7 @@ def proposed(source: SourceFile) -> str:
         known = NAMES.get(column)
         if isinstance(known, tuple):
             unit, better = known
-            shown = f'value = {quoted(column)}, unit = "{unit}", better = "{better}"'
+            shown = f'value = {toml_text(column)}, unit = "{unit}", better = "{better}"'
             metrics.append(f"{column} = {{ {shown} }}")
         elif known:
             keys.setdefault(known, []).append(column)
@@ -88,7 +84,7 @@ def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iter
     yield f"# How kdelta reads {printable(source.name, 200)}; docs/imports.md has every key."
     left = [column for column in source.columns if column not in NAMES]
     if left:
-        yield f"# To be mapped, or named in ignore: {', '.join(map(quoted, left))}"
+        yield f"# To be mapped, or named in ignore: {', '.join(map(toml_text, left))}"
         yield "ignore = []"
     summary = not wide and keys.keys() & {"mean", "median"} and "value" not in keys
     replicate = "boot" if "boot" in keys else "round" if "round" in keys else ""
@@ -101,7 +97,7 @@ def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iter
         yield f"{_BETTER}, of every metric"
     arms = _arms(source, keys.get("arm", []))
     if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
-        names = ", ".join(quoted(arm) for arm in arms[:20])
+        names = ", ".join(toml_text(arm) for arm in arms[:20])
         yield f'order = [""]  # every arm, oldest first, of {names}'
 
 
@@ -110,11 +106,12 @@ def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
         yield 'arm = ""  # the column with what is compared, as the kernel'
     for key, columns in keys.items():
         if key == "dimensions":
-            yield f"dimensions = [{', '.join(map(quoted, columns))}]"
+            yield f"dimensions = [{', '.join(map(toml_text, columns))}]"
+        elif len(columns) > 1:
+            names = " or ".join(map(toml_text, columns))
+            yield f'{key} = ""  # {names}; name the other in ignore'
         elif key != "success":
-            yield f"{key} = {quoted(columns[0])}"
-            # Two columns of one meaning: which is which is for the user to say.
-            yield from (f'{key} = ""  # or {quoted(column)}?' for column in columns[1:])
+            yield f"{key} = {toml_text(columns[0])}"
 
 
 def _arms(source: SourceFile, columns: Sequence[str]) -> list[str]:

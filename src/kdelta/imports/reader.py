@@ -38,7 +38,8 @@ from kdelta.imports.files import (
     parsed_json,
 )
 from kdelta.imports.mapping import Mapping
-from kdelta.imports.record import SET, Contents, Published, Reading, SourceFile, at, merged
+from kdelta.imports.record import SET, Contents, ImportReading, Published, SourceFile, at, merged
+from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 
 
@@ -124,7 +125,7 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
             place=source.name,
             action=f"import it as it is: kdelta import {printable(str(path))}",
         )
-    return proposal.proposed(table.table(source, source.text))
+    return proposal.proposed(table.table(source))
 
 
 def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
@@ -141,19 +142,22 @@ def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
         folder, base = _folder(source), source.name.rpartition("/")[2]
         if folder in bundles and base in bundle.FILES:
             alike = {one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder}
-            kind = ImportFormat.BUNDLE if base == bundle.RAW else None
-            shown = table.table(source, source.text) if kind else source
+            raw = base == bundle.RAW
             files.append(
-                _File(number=number, source=shown, kind=kind, mapping=mapping, members=alike)
+                _File(
+                    number=number,
+                    source=table.table(source) if raw else source,
+                    kind=ImportFormat.BUNDLE if raw else None,
+                    mapping=mapping,
+                    members=alike,
+                )
             )
         elif mapping and mapping.of_table:
-            files.append(_table(number, source, mapping, ""))
+            files.append(_table(number, source, mapping))
+        elif (kind := _format(source)) is ImportFormat.TABLE:
+            files.append(_table(number, source, None))
         else:
-            kind = _format(source)
-            if kind is ImportFormat.TABLE:
-                files.append(_table(number, source, None, ""))
-            else:
-                files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
+            files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
     return files
 
 
@@ -168,9 +172,9 @@ def _is_raw(source: SourceFile) -> bool:
     return bundle.is_raw(replace(source, columns=tuple(head)))
 
 
-def _table(number: int, source: SourceFile, mapping: Mapping | None, how: str) -> _File:
+def _table(number: int, source: SourceFile, mapping: Mapping | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
-    shown = replace(table.table(source, source.text), text="")
+    shown, how = table.table(source), ""
     if mapping is None:
         text = proposal.proposed(shown)
         write = f"write a mapping with: kdelta import --propose {printable(source.name, 200)}"
@@ -198,7 +202,7 @@ def _table(number: int, source: SourceFile, mapping: Mapping | None, how: str) -
 def _format(source: SourceFile) -> ImportFormat:
     """The declared format of a file; TABLE for any other."""
     text = source.text
-    if text.lstrip()[:1] == "{":
+    if text.lstrip()[:1] in ("{", "["):
         return _json_format(source)
     for kind, is_of in (
         (ImportFormat.ROBOT, lkp.is_robot_table),
@@ -214,23 +218,32 @@ def _format(source: SourceFile) -> ImportFormat:
 
 def _json_format(source: SourceFile) -> ImportFormat:
     first = source.text.strip().partition("\n")[0]
-    if first.endswith("}"):  # an object a line
+    if first[:1] == "{" and first.endswith("}"):  # an object a line
         found: Any = parsed_json(first, source.name)
         if perf_stat.is_json(found):
             return ImportFormat.PERF_STAT
-        if len(source.text.strip()) > len(first):
-            return ImportFormat.TABLE
+        return ImportFormat.TABLE if len(source.text.strip()) > len(first) else _report(source)
+    return _report(source)
+
+
+def _report(source: SourceFile) -> ImportFormat:
+    """The declared format of one JSON value.  Raises SpecError for any other."""
     found = parsed_json(source.text, source.name)
-    if source.name.rpartition("/")[2] == lkp.FILE:
-        return ImportFormat.MATRIX
-    for kind, is_of in (
-        (ImportFormat.HYPERFINE, hyperfine.is_hyperfine),
-        (ImportFormat.GOOGLE_BENCHMARK, json_reports.is_google_benchmark),
-        (ImportFormat.FIO, json_reports.is_fio),
-    ):
-        if is_of(found):
-            return kind
-    return ImportFormat.TABLE
+    if isinstance(found, dict):
+        if source.name.rpartition("/")[2] == lkp.FILE:
+            return ImportFormat.MATRIX
+        for kind, is_of in (
+            (ImportFormat.HYPERFINE, hyperfine.is_hyperfine),
+            (ImportFormat.GOOGLE_BENCHMARK, json_reports.is_google_benchmark),
+            (ImportFormat.FIO, json_reports.is_fio),
+        ):
+            if is_of(found):
+                return kind
+    raise SpecError(
+        "it is JSON of no declared format",
+        place=source.name,
+        action="write a table as JSON lines, an object a line, and describe it with --mapping",
+    )
 
 
 def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
@@ -247,21 +260,16 @@ def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
 
 
 def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
-    kinds = {file.kind for file in files if file.kind}
-    if len(kinds) > 1:
-        names = ", ".join(sorted(kinds))
-        raise SpecError(
-            f"there are several formats: {names}",
-            place=str(paths[0]),
-            action="import them one by one",
-        )
-    if not kinds:
-        raise SpecError(
-            "there is no plain file in it (links in a folder are not followed)",
-            place=str(paths[0]),
-            action="give the files that were measured",
-        )
-    return kinds.pop()
+    kinds = sorted({file.kind for file in files if file.kind})
+    if len(kinds) == 1:
+        return kinds[0]
+    raise SpecError(
+        f"there are several formats: {', '.join(kinds)}"
+        if kinds
+        else "there is no plain file in it",
+        place=str(paths[0]),
+        action="import what was measured one by one (links in a folder are not followed)",
+    )
 
 
 def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) -> Contents:
@@ -278,12 +286,13 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
                 "it is one of several tables", place=mine[1].source.name, action="import one"
             )
         return one(mine[0].number, mine[0].source, mapping)
-    if kind is ImportFormat.MATRIX:
-        return lkp.read_matrices(sources, mapping)
-    if kind is ImportFormat.BENCHFMT:
-        return benchfmt.read(sources, labels, mapping)
-    if kind is ImportFormat.PERF_STAT:
-        return perf_stat.read(sources, labels, mapping)
+    directed = {
+        ImportFormat.MATRIX: lkp.read_matrices,
+        ImportFormat.BENCHFMT: benchfmt.read,
+        ImportFormat.PERF_STAT: perf_stat.read,
+    }
+    if kind in directed:
+        return directed[kind](sources, labels, mapping)
     readers = {
         ImportFormat.KERNBENCH: mmtests.read_logs,
         ImportFormat.HYPERFINE: hyperfine.read,
@@ -319,12 +328,11 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
                 place=files[1].source.name,
                 action="import the tables one by one",
             )
-    metrics = [metric for part in parts for metric in part.metrics]
-    units = {(metric.name, metric.unit, metric.better) for metric in metrics}
-    for name in {metric.name for metric in metrics}:
-        if len([one for one in units if one[0] == name]) > 1:
+    known: dict[str, Metric] = {}
+    for metric in (metric for part in parts for metric in part.metrics):
+        if known.setdefault(metric.name, metric) != metric:
             raise SpecError(
-                f"{printable(name, 60)} has one unit or direction here and another there",
+                f"{printable(metric.name, 60)} has one unit or direction here and another there",
                 place=files[1].source.name,
                 action="import the tables one by one",
             )
@@ -339,7 +347,7 @@ def _ordered(
         return contents
     if mapping and (mapping.order or mapping.roles):
         return replace(contents, order=mapping.order, roles=mapping.declared_roles)
-    figures: tuple[Reading | Published, ...] = (*contents.readings, *contents.published)
+    figures: tuple[ImportReading | Published, ...] = (*contents.readings, *contents.published)
     arms = tuple(dict.fromkeys(item.arm for item in figures))
     if contents.order or kind is ImportFormat.BUNDLE or len(arms) != len(paths):
         return contents

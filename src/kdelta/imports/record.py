@@ -35,7 +35,7 @@ class SourceFile:
     text: str = ""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImportReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One value that somebody measured, or that is missing with a reason.
 
     source, line: index of the source, and the line in it; the raw text is there.
@@ -140,7 +140,7 @@ class Contents:
     """
 
     metrics: tuple[Metric, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[ImportReading, ...] = ()
     published: tuple[Published, ...] = ()
     audited: tuple[Audited, ...] = ()
     arms: tuple[ArmFacts, ...] = ()
@@ -184,19 +184,14 @@ def merged(parts: Iterable[Contents]) -> Contents:
 
 def at(part: Contents, group: Pairs) -> Contents:
     """The same contents in a group, which keeps them apart from all others."""
-
-    def moved(own: Pairs) -> Pairs:
-        return (*group, *own)
-
+    readings = (msgspec.structs.replace(one, group=(*group, *one.group)) for one in part.readings)
     return replace(
         part,
-        readings=tuple(
-            msgspec.structs.replace(item, group=moved(item.group)) for item in part.readings
-        ),
-        published=tuple(replace(item, group=moved(item.group)) for item in part.published),
-        audited=tuple(replace(item, group=moved(item.group)) for item in part.audited),
-        arms=tuple(replace(item, group=moved(item.group)) for item in part.arms),
-        rules=tuple(replace(item, group=moved(item.group)) for item in part.rules),
+        readings=tuple(readings),
+        published=tuple(replace(one, group=(*group, *one.group)) for one in part.published),
+        audited=tuple(replace(one, group=(*group, *one.group)) for one in part.audited),
+        arms=tuple(replace(one, group=(*group, *one.group)) for one in part.arms),
+        rules=tuple(replace(one, group=(*group, *one.group)) for one in part.rules),
     )
 
 
@@ -209,14 +204,8 @@ def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Aud
 
 
 def each_arm(
-    items: Iterable[Reading | Published],
-    replicate: ReplicateUnit | None,
-    *,
-    facts: Pairs = (),
-    planned: int | None = None,
+    items: Iterable[ImportReading | Published], replicate: ReplicateUnit | None
 ) -> tuple[ArmFacts, ...]:
-    """The same known of every arm and group that has figures."""
-    return tuple(
-        ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
-        for arm, group in dict.fromkeys((item.arm, item.group) for item in items)
-    )
+    """What was repeated, for every arm and group that has figures."""
+    keys = dict.fromkeys((item.arm, item.group) for item in items)
+    return tuple(ArmFacts(arm=arm, group=group, replicate=replicate) for arm, group in keys)

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from kdelta.errors import SpecError
-from kdelta.imports.mapping import Figures, Mapping
+from kdelta.imports.mapping import Figures, Mapping, toml_text
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
+    ImportReading,
     Pairs,
     Published,
-    Reading,
     Roles,
     SourceFile,
     audited,
 )
-from kdelta.imports.table import TableCell, TableRow, plain_number, rows
+from kdelta.imports.table import TableRow, plain_number, rows
 from kdelta.imports.versions import in_order
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
@@ -40,7 +40,7 @@ class _Rows:
     number: int
     mapping: Mapping
     metrics: dict[str, Metric] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ImportReading] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
     states: dict[tuple[str, Pairs, str], set[str]] = field(default_factory=dict)
     facts: dict[tuple[str, Pairs], dict[str, str]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Rows:
 
     def arms(self) -> list[str]:
         """Every arm, in the order of the table."""
-        figures: list[Reading | Published] = [*self.readings, *self.published]
+        figures: list[ImportReading | Published] = [*self.readings, *self.published]
         return list(dict.fromkeys([*(one.arm for one in figures), *(key[0] for key in self.facts)]))
 
 
@@ -95,7 +95,7 @@ def _check_columns(source: SourceFile, mapping: Mapping) -> None:
             f" {'is' if len(left) == 1 else 'are'}",
             place=place,
             action=f"map {'it' if len(left) == 1 else 'each'}, or write ignore ="
-            f" [{', '.join(quoted(name) for name in left[:20])}]",
+            f" [{', '.join(map(toml_text, left[:20]))}]",
         )
 
 
@@ -206,7 +206,7 @@ def _named(
             raise SpecError(
                 f"the mapping does not say what {quoted(name)} is",
                 place=f"{row.source}: line {row.line}, column {printable(column, 80)}",
-                action=f'write [metrics."{printable(name, 60)}"] with unit and better, or name it'
+                action=f"write [metrics.{toml_text(name)}] with unit and better, or name it"
                 " in skip or states",
             )
     _figures(kept, row, (*key, name), figures, place, failure)
@@ -274,13 +274,15 @@ def _values(
             yield cell.number(), ""
 
 
-def _reading(kept: _Rows, row: TableRow, key: tuple[str, Pairs, str], place: int | None) -> Reading:
+def _reading(
+    kept: _Rows, row: TableRow, key: tuple[str, Pairs, str], place: int | None
+) -> ImportReading:
     (arm, group, metric), columns = key, kept.mapping.columns
     count, boot, turn = kept.counts[key], row.text(columns.boot), row.text(columns.round)
     if columns.boot and not boot:
         raise row[columns.boot].wrong("the name of a boot")
     of_boots = kept.mapping.unit_of_replicate is ReplicateUnit.BOOT
-    return Reading(
+    return ImportReading(
         source=kept.number,
         line=row.line,
         arm=arm,
@@ -322,18 +324,13 @@ def _published(
     )
 
 
-def _cell(row: TableRow, column: str | None) -> TableCell | None:
-    return row[column] if column and row.text(column) else None
-
-
 def _number(row: TableRow, column: str | None) -> float | None:
-    cell = _cell(row, column)
-    return replace(cell, text=cell.text.removesuffix("%").strip()).number() if cell else None
+    text = row.text(column).removesuffix("%").strip()
+    return replace(row[column], text=text).number() if column and text else None
 
 
 def _count(row: TableRow, column: str | None) -> int | None:
-    cell = _cell(row, column)
-    return cell.integer() if cell else None
+    return row[column].integer() if column and row.text(column) else None
 
 
 def _arms(kept: _Rows) -> Iterator[ArmFacts]:
@@ -389,7 +386,7 @@ def _check_order(kept: _Rows, roles: Roles | None, name: str) -> None:
             action="name every arm in order, oldest first",
         )
     if len(arms) > 1 and not order and roles is None and in_order(arms) is None:
-        told = ", ".join(quoted(arm) for arm in arms[:10])
+        told = ", ".join(map(toml_text, arms[:10]))
         raise SpecError(
             "nothing says which arm is the old one",
             place=name,

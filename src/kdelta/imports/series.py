@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
+    ImportReading,
     Pairs,
     Published,
     PublishedRules,
-    Reading,
     Roles,
 )
 from kdelta.imports.versions import in_order
@@ -32,7 +30,6 @@ class Case:
     ordered:   the arms stand in a declared order, or in that of their versions.
     roles:     which arms are compared, where that was declared.
     details:   of each arm what is no condition of the machine: lost runs ...
-    remarks:   sentences on sources that contradict each other.
     """
 
     group: Pairs
@@ -43,7 +40,6 @@ class Case:
     roles: Roles | None = None
     details: tuple[tuple[str, Pairs], ...] = ()
     rules: PublishedRules | None = None
-    remarks: tuple[str, ...] = ()
 
     def detail(self, arm: str, name: str) -> str:
         """One detail of an arm; "" when it is not known."""
@@ -72,7 +68,7 @@ class GroupAudit:
 def cases(contents: Contents) -> tuple[Case, ...]:
     """Every (group, metric) with its arms, in the order of the sources."""
     metrics = {metric.name: metric for metric in contents.metrics}
-    readings: dict[tuple[Pairs, str], dict[str, list[Reading]]] = {}
+    readings: dict[tuple[Pairs, str], dict[str, list[ImportReading]]] = {}
     for item in contents.readings:
         readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
     said: dict[tuple[Pairs, str], list[Published]] = {}
@@ -127,7 +123,7 @@ class _Known:
         for field in contents.audited:
             text = ", ".join(field.values)
             states.setdefault(field.arm, []).append((field.group, field.field, text))
-        figures: Iterable[Reading | Published] = (*contents.readings, *contents.published)
+        figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
         names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
         return cls(
             {arm: tuple(items) for arm, items in arms.items()},
@@ -171,27 +167,22 @@ def _within(part: Pairs, whole: Pairs) -> bool:
 def _case(
     group: Pairs,
     metric: Metric,
-    readings: Mapping[str, list[Reading]],
+    readings: Mapping[str, list[ImportReading]],
     said: Sequence[Published],
     known: _Known,
 ) -> Case:
     arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
-    series, remarks = [], []
-    for arm in arms:
-        published = [one for one in said if one.arm == arm]
-        made = _series(arm, metric, group, readings.get(arm, []), published, known)
-        series.append(made)
-        remarks += [text for one in published for text in _contradicted(made, one)]
     return Case(
         group=group,
         metric=metric,
-        series=tuple(series),
+        series=tuple(
+            _series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms
+        ),
         published=tuple(said),
         ordered=ordered,
         roles=known.contents.roles,
         details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
         rules=known.rules(group),
-        remarks=tuple(dict.fromkeys(remarks)),
     )
 
 
@@ -199,15 +190,15 @@ def _series(
     arm: str,
     metric: Metric,
     group: Pairs,
-    readings: Sequence[Reading],
-    published: Sequence[Published],
+    readings: Sequence[ImportReading],
+    said: Sequence[Published],
     known: _Known,
 ) -> Series:
     about = known.about(arm, group)
     boots = tuple(_boots(readings))
     planned = next((item.planned for item in about if item.planned), None)
     if planned is None:
-        counts = [(one.ok or 0) + (one.failed or 0) for one in published]
+        counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
         planned = len(boots) or max(counts, default=0)
     return Series(
         arm=arm,
@@ -222,9 +213,9 @@ def _series(
     )
 
 
-def _boots(readings: Sequence[Reading]) -> Iterator[Boot]:
+def _boots(readings: Sequence[ImportReading]) -> Iterator[Boot]:
     """Replicates in the order of the session where known, each with its samples in order."""
-    grouped: dict[str, list[Reading]] = {}
+    grouped: dict[str, list[ImportReading]] = {}
     for item in readings:
         grouped.setdefault(item.replicate, []).append(item)
     made = []
@@ -246,31 +237,3 @@ def _boots(readings: Sequence[Reading]) -> Iterator[Boot]:
     if all(boot.position is not None for boot in made):
         made.sort(key=lambda boot: boot.position or 0)
     yield from made
-
-
-def _rounded(printed: float, mean: float) -> float:
-    """How far a printed mean may be from that of the values: it has the digits that it has."""
-    digits = len(f"{printed:.9f}".rstrip("0").partition(".")[2])
-    return max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
-
-
-def _contradicted(series: Series, one: Published) -> Iterator[str]:
-    """Sentences where a published summary is not that of the values."""
-    values = series.values
-    if not values:
-        return
-    mean = statistics.fmean(values)
-    if one.mean is not None and abs(one.mean - mean) > _rounded(one.mean, mean):
-        yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
-    if one.ok is not None and one.ok != len(values):
-        yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"
-    if one.cv is None or len(values) < 2 or not mean:
-        return
-    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
-    slack = 0.6 * 10.0**-one.cv_digits
-    if abs(one.cv - sample) > slack:
-        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
-        yield (
-            f"{series.arm}: a CV of {100 * one.cv:.3f} % is published{form};"
-            f" the sample form is {100 * sample:.3f} %"
-        )

@@ -91,16 +91,16 @@ class TableRow:
         return self[column].text if column else ""
 
 
-def table(source: SourceFile, text: str) -> SourceFile:
-    """The source with the columns and lines of its text.  Raises SpecError."""
-    name = source.name
+def table(source: SourceFile) -> SourceFile:
+    """The source with columns and lines in place of its text.  Raises SpecError."""
+    name, text = source.name, source.text
     rows_ = _objects(text, name) if text.lstrip()[:1] == "{" else _cut(text, name)
     number, head = next(rows_, (1, []))
     columns = _columns(head, f"{name}: line {number}")
     lines = tuple(_lines(rows_, columns, name))
     if not lines:
         raise SpecError("there is no row below the head line", place=name, action="add the rows")
-    return replace(source, columns=columns, lines=lines)
+    return replace(source, columns=columns, lines=lines, text="")
 
 
 def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -220,3 +220,11 @@ def rows(source: SourceFile, *, missing: Collection[str] = ()) -> Iterator[Table
 def plain_number(text: str) -> str:
     """A number written one way, so that 100.000000 and 100 are the same; other text as it is."""
     return f"{float(text):.12g}" if _NUMBER.fullmatch(text) else text
+
+
+def json_number(value: object, place: str, name: str) -> float:
+    """A number of a JSON file, within the bounds of a cell; name: of the figure.  SpecError."""
+    cell = TableCell(str(value), place, 1, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise cell.wrong("a number")
+    return cell.number()
