@@ -103,7 +103,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "tracing": "what is written into tracefs to watch something, and what its files say",
     },
     {
-        "foreign": "results and mails that others published: their files, read strictly",
+        "imports": "results that others published: declared formats, and tables by a mapping",
         "guests": (
             "QEMU and its command line, a running guest, its swap, checkpoints; whether KVM works"
             " here"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foreign_records import EVIDENCE
+from imports_evidence import EVIDENCE
 from kdelta.analysis.compat.framework import FrameworkRow, Label, Runs, rows
 
 BUNDLES = sorted(

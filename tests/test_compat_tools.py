@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from foreign_records import EVIDENCE, imported
+from imports_evidence import evidence, imported
 from kdelta.analysis.compat import benchfmt, lkp, mmtests
-from kdelta.foreign.series import cases
+from kdelta.imports.series import cases
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import Boot, Series
 
@@ -107,7 +107,7 @@ def test_lkp_head_stands_over_its_columns() -> None:
 
 
 def test_benchmark_format_is_read_back(tmp_path: Path) -> None:
-    before = cases(imported(EVIDENCE / "mprotect-qemu" / "formal-20260513" / "perf_1cpu").contents)
+    before = cases(evidence("mprotect-qemu/formal-20260513/perf_1cpu").contents)
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in before)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     path = tmp_path / "out.txt"

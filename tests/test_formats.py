@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 import ladder_records
 import timed_records
-from foreign_records import imported
+from imports_evidence import imported
 from kdelta.analysis.cases import cases
 from kdelta.analysis.compat import benchfmt, mmtests
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.methods import method_of
 from kdelta.cli.show import show
-from kdelta.foreign.series import cases as read_cases
+from kdelta.imports.series import cases as read_cases
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import comparisons

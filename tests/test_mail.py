@@ -18,12 +18,12 @@ from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.explanation import Presence
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
-from kdelta.foreign.mails import naming
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import Outcome
 from kdelta.source import maintainers
+from kdelta.source.mails import naming
 from kdelta.workload import load
 
 WORKLOADS = {"mprotect": load("mprotect")}

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import hot_cold_hot, kernbench
+from kdelta.analysis.compat import hot_cold_hot, mmtests
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
@@ -233,7 +233,7 @@ def built(user: Sequence[float]) -> TrialResult:
 def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
     made = record(arms, "kernbench:bundled")
     by_arm = {arm.label: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
-    return kernbench.lines("kernbench", by_arm)
+    return mmtests.kernbench("kernbench", by_arm)
 
 
 def test_kernbench_is_laid_out_as_mmtests_does() -> None:
@@ -254,4 +254,4 @@ def test_kernbench_leaves_out_arms_without_samples() -> None:
     lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
     assert lines[0].split() == ["old"]
     assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
-    assert kernbench.lines("mprotect", {}) == ()
+    assert mmtests.kernbench("mprotect", {}) == ()

@@ -26,6 +26,11 @@ def directory(name: str) -> Path:
     )
 
 
+def is_clone() -> bool:
+    """True where kdelta runs from a clone, whose Makefile installs what is missing."""
+    return (_PACKAGE.parents[1] / "Makefile").is_file()
+
+
 def code(places: Collection[str] = ("",)) -> tuple[Path, ...]:
     """kdelta's own Python files in these modules and packages, in a fixed order; all without."""
     chosen = {path for place in places for path in _files(_PACKAGE / place)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdelta.foreign.series import Case
+from kdelta.imports.series import Case
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, Method, gather, parts
 from kdelta.sample import TOTAL
@@ -27,7 +27,6 @@ def cases(record: RunRecord, method: Method[Any]) -> list[Case]:
                     group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
                     metric=series[0].metric,
                     series=series,
-                    published=(),
                 )
             )
     return found

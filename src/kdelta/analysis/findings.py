@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import kernbench
+from kdelta.analysis.compat import mmtests
 from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import FigureTable, MetricTable
 from kdelta.journal.run import RunRecord
@@ -45,7 +45,7 @@ def report(
     own["ladders"] = tuple(
         replace(
             ladder,
-            published=kernbench.lines(
+            published=mmtests.kernbench(
                 one.workload, {arm.arm.label: arm.trials for arm in one.arms}
             ),
         )

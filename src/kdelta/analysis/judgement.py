@@ -1,30 +1,37 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The analysis of an import: what kdelta says of others' data, and what their own tools say."""
+"""The analysis of an import: what kdelta says of others' data, and what their own tools say.
+
+Every pair of arms gets a verdict by the rules of `stats`; the answer sums them up in sentences.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kdelta.analysis import summarised
-from kdelta.analysis.answer import ImportAnswer, answer
+from kdelta.analysis import import_faults
 from kdelta.analysis.compat import framework, lkp, mmtests
-from kdelta.analysis.standing import limited, untold
+from kdelta.analysis.import_faults import Dimension
+from kdelta.analysis.summaries import compare as compare_summaries
 from kdelta.errors import SpecError
-from kdelta.foreign import clocks, summaries
-from kdelta.foreign.arms import count_on, in_order, stem
-from kdelta.foreign.record import Foreign, ImportFormat, Pairs, Published
-from kdelta.foreign.series import Case, GroupAudit, audits, cases
-from kdelta.foreign.summaries import Dimension
+from kdelta.imports.record import Import, Pairs, Published, Roles
+from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
 from kdelta.stats.decomposition import shares
+from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary, summarise
 
 # What is said of values that were not published would only repeat that they were not.
+_SHOWN = 3  # of things of one kind that a sentence names
+_BOOTS = "at least 5 boots an arm"
+_CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
 
 
@@ -107,6 +114,27 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportAnswer:
+    """Sentences on an import, the most important first.
+
+    counts:  how often each verdict was given.
+    holds:   changes and equalities that were shown.  open: what was compared and not decided.
+    invalid: what is not comparable.  contradicted: published figures that the values do not make.
+    doubtful: what makes the data less than it looks.  missing: what is incomplete.
+    needs:   what would have to be known where something is open.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    holds: tuple[str, ...]
+    open: tuple[str, ...]
+    invalid: tuple[str, ...]
+    contradicted: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    missing: tuple[str, ...]
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """All that may be printed of an import; how: what the columns of each file were taken for."""
 
@@ -122,11 +150,15 @@ class Judgement:
     how: tuple[str, ...] = ()
 
 
-def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
-    """Judge an import.  Raises SpecError for an arm or a metric that it does not have."""
-    found = cases(foreign.contents)
-    wanted = _of_metric(found, choice.metric)
-    plans = [(case, _pairs(case, choice)) for case in found]
+def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
+    """Judge an import.
+
+    Raises SpecError for an arm or a metric that it does not have, and where nothing says which of
+    several arms is the old one.
+    """
+    every = cases(found.contents)
+    wanted = _of_metric(every, choice.metric)
+    plans = [(case, _pairs(case, choice)) for case in every]
     if choice.old or choice.new:
         plans = [(case, pairs) for case, pairs in plans if pairs]
         if not any(case in wanted for case, _ in plans):
@@ -135,45 +167,26 @@ def judge(name: str, foreign: Foreign, choice: JudgementChoice) -> Judgement:
         tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
         for case, pairs in plans
     ]
-    shared = _Shared.of(found, foreign.contents.published)
-    audited = audits(foreign.contents)
+    shared = _Shared.of(every, found.contents.published)
     # All metrics are one family, also when only one is to be shown.
-    stand = [
-        tuple(
-            _standing(case, pair, audited, table=foreign.kind == ImportFormat.TABLE)
-            for pair in pairs
-        )
-        for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
-    ]
     findings = tuple(
         _finding(case, pairs, choice, shared)
-        for (case, _), pairs in zip(plans, stand, strict=True)
+        for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
         if case in wanted
     )
-    dimensions = summaries.cpus(found)
-    notes = foreign.contents.notes
+    dimensions = import_faults.cpus(every)
     return Judgement(
-        answer=answer(findings, dimensions, notes, tolerance=choice.tolerance),
+        answer=_answer(findings, dimensions, found.contents.notes),
         name=name,
-        read_as=foreign.kind,
-        created=foreign.created,
-        sources=tuple((s.name, s.sha256, s.size) for s in foreign.sources),
+        read_as=found.kind,
+        created=found.created,
+        sources=tuple((s.name, s.sha256, s.size) for s in found.sources),
         findings=findings,
-        audits=audited,
+        audits=audits(found.contents),
         dimensions=dimensions,
-        notes=notes,
-        how=foreign.contents.how,
+        notes=found.contents.notes,
+        how=found.contents.how,
     )
-
-
-def _standing(
-    case: Case, pair: JudgedPair, audited: Sequence[GroupAudit], *, table: bool
-) -> JudgedPair:
-    """A pair with its verdict as far as the whole import lets it stand."""
-    old, new = case.arm(pair.old), case.arm(pair.new)
-    if old is None or new is None:
-        return pair
-    return replace(pair, comparison=limited(old, new, pair.comparison, audited, table=table))
 
 
 def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
@@ -196,15 +209,15 @@ class _Shared:
     """What only shows over several metrics."""
 
     paired: bool
-    ticks: Mapping[tuple[Pairs, str], clocks.Tick | None]
+    ticks: Mapping[tuple[Pairs, str], import_faults.Tick | None]
 
     @classmethod
     def of(cls, found: Sequence[Case], published: Sequence[Published]) -> _Shared:
         alike: dict[tuple[Pairs, str], list[Case]] = {}
         for case in found:
             alike.setdefault((case.group, case.metric.unit), []).append(case)
-        ticks = {key: clocks.shared_tick(members) for key, members in alike.items()}
-        return cls(summaries.counted_in_pairs(published), ticks)
+        ticks = {key: import_faults.shared_tick(members) for key, members in alike.items()}
+        return cls(import_faults.counted_in_pairs(published), ticks)
 
 
 def _corrected(
@@ -270,10 +283,23 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     """(old, new, control) to compare."""
     if choice.old or choice.new or choice.control:
         return _asked(case, choice)
-    sandwich = _sandwich(case)
-    if sandwich:
-        return [sandwich]
-    return [(old, new, None) for old, new in zip(case.series, case.series[1:], strict=False)]
+    if case.roles:
+        return _by_roles(case, case.roles)
+    if not case.ordered:
+        arms = [series.arm for series in case.series]
+        raise SpecError(
+            f"nothing says which arm is the old one: {', '.join(arms[:8])}",
+            place=case.metric.name,
+            action="give --old ARM and --new ARM",
+        )
+    return [(old, new, None) for old, new in pairwise(case.series)]
+
+
+def _by_roles(case: Case, roles: Roles) -> list[tuple[Series, Series, Series | None]]:
+    old, control = case.arm(roles.old), case.arm(roles.control)
+    if old is None:
+        return []
+    return [(old, new, control) for name in roles.new if (new := case.arm(name))]
 
 
 def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
@@ -290,43 +316,15 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     return [(old, new, rest[0] if rest else None)]
 
 
-def _sandwich(case: Case) -> tuple[Series, Series, Series] | None:
-    """A, B, A where two of three arms have one role, one commit, or one name but for a or b."""
-    if len(case.series) != 3:
-        return None
-    roles = dict(case.roles)
-    names = [series.arm for series in case.series]
-    for key in (
-        [roles.get(series.arm, "") for series in case.series],
-        [case.detail(series.arm, "commit") for series in case.series],
-        [] if count_on(names) else [stem(name) for name in names],
-    ):
-        twice = next((word for word in key if word and key.count(word) == 2), None)
-        if twice is not None:
-            same = [s for s, word in zip(case.series, key, strict=True) if word == twice]
-            other = next(s for s, word in zip(case.series, key, strict=True) if word != twice)
-            ranked, how = in_order([twice, other.arm])
-            if how in ("versions", "words") and ranked[0] == other.arm and not roles:
-                continue  # vanilla, patchA, patchB: two new arms
-            first, second = sorted(same, key=_began)
-            return first, other, second
-    return None
-
-
-def _began(series: Series) -> int:
-    return min((boot.position for boot in series.boots if boot.position is not None), default=0)
-
-
 def _finding(
     case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice, shared: _Shared
 ) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
     alone = [] if pairs else _alone(case)
-    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in case.remarks]
-    published = list(summaries.cautions(case, paired=shared.paired))
-    clock = clocks.cautions(case, shared.ticks.get((case.group, case.metric.unit)))
-    unknown = [*_unknown_replicates(case), *untold(case, asked=choice.old is not None)]
-    every = [*published, *clock, *from_pairs, *alone, *remarks, *unknown]
+    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in import_faults.contradicted(case)]
+    published = list(import_faults.of_summaries(case, paired=shared.paired))
+    clock = import_faults.of_tick(case, shared.ticks.get((case.group, case.metric.unit)))
+    every = [*published, *clock, *from_pairs, *alone, *remarks, *_unknown_replicates(case)]
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -402,7 +400,7 @@ def _pair(
         kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
         comparison = replace(comparison, cautions=kept)
         if comparison.verdict is Verdict.UNDECIDED:
-            comparison = summarised.compare(case, comparison, arms)
+            comparison = compare_summaries(case.published, comparison, arms)
     return JudgedPair(
         old=old.arm,
         new=new.arm,
@@ -479,3 +477,188 @@ def _baseline(case: Case, pairs: Sequence[JudgedPair]) -> str:
             if case.detail(series.arm, "version_family") == case.rules.baseline:
                 return series.arm
     return pairs[0].old if pairs else case.series[0].arm
+
+
+def change(pair: JudgedPair) -> str:
+    """The change with its interval, in percent; "" where there is none, as of INVALID pairs."""
+    found = pair.comparison
+    if found.ratio is None:
+        return ""
+    text = f"{100 * (found.ratio - 1):+.2f} %"
+    if found.interval is None:
+        return text
+    if math.isinf(found.interval[1]):
+        return f"{text} (no interval)"
+    low, high = (100 * (bound - 1) for bound in found.interval)
+    return f"{text} ({low:+.2f} to {high:+.2f})"
+
+
+def _answer(
+    findings: Sequence[Finding], dimensions: Sequence[Dimension], notes: Sequence[str]
+) -> ImportAnswer:
+    """The answer to all findings of an import together."""
+    pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
+    verdicts = Counter(pair.comparison.verdict for _, pair in pairs)
+    unsound = [f"dimension {one.name}: {one.sentence}" for one in dimensions if not one.sound]
+    return ImportAnswer(
+        counts=tuple((str(verdict), verdicts[verdict]) for verdict in Verdict if verdicts[verdict]),
+        holds=tuple(_holds(pairs)),
+        open=tuple(_reasons(pairs, Verdict.UNDECIDED)),
+        invalid=(
+            *dict.fromkeys(unsound),
+            *_reasons(pairs, Verdict.INVALID),
+            *_alone_in_group(findings),
+        ),
+        contradicted=tuple(_contradicted(findings)),
+        doubtful=tuple(_doubtful(findings)),
+        missing=(*_lost(findings), *notes),
+        needs=tuple(_needs(findings)),
+    )
+
+
+def _place(finding: Finding) -> str:
+    """Metric and setting in words."""
+    where = ", ".join(f"{name} {text}" for name, text in finding.group)
+    return f"{finding.metric.name} ({where})" if where else finding.metric.name
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of several things, and how many more there are."""
+    more = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _alike(told: Sequence[tuple[str, str, Sequence[str]]]) -> Iterator[str]:
+    """Sentences that differ in figures and names alone as one, the most frequent first.
+
+    told: (what comes before it, the sentence, names that may differ).
+    """
+    found: dict[str, list[str]] = {}
+    for before, sentence, names in told:
+        bare = sentence
+        for name in names:
+            bare = bare.replace(name, "#")
+        found.setdefault(re.sub(r"[-+]?\d+(?:\.\d+)?", "#", bare), []).append(before + sentence)
+    for texts in sorted(found.values(), key=len, reverse=True):
+        yield texts[0] + (f" (and {len(texts) - 1} alike)" if len(texts) > 1 else "")
+
+
+def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
+    """A sentence for each change of arms and verdict, with the places where it was found."""
+    found: dict[tuple[str, str, Verdict], list[str]] = {}
+    for finding, pair in pairs:
+        verdict = pair.comparison.verdict
+        if verdict.is_step or verdict is Verdict.SAME:
+            text = f"{_place(finding)} {change(pair)}".strip()
+            found.setdefault((pair.old, pair.new, verdict), []).append(text)
+    for (old, new, verdict), places in found.items():
+        yield f"{old} -> {new}: {verdict} in {_some(places)}"
+
+
+def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> Iterator[str]:
+    """The reasons of one verdict, the most frequent first, with how often it was given."""
+    told = []
+    for finding, pair in pairs:
+        if pair.comparison.verdict is verdict:
+            first, *others = pair.comparison.reasons or ("no reason",)
+            first = "; ".join((first, *(text for text in others if _CORRECTED in text)))
+            before = f"{pair.old} -> {pair.new}, {_place(finding)}: "
+            told.append((before, first, (pair.old, pair.new)))
+    return _alike(told)
+
+
+def _alone_in_group(findings: Sequence[Finding]) -> Iterator[str]:
+    alone = [_place(finding) for finding in findings if not finding.pairs]
+    if alone:
+        yield f"one arm only, so nothing to compare: {_some(alone)}"
+
+
+def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:
+    texts = [
+        caution.sentence
+        for finding in findings
+        for caution in finding.cautions
+        if caution.trap is Trap.FACTS and "published" in caution.sentence
+    ]
+    if texts:
+        yield f"published, and not what the values make: {_some(list(dict.fromkeys(texts)))}"
+
+
+def _doubtful(findings: Sequence[Finding]) -> Iterator[str]:
+    """What makes the data less than it looks: counted twice, or on a clock that ticks."""
+    told = [
+        ("", caution.sentence, tuple(arm.arm for arm in finding.arms))
+        for finding in findings
+        for caution in finding.cautions
+        if _less(finding, caution)
+    ]
+    yield from _alike(list(dict.fromkeys(told)))
+
+
+def _less(finding: Finding, caution: Caution) -> bool:
+    verdicts = {pair.comparison.verdict for pair in finding.pairs}
+    if verdicts == {Verdict.INVALID}:
+        return False  # that says more
+    if caution.trap is Trap.DOUBLE_COUNT:
+        return True
+    decided = any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
+    return decided and caution.trap in (Trap.LATTICE, Trap.CLOCK)
+
+
+def _lost(findings: Sequence[Finding]) -> Iterator[str]:
+    """Runs of which there is no value."""
+    texts = dict.fromkeys(
+        f"{arm.arm} {arm.of_planned} {arm.replicate}s ({_place(finding)})"
+        for finding in findings
+        for arm in _ran(finding)
+        if arm.n < arm.planned
+    )
+    said = dict.fromkeys(
+        f"{one.arm} {one.ok or 0}/{(one.ok or 0) + one.failed} ({_place(finding)})"
+        for finding in findings
+        for one in finding.published
+        if one.failed
+    )
+    if texts or said:
+        yield f"runs without a value: {_some([*(texts or said)])}"
+
+
+def _ran(finding: Finding) -> Iterator[Summary]:
+    """The arms of which runs are known; of the others there are summaries alone."""
+    said = {one.arm for one in finding.published}
+    yield from (arm for arm in finding.arms if arm.n or (arm.planned and arm.arm not in said))
+
+
+def _needs(findings: Sequence[Finding]) -> Iterator[str]:
+    """What a verdict waits for where there is none, in the terms of somebody who can add it."""
+    waiting = [
+        (finding, pair)
+        for finding in findings
+        for pair in finding.pairs
+        if pair.comparison.verdict is Verdict.UNDECIDED
+    ]
+    if not waiting:
+        return
+    if any(len(list(_ran(finding))) < len(finding.arms) for finding, _ in waiting):
+        yield "the values themselves, one for each run"
+    if any(not arm.n for finding, _ in waiting for arm in _ran(finding)):
+        yield "runs that do not fail"
+    yield from _needed_boots(waiting)
+    cautions = [caution for finding, _ in waiting for caution in finding.cautions]
+    if any(IN_TURN in caution.sentence for caution in cautions):
+        yield "runs of the arms in turn, or the old arm once more behind the new"
+    if any(UNKNOWN_ORDER in caution.sentence for caution in cautions):
+        yield "the order in which they were run (position in a mapping)"
+    if any(caution.trap is Trap.STATE for caution in cautions):
+        yield "the page state (state in a mapping)"
+
+
+def _needed_boots(waiting: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
+    traps = {caution.trap for finding, _ in waiting for caution in finding.cautions}
+    more = [pair.comparison.more for _, pair in waiting if pair.comparison.more]
+    if Trap.REPLICATE in traps and any(arm.n for finding, _ in waiting for arm in finding.arms):
+        yield f"the boot of each value (boot in a mapping), {_BOOTS}"
+    elif Trap.FEW in traps:
+        yield _BOOTS
+    elif more:
+        yield f"about {max(more):,} more boot{'s' * (max(more) > 1)} an arm"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
+from kdelta.data import is_clone
 from kdelta.errors import InfraError
 from kdelta.machine import axes
 from kdelta.rendering.formats import CASES, FORMATS
@@ -28,7 +29,7 @@ def need(instrument: Instrument) -> None:
     if missing:
         raise InfraError(
             f"times are judged with {' and '.join(missing)}, which is not installed",
-            action="pip install 'kdelta[time]'",
+            action="make setup" if is_clone() else "pip install 'kdelta[time]'",
         )
 
 

@@ -147,7 +147,7 @@ def _functions(found: Claim) -> list[str]:
 
 def _print_earlier(lore: Path, functions: list[str]) -> None:
     """List the mails that name one of the functions: the change may be reported already."""
-    from kdelta.foreign.mails import naming
+    from kdelta.source.mails import naming
 
     earlier = naming(lore, functions)
     if not earlier:

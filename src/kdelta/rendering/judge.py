@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kdelta.analysis.compat import framework, lkp, mmtests
-from kdelta.analysis.judgement import Compat, Finding, Gap, JudgedPair, Judgement, Others
-from kdelta.foreign.record import Pairs, Published
-from kdelta.foreign.series import GroupAudit
+from kdelta.analysis.judgement import (
+    Compat,
+    Finding,
+    Gap,
+    ImportAnswer,
+    JudgedPair,
+    Judgement,
+    Others,
+    change,
+)
+from kdelta.imports.record import Pairs, Published
+from kdelta.imports.series import GroupAudit
 from kdelta.metric import Better
-from kdelta.rendering import answer
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
@@ -21,14 +30,20 @@ from kdelta.table.columns import (
     Line,
     Span,
     Tone,
+    first_that_fits,
     paragraph,
     short,
     table_lines,
     tables_that_fit,
 )
-from kdelta.verdict.comparison import Caution, closes
+from kdelta.verdict.comparison import Caution, Verdict, closes
 from kdelta.verdict.series import Summary
 
+_ROWS = 20
+_ROOMY = 20
+_LONGEST = (36, 28, 24, 20, 19, 17, 15, 13, 11, 9)  # characters of an arm's name
+_SENTENCES = 3  # of one kind; JSON has all
+_FIRST = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.INVALID, Verdict.SAME, Verdict.UNDECIDED)
 _FEW = 3  # metrics and settings whose details follow the answer unasked
 _SMALL = 0.1
 _ARM = 28
@@ -90,7 +105,7 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
     lines += paragraph(
         f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
     )
-    lines += answer.lines(found.answer, found.findings)
+    lines += _answer(found.answer, found.findings)
     few = len(found.findings) <= _FEW
     if details is False or (details is None and not few):
         count = len(found.findings)
@@ -98,6 +113,89 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
         text = f"details of {what}: --details, or one with --metric NAME"
         return [*lines, (), *paragraph(text, Tone.FAINT)]
     return [*lines, *_details(found, compat=compat)]
+
+
+def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
+    """The paragraph and the table."""
+    for word, sentences, tone in (
+        ("holds", found.holds, Tone.BOLD),
+        ("not decided", found.open, Tone.PLAIN),
+        ("not comparable", found.invalid, Tone.BAD),
+        ("contradicted", found.contradicted, Tone.WARN),
+        ("doubtful", found.doubtful, Tone.WARN),
+        ("incomplete", found.missing, Tone.WARN),
+    ):
+        for text in sentences[:_SENTENCES]:
+            yield from paragraph(f"{word}: {text}", tone)
+        more = len(sentences) - _SENTENCES
+        if more > 0:
+            yield from paragraph(f"{word}: and {more} more (--json has all)", Tone.FAINT)
+    if found.needs:
+        yield from paragraph(f"a verdict needs: {'; '.join(found.needs)}")
+    if not (found.counts or found.invalid):
+        yield from paragraph("nothing was compared", Tone.WARN)
+    if sum(count for _, count in found.counts) > 1:
+        yield ()
+        yield from _verdicts(findings)
+
+
+def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
+    pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
+    shown = sorted(pairs, key=lambda each: _FIRST.index(each[1].comparison.verdict))
+    rows = pairs if len(pairs) <= _ROWS else shown[:_ROWS]
+    varying = _varying(findings)
+    yield from first_that_fits([_columns(rows, varying, longest) for longest in _LONGEST])
+    if len(pairs) > len(rows):
+        more = len(pairs) - len(rows)
+        yield from paragraph(f"and {more} comparisons more: --csv and --json have all", Tone.FAINT)
+
+
+def _columns(
+    rows: Sequence[tuple[Finding, JudgedPair]],
+    varying: Sequence[str],
+    longest: int,
+) -> list[Column]:
+    verdicts = tuple(
+        Span(pair.comparison.verdict, VERDICT_TONES[pair.comparison.verdict]) for _, pair in rows
+    )
+    where = tuple(_setting(finding, varying) for finding, _ in rows)
+    return [
+        Column("metric", (short(finding.metric.name, longest + 6) for finding, _ in rows)),
+        *([Column("where", (short(each, longest + 4) for each in where))] if any(where) else []),
+        Column("old", (short(pair.old, longest) for _, pair in rows)),
+        Column("new", (short(pair.new, longest) for _, pair in rows)),
+        Column("n", (_counts(pair) for _, pair in rows), right=True),
+        Column("change %", (_change(pair, longest) for _, pair in rows), right=True),
+        Column("verdict", verdicts),
+    ]
+
+
+def _varying(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The dimensions that are not the same everywhere."""
+    found: dict[str, set[str]] = {}
+    for finding in findings:
+        for name, text in finding.group:
+            found.setdefault(name, set()).add(text)
+    counts = Counter(name for finding in findings for name, _ in finding.group)
+    return tuple(
+        name for name, texts in found.items() if len(texts) > 1 or counts[name] < len(findings)
+    )
+
+
+def _setting(finding: Finding, varying: Sequence[str]) -> str:
+    """The setting by what varies."""
+    return ", ".join(text for name, text in finding.group if name in varying)
+
+
+def _change(pair: JudgedPair, longest: int) -> str:
+    """The change; its interval only where there is room."""
+    text = change(pair).replace(" %", "")
+    return (text if longest >= _ROOMY else text.partition(" (")[0]) or ABSENT
+
+
+def _counts(pair: JudgedPair) -> str:
+    found = pair.comparison
+    return f"{found.old.n}, {found.new.n}" if found.old and found.new else ABSENT
 
 
 def _details(found: Judgement, *, compat: bool) -> list[Line]:

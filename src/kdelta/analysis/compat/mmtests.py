@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.foreign.series import Case
+from kdelta.imports.series import Case
 from kdelta.metric import Better
+from kdelta.sample import MetricValue, Outcome, TrialRecord, TrialResult
 from kdelta.stats.published_rules import MMTESTS_ALPHA
 from kdelta.stats.student import two_sided_p
 
 _BEST = (50, 95, 99)
 _FIELD = 12
 _COMPARE = 7
+_KERNBENCH = "kernbench"
+_PHASES = ("user", "syst", "elsp")
+_MAILED = ("Amean", "BAmean-95", "BAmean-99")
+_CELL = 23  # characters of a cell of mmtests' table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,3 +187,47 @@ def significant(
         return means[0] != means[1]
     freedom = len(base) + len(other) - 2
     return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level
+
+
+def kernbench(workload: str, trials: Mapping[str, Sequence[TrialRecord]]) -> tuple[str, ...]:
+    """kernbench's table of user-N, syst-N and elsp-N in seconds, as mails show it; N: jobs.
+
+    Empty for another workload, or where no arm has samples.
+
+    trials: by the arm's label; the samples of all that ended ok are put together, as mmtests does.
+    """
+    done = {arm: _done(own) for arm, own in trials.items()}
+    known = [arm for arm in done if all(_seconds(done[arm], name) for name in _PHASES)]
+    if workload != _KERNBENCH or not known:
+        return ()
+    told = {int(one.value) for arm in known for one in _jobs(done[arm]) if one.value}
+    jobs = str(told.pop()) if len(told) == 1 else "N"
+    by_phase = [
+        _mailed(f"{name}-{jobs}", [_seconds(done[arm], name) for arm in known]) for name in _PHASES
+    ]
+    indent = len(max(_MAILED, key=len)) + 1 + len(f"{_PHASES[0]}-{jobs}")
+    head = " " * indent + "".join(f"{arm[: _CELL - 1]:>{_CELL}}" for arm in known)
+    return (head, *(rows[at] for at in range(len(_MAILED)) for rows in by_phase))
+
+
+def _mailed(operation: str, samples: Sequence[Sequence[float]]) -> list[str]:
+    found = table(samples, Better.LOWER)
+    return lines(operation, [row for row in found if row.name in _MAILED])
+
+
+def _done(trials: Sequence[TrialRecord]) -> list[TrialResult]:
+    return [t.result for t in trials if t.result and t.result.outcome is Outcome.OK]
+
+
+def _jobs(results: Sequence[TrialResult]) -> list[MetricValue]:
+    return [metric for result in results for metric in result.metrics if metric.name == "jobs"]
+
+
+def _seconds(results: Sequence[TrialResult], phase: str) -> list[float]:
+    return [
+        nanoseconds / 1e9
+        for result in results
+        for times in result.timed.phases
+        if times.phase == phase
+        for nanoseconds in times.nanoseconds
+    ]

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The published framework's bundle: raw.csv with what was recorded of the session beside it.
+
+A bundle is a folder.  Its raw.csv has one row for each boot and metric; execution_order.json gives
+the real order, pipeline_run_env.json the rules, the versions and the machine.  summary.csv,
+summary_counts.json and coverage.summary.csv say again what raw.csv says, and are kept unread.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kdelta.errors import SpecError
+from kdelta.imports.files import json_object
+from kdelta.imports.record import (
+    ArmFacts,
+    Contents,
+    ImportReading,
+    Pairs,
+    PublishedRules,
+    SourceFile,
+    audited,
+)
+from kdelta.imports.table import TableRow, plain_number, rows
+from kdelta.imports.versions import release_key
+from kdelta.metric import Assume, Better, Metric
+from kdelta.verdict.series import ReplicateUnit
+
+RAW = "raw.csv"
+ORDER = "execution_order.json"
+ENVIRONMENT = "pipeline_run_env.json"
+FILES = frozenset(
+    {RAW, ORDER, ENVIRONMENT, "summary.csv", "summary_counts.json", "coverage.summary.csv"}
+)
+_COLUMNS = (
+    *("profile", "source_file", "entry_profile", "test_kind", "version_family", "exact_version"),
+    *("case", "scenario", "metric", "value", "status", "run_id", "failure_reason"),
+)
+# Times end so, in nanoseconds; every other metric is a field that the framework audited.
+_TIMES = {"ns_per_page": "ns/page", "ns_per_1k_pages": "ns/1k-pages", "ns_avg": "ns"}
+_MUST = {"expected_match_ratio": "100", "unexpected_results": "0"}
+_STAMP = re.compile(r"(?P<suite>.+?)(?:-bench)?-(?P<stamp>\d{8}T\d{6}Z)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """What the JSON files say.
+
+    order: suite name -> (sequence, repeat).  profiles: name -> (its rules, repetitions).
+    """
+
+    order: Mapping[str, tuple[int, int]]
+    facts: Pairs
+    group: Pairs
+    profiles: Mapping[str, tuple[PublishedRules, int]]
+
+
+def is_raw(source: SourceFile) -> bool:
+    """True for a raw.csv of the framework: it has exactly these columns."""
+    return set(source.columns) == set(_COLUMNS)
+
+
+def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Contents:
+    """What the bundle in one folder says; members: the files of the folder by name.
+
+    Raises SpecError for a file that is not what the framework writes.
+    """
+    session = _session(members)
+    found = list(rows(raw))
+    metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}
+    failures = dict(_failures(found))
+    readings: list[ImportReading] = []
+    states: dict[tuple[str, Pairs, str], set[str]] = {}
+    seen: Counter[tuple[str, str, Pairs]] = Counter()
+    times: Counter[tuple[str, str]] = Counter()
+    refilled = set(_refilled({row["run_id"].text for row in found}, session))
+    for row in found:
+        arm, name = row["exact_version"].text, row["metric"].text
+        if not (arm and name):
+            raise row["exact_version" if not arm else "metric"].wrong("a name")
+        group, run = _group(row, session), row["run_id"].text
+        failure = failures[run]
+        if metrics[name] is None:
+            if not failure:
+                key = (arm, group, name)
+                states.setdefault(key, set()).add(plain_number(row["value"].text))
+            continue
+        seen[arm, name, group] += 1
+        times[run, name] += 1
+        sequence, repeat = session.order.get(_suite(run), (0, seen[arm, name, group]))
+        # A run that stands there twice is no second sample: it is one run counted twice.
+        again = f" line {times[run, name]}" if times[run, name] > 1 else ""
+        readings.append(
+            ImportReading(
+                source=number,
+                line=row.line,
+                arm=arm,
+                metric=name,
+                value=None if failure else row["value"].number(),
+                failure=failure,
+                replicate=f"{arm} r{repeat:02d}{again}",
+                group=group,
+                position=sequence - 1 if sequence else None,
+                round=repeat,
+                run=run,
+                refilled=run in refilled,
+            )
+        )
+    return Contents(
+        metrics=tuple(metric for metric in metrics.values() if metric),
+        readings=tuple(readings),
+        audited=audited(states),
+        arms=tuple(_arms(found, session, failures)),
+        rules=tuple(_rules(found, session)),
+        order=_order(found),
+    )
+
+
+def _metric(name: str) -> Metric | None:
+    """The time of that name; None for a field of the audit."""
+    for ending, unit in _TIMES.items():
+        if name == ending or name.endswith(f"_{ending}"):
+            return Metric(name=name, unit=unit, better=Better.LOWER, assume=Assume.NOTHING)
+    return None
+
+
+def _failures(found: Sequence[TableRow]) -> Iterator[tuple[str, str]]:
+    """(run, why it does not count) of every run; "" for one that does."""
+    reasons: dict[str, str] = {}
+    for row in found:
+        run, name, value = row["run_id"].text, row["metric"].text, row["value"].text
+        why = ""
+        if row["status"].text != "ok":
+            why = row["failure_reason"].text or row["status"].text or "no status"
+        elif name in _MUST and plain_number(value) != _MUST[name]:
+            why = f"{name} {value}"
+        reasons[run] = reasons.get(run, "") or why
+    yield from reasons.items()
+
+
+def _group(row: TableRow, session: _Session) -> Pairs:
+    named = ((name, row[name].text) for name in ("case", "scenario"))
+    return (*((name, text) for name, text in named if text), *session.group)
+
+
+def _session(files: Mapping[str, SourceFile]) -> _Session:
+    env = _object(files.get(ENVIRONMENT))
+    facts: list[tuple[str, str]] = []
+    group: list[tuple[str, str]] = []
+    settings = _part(env, "environment", {}, ENVIRONMENT)
+    for key, fact, dimension in (
+        ("QEMU_SMP", "requested_cpus", "cpu"),
+        ("QEMU_MEM_MB", "requested_memory_mib", "memory_mib"),
+    ):
+        if settings.get(key):
+            facts.append((fact, str(settings[key])))
+            group.append((dimension, str(settings[key])))
+    if "coverage_enabled" in env or "performance_clean" in env:
+        traced = bool(env.get("coverage_enabled")) or not env.get("performance_clean", True)
+        facts.append(("coverage", "yes" if traced else "no"))
+        group += [("coverage", "yes")] if traced else []
+    return _Session(
+        order=dict(_steps(files.get(ORDER))),
+        facts=tuple(facts),
+        group=tuple(group),
+        profiles=dict(_profiles(env)),
+    )
+
+
+def _object(source: SourceFile | None) -> dict[str, Any]:
+    return json_object(source.text, source.name) if source else {}
+
+
+def _part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> Any:
+    part = found.get(key, empty)
+    if not isinstance(part, type(empty)):
+        raise SpecError(f"{key} is not what the framework writes", place=place)
+    return part
+
+
+def _steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, int]]]:
+    if source is None:
+        return
+    for at, step in enumerate(_part(_object(source), "steps", [], source.name)):
+        try:
+            yield str(step["suite_name"]), (int(step["sequence"]), int(step["repeat"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpecError(
+                "a step needs suite_name, sequence and repeat", place=f"{source.name}: steps[{at}]"
+            ) from error
+
+
+def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:
+    for at, profile in enumerate(_part(env, "profiles", [], ENVIRONMENT)):
+        try:
+            rules = PublishedRules(
+                group=(),
+                tolerance=float(profile["tolerance"]),
+                max_cv=float(profile["max_cv"]),
+                baseline=str(profile["baseline_version"]),
+            )
+            yield str(profile["name"]), (rules, int(profile["repetitions"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpecError(
+                "a profile needs name, tolerance, max_cv, baseline_version and repetitions",
+                place=f"{ENVIRONMENT}: profiles[{at}]",
+            ) from error
+
+
+def _suite(run: str) -> str:
+    found = _STAMP.match(run)
+    return found["suite"] if found else run
+
+
+def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
+    """Runs whose time stamp is later than that of most runs that the plan puts after them."""
+    planned = sorted(
+        (session.order[found["suite"]][0], found["stamp"], run)
+        for run in runs
+        if (found := _STAMP.match(run)) and found["suite"] in session.order
+    )
+    later: list[str] = []
+    for _, stamp, run in reversed(planned):
+        if 2 * bisect_left(later, stamp) > len(later):
+            yield run
+        insort(later, stamp)
+
+
+def _arms(
+    found: Sequence[TableRow], session: _Session, failures: Mapping[str, str]
+) -> Iterator[ArmFacts]:
+    """Of every arm and group: what the machine was, and how many of how many runs ended ok."""
+    runs: dict[tuple[str, Pairs], dict[str, None]] = {}
+    families: dict[tuple[str, Pairs], str] = {}
+    for row in found:
+        key = (row["exact_version"].text, _group(row, session))
+        runs.setdefault(key, {})[row["run_id"].text] = None
+        families[key] = row["version_family"].text
+    profile = _profile(found, session)
+    for (arm, group), mine in runs.items():
+        lost = sorted({failures[run] for run in mine} - {""})
+        details = [("version_family", families[arm, group])]
+        details.append(("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}"))
+        details += [("lost_run", "; ".join(lost))] if lost else []
+        yield ArmFacts(
+            arm=arm,
+            group=group,
+            facts=session.facts,
+            details=tuple(details),
+            replicate=ReplicateUnit.BOOT,
+            planned=profile[1] if profile else None,
+        )
+
+
+def _profile(found: Sequence[TableRow], session: _Session) -> tuple[PublishedRules, int] | None:
+    names = sorted({row["profile"].text for row in found} & session.profiles.keys())
+    return session.profiles[names[0]] if names else None
+
+
+def _rules(found: Sequence[TableRow], session: _Session) -> Iterator[PublishedRules]:
+    profile = _profile(found, session)
+    if profile:
+        for group in dict.fromkeys(_group(row, session) for row in found):
+            yield replace(profile[0], group=group)
+
+
+def _order(found: Sequence[TableRow]) -> tuple[str, ...]:
+    """The arms by their releases, oldest first; () where two are of one release."""
+    arms = dict.fromkeys(row["exact_version"].text for row in found)
+    keys = {arm: release_key(arm) for arm in arms}
+    known = sorted((key, arm) for arm, key in keys.items() if key)
+    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
+        return ()
+    return tuple(arm for _, arm in known)

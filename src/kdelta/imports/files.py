@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The files of an import: which there are, what names them, their bytes and their JSON, bounded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kdelta.errors import SpecError
+from kdelta.imports.record import SourceFile
+from kdelta.printable import quoted
+
+MAX_BYTES = 64 * 2**20  # a file
+MAX_TOTAL = 256 * 2**20  # an import
+MAX_FILES = 1000
+_MAX_DEPTH = 8
+_RUNS = "kdelta-runs"
+MAPPING = ".mapping.toml"  # how the file name of a mapping ends
+
+
+def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
+    """(file, name) of all files, sorted within each path.
+
+    Files that were given one by one and have one name are called with the folders that differ.
+    Raises SpecError for too many files.
+    """
+    found: list[tuple[Path, str]] = []
+    alone = [path for path in paths if not _is_folder(path)]
+    for path in paths:
+        label = path.name or path.resolve().name
+        if path in alone:
+            found.append((path, _told_apart(path, alone)))
+        else:
+            inside = sorted(_walk(path, 0))
+            found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
+        if len(found) > MAX_FILES:
+            raise SpecError(
+                f"more than {MAX_FILES} files", place=str(path), action="import a part of them"
+            )
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    """False also for a path that this user may not look at: loading it says why."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _told_apart(path: Path, others: Sequence[Path]) -> str:
+    parts = path.absolute().parts
+    alike = [other.absolute().parts for other in others if other.name == path.name]
+    alike = [other for other in alike if other != parts]
+    for count in range(1, len(parts)):
+        if all(other[-count:] != parts[-count:] for other in alike):
+            return "/".join(parts[-count:])
+    return path.name
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    """Plain files below a folder, without mappings and kdelta's runs; links are not followed."""
+    if depth > _MAX_DEPTH:
+        raise SpecError(
+            f"more than {_MAX_DEPTH} folders deep", place=str(folder), action="import a part of it"
+        )
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise SpecError(
+            f"it cannot be read: {error.strerror}", place=str(folder), action="check the path"
+        ) from error
+    for entry in entries[: MAX_FILES + 1]:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != _RUNS:
+                yield from _walk(Path(entry.path), depth + 1)
+        elif entry.name.startswith(".") or entry.name.endswith(MAPPING):
+            continue
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def labels_of(names: Sequence[str]) -> list[str]:
+    """The arm of each file, where nothing in the file names one.
+
+    Files of one folder: their names without the ending (.json, not the .16 of 6.16).  Files of
+    several folders: the first folder in which their paths differ; its files are runs of one arm.
+    """
+    folders = [name.split("/")[:-1] for name in names]
+    if len({*map(tuple, folders)}) > 1:
+        for depth in range(max(map(len, folders))):
+            parts = [folder[depth] if depth < len(folder) else "" for folder in folders]
+            if len({*parts}) > 1 and all(parts):
+                return parts
+    return [_stem(name) for name in names]
+
+
+def _stem(name: str) -> str:
+    stem, _, ending = name.rpartition("/")[2].rpartition(".")
+    return stem if stem and ending.isalpha() else name.rpartition("/")[2]
+
+
+def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
+    """A file's content and its SourceFile without lines.  Raises SpecError."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SpecError(
+                "it is no plain file", place=name, action="copy what it holds into a file"
+            )
+        with path.open("rb") as stream:
+            before = os.fstat(stream.fileno())
+            data = stream.read(MAX_BYTES + 1)
+            after = os.fstat(stream.fileno())
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise SpecError(f"it cannot be read: {why}", place=name, action="check the path") from error
+    if len(data) > MAX_BYTES:
+        raise SpecError(
+            f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
+        )
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise changed(name)
+    return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+def changed(name: str) -> SpecError:
+    """The error of a file that somebody writes while it is imported."""
+    return SpecError(
+        "it changed while it was read", place=name, action="import it when it is written"
+    )
+
+
+def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
+    """The text of a file, with an optional byte order mark and no NUL.  Raises SpecError."""
+    try:
+        text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except LookupError as error:
+        raise SpecError(
+            f"no encoding of text is called {quoted(encoding)}",
+            place="--encoding",
+            action="there are utf-8, latin-1, cp1252, utf-16 and others that Python knows",
+        ) from error
+    except UnicodeError as error:
+        start = getattr(error, "start", 0)
+        line, byte = 1 + data.count(b"\n", 0, start), start - data.rfind(b"\n", 0, start)
+        raise SpecError(
+            f"not text in {encoding.upper()}",
+            place=f"{name}: line {line}, byte {byte}",
+            action="give the encoding with --encoding, or leave the file out",
+        ) from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise SpecError(
+            "it holds a NUL character",
+            place=f"{name}: line {line}",
+            action="give the encoding with --encoding, or leave the file out",
+        )
+    return text
+
+
+def parsed_json(text: str, name: str, line: int = 1, *, as_written: bool = False) -> Any:
+    """What a JSON text holds, which begins in that line; no NaN, no name twice.
+
+    as_written: numbers are text, with every digit: 6.10 is not 6.1.  Raises SpecError.
+    """
+    # Not msgspec: of a name that stands twice it takes the last without a word.
+    number: dict[str, Any] = {"parse_float": str, "parse_int": str} if as_written else {}
+    try:
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique_names,
+            **number,
+        )
+    except json.JSONDecodeError as error:
+        place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"
+        raise SpecError(f"not JSON: {error.msg}", place=place, action="correct it") from error
+    except RecursionError as error:
+        raise SpecError("the JSON is nested too deep", place=name, action="flatten it") from error
+    except ValueError as error:
+        action = "write null for what is missing, and each name once"
+        raise SpecError(f"not JSON that can be used: {error}", place=name, action=action) from error
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
+def json_object(text: str, name: str) -> dict[str, Any]:
+    """The object that a JSON file holds.  Raises SpecError."""
+    found = parsed_json(text, name)
+    if not isinstance(found, dict):
+        raise SpecError("it holds no JSON object", place=f"{name}: line 1, column 1")
+    return found
+
+
+def below(found: Any, *keys: str) -> dict[str, Any]:
+    """The object below these keys; empty where there is none."""
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A mapping says what each column of a table is; users write it as TOML (docs/imports.md).
+
+Nothing else decides what a table means.  A mapping also gives the direction of what a declared
+format measures without one, and the order of arms that no format puts in order.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kdelta.errors import SpecError
+from kdelta.imports.record import Roles
+from kdelta.metric import Assume, Better, Metric
+from kdelta.printable import known, printable, quoted
+from kdelta.verdict.series import ReplicateUnit
+
+_Text = Annotated[str, Meta(min_length=1, max_length=200)]
+_Blank = Annotated[str, Meta(max_length=200)]  # "": to be filled in
+_Names = Annotated[tuple[_Text, ...], Meta(max_length=500)]
+_Direction = Literal["less", "more", ""]
+_DOCS = "see docs/imports.md"
+_OF_A_ROW = ("boot", "round", "position", "run", "reason")
+_FIGURES = ("value", "values", "mean", "median", "sd", "cv", "cv_percent", "n", "failed")
+
+
+class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The columns with the figures of one metric.
+
+    value:  one measured value a row.
+    values: all values of an arm in one cell, or a column for each of them.
+    mean .. failed: what somebody computed of values that are not shown; cv is a fraction.
+    """
+
+    value: _Text | None = None
+    values: _Text | _Names | None = None
+    mean: _Text | None = None
+    median: _Text | None = None
+    sd: _Text | None = None
+    cv: _Text | None = None
+    cv_percent: _Text | None = None
+    n: _Text | None = None
+    failed: _Text | None = None
+
+    def named(self) -> Iterator[str]:
+        """Every column that is named."""
+        for key in _FIGURES:
+            found = getattr(self, key)
+            yield from (found,) if isinstance(found, str) else found or ()
+
+    @property
+    def measured(self) -> bool:
+        """True when a column with figures is named; a count or a spread alone is none."""
+        return any((self.value, self.values, self.mean, self.median))
+
+
+class MetricKeys(Figures, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[metrics.NAME]: its columns where no column names the metric; its unit and direction."""
+
+    unit: _Blank | None = None
+    better: _Direction | None = None
+    assume: Assume = Assume.NOTHING
+
+
+class ColumnKeys(Figures, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[columns]: the column for each part of a row; the cells of role are old, new or control."""
+
+    arm: _Blank | None = None
+    role: _Text | None = None
+    metric: _Text | None = None
+    unit: _Text | None = None
+    boot: _Text | None = None
+    round: _Text | None = None
+    position: _Text | None = None
+    run: _Text | None = None
+    reason: _Text | None = None
+    dimensions: _Names = ()
+    state: _Names = ()
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        """(key, column) of every column that holds no figures."""
+        for key in (*("arm", "role", "metric", "unit"), *_OF_A_ROW):
+            if column := getattr(self, key):
+                yield key, column
+        yield from (("dimensions", column) for column in self.dimensions)
+        yield from (("state", column) for column in self.state)
+
+
+class RoleKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[roles]: the names of the arms that are compared."""
+
+    old: _Text
+    new: _Text | _Names
+    control: _Blank = ""
+
+
+class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping file.
+
+    unit, better: of every metric that does not say its own.
+    success: column -> the cells of a run that counts; a row with another cell is a failed run.
+    states, skip: names in the column of metrics that are audited fields ("*": all), or not read.
+    facts: the same of all arms; read_back: fact -> its column.
+    """
+
+    columns: ColumnKeys = ColumnKeys()
+    metrics: dict[_Text, MetricKeys] = {}
+    arms: dict[_Text, _Text | Figures] = {}
+    roles: RoleKeys | None = None
+    order: Annotated[tuple[_Blank, ...], Meta(max_length=500)] = ()
+    unit: _Blank | None = None
+    better: _Direction | None = None
+    replicate: Literal["boot", "round", "none", ""] | None = None
+    planned: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    success: dict[_Text, str | tuple[str, ...]] = {}
+    states: _Names = ()
+    skip: _Names = ()
+    ignore: _Names = ()
+    missing: Annotated[tuple[str, ...], Meta(max_length=50)] = ("",)
+    facts: dict[_Text, _Text] = {}
+    read_back: dict[_Text, _Text] = {}
+    files: _Names = ()
+
+    def takes(self, name: str) -> bool:
+        """True when this mapping is for the file of that name."""
+        base = name.rpartition("/")[2]
+        return not self.files or any(
+            fnmatch.fnmatchcase(text, one) for one in self.files for text in (name, base)
+        )
+
+    @property
+    def of_table(self) -> bool:
+        """True for a mapping of columns; False: it only adds to a declared format."""
+        return self.columns != ColumnKeys() or bool(self.arms)
+
+    @property
+    def unit_of_replicate(self) -> ReplicateUnit | None:
+        """What was repeated; None where nothing is told apart."""
+        units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}
+        return units.get(self.replicate or "")
+
+    @property
+    def declared_roles(self) -> Roles | None:
+        """The arms that are compared, where the mapping names them."""
+        if self.roles is None:
+            return None
+        new = (self.roles.new,) if isinstance(self.roles.new, str) else self.roles.new
+        return Roles(old=self.roles.old, new=new, control=self.roles.control)
+
+    def figures_of_arms(self) -> Iterator[tuple[str, Figures]]:
+        """(arm, its columns) of a table with a column for each arm."""
+        for arm, keys in self.arms.items():
+            yield arm, Figures(value=keys) if isinstance(keys, str) else keys
+
+    def named(self) -> Iterator[str]:
+        """Every column that the mapping names, also those that are ignored."""
+        yield from (column for _, column in self.columns.roles())
+        for figures in self.figures():
+            yield from figures.named()
+        yield from (*self.success, *self.read_back.values(), *self.ignore)
+
+    def figures(self) -> Iterator[Figures]:
+        """All parts of the mapping that name columns with figures."""
+        yield self.columns
+        yield from (figures for _, figures in self.figures_of_arms())
+        yield from self.metrics.values()
+
+    def metric(self, name: str, unit: str = "") -> Metric:
+        """A metric by its declared unit and direction; unit: as a cell of its row says."""
+        keys = self.metrics.get(name, MetricKeys())
+        better = keys.better or self.better
+        return Metric(
+            name=name,
+            unit=keys.unit or unit or self.unit or "",
+            better=direction(better) if better else Better.NONE,
+            assume=keys.assume,
+        )
+
+
+def direction(text: str) -> Better:
+    """What `better = "less"` or "more" means."""
+    return Better.LOWER if text == "less" else Better.HIGHER
+
+
+def settled(
+    name: str,
+    unit: str,
+    declared: Better | None,
+    mapping: Mapping | None,
+    assume: Assume = Assume.NOTHING,
+) -> Metric | None:
+    """A metric of a declared format; None: neither the format nor the mapping says a direction.
+
+    unit, declared, assume: as the format says; the mapping's [metrics.NAME] comes first.
+    """
+    keys = (mapping.metrics.get(name) if mapping else None) or MetricKeys(assume=assume)
+    better = direction(keys.better) if keys.better else declared
+    if better is None:
+        return None
+    return Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
+
+
+def left_out(names: Sequence[str]) -> tuple[str, ...]:
+    """The note on metrics that nothing gives a direction; empty without any."""
+    if not names:
+        return ()
+    shown = ", ".join(printable(name, 60) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    line = f'[metrics."{printable(names[0], 60)}"] better = "less"'
+    return (f"not judged, no direction is declared: {shown}{more}; a mapping can, as in {line}",)
+
+
+def parse(text: str, name: str) -> Mapping:
+    """The mapping that a TOML file holds.  Raises SpecError naming the line and the key."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), Mapping)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
+    except msgspec.ValidationError as error:
+        raise _fault(str(error), text, name) from error
+    for cause, action in (*_blanks(found), *_contradictions(found)):
+        raise SpecError(cause, place=name, action=action)
+    return found
+
+
+def _blanks(found: Mapping) -> Iterator[tuple[str, str]]:
+    """(what is left blank, the line to write)."""
+    yield from _wanting(found)
+    for column, wanted in found.success.items():
+        if not wanted:
+            told = f'write the cell of a good run, as {_key(column)} = "ok", under [success]'
+            yield f"success of {quoted(column)} is blank", told
+    if "" in found.order:
+        yield "the order of the arms is blank", 'write order = ["OLDEST", "NEWEST"], every arm'
+    if found.of_table and not found.replicate and _has_figures(found):
+        told = 'write replicate = "boot" (a row, or each boot, is a replicate), "round" or "none"'
+        yield "nothing says what was repeated", told
+
+
+def _wanting(found: Mapping) -> Iterator[tuple[str, str]]:
+    """Metrics without a unit or a direction, and a table without arms."""
+    if not found.of_table:
+        return
+    if not (found.columns.arm or found.arms):
+        yield "no column is the arm", 'write arm = "COLUMN" under [columns]'
+    names = list(found.metrics) or ([""] if _has_figures(found) else [])
+    for name in names:
+        keys = found.metrics.get(name, MetricKeys())
+        where = f" under [metrics.{_key(name)}]" if name else ""
+        shown = f" of {printable(name, 60)}" if name else ""
+        if not (keys.better or found.better):
+            told = f'write better = "less" or better = "more"{where}'
+            yield f"nothing says whether less or more{shown} is better", told
+        if not (keys.unit or found.unit or found.columns.unit):
+            yield f"nothing says the unit{shown}", f'write unit = "UNIT"{where}'
+
+
+def toml_text(text: str) -> str:
+    """A text in quotes as TOML has it, harmless to a terminal."""
+    return printable(json.dumps(text, ensure_ascii=False))
+
+
+def _key(name: str) -> str:
+    """A name as a key of TOML."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
+
+
+def _has_figures(found: Mapping) -> bool:
+    figures = (keys.measured for keys in found.metrics.values())
+    named = (found.columns.measured or bool(found.arms)) and "*" not in found.states
+    return named or any(figures)
+
+
+def _contradictions(found: Mapping) -> Iterator[tuple[str, str]]:
+    if not found.of_table:
+        return
+    columns = found.columns
+    wide = any(keys.measured for keys in found.metrics.values())
+    if found.columns.measured + wide + bool(found.arms) > 1:
+        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", _DOCS
+    if not (_has_figures(found) or columns.state or "*" in found.states):
+        yield "it names no column with figures", 'write value = "COLUMN" under [metrics.NAME]'
+    if (columns.measured or found.arms) and not columns.metric and len(found.metrics) != 1:
+        told = 'write metric = "COLUMN" under [columns], or one [metrics.NAME]'
+        yield "nothing says what the values are", told
+    if found.arms and (columns.arm or columns.role):
+        yield "columns.arm and role exclude [arms]", "leave one of them out"
+    if found.roles and columns.role:
+        yield "columns.role and [roles] exclude each other", "leave one of them out"
+    yield from _said_twice(found)
+
+
+def _said_twice(found: Mapping) -> Iterator[tuple[str, str]]:
+    """Columns of which the mapping says two things that exclude each other."""
+    seen: dict[str, str] = {}
+    figures = [column for each in found.figures() for column in each.named()]
+    for key, column in (
+        *found.columns.roles(),
+        *(("a column of figures", column) for column in dict.fromkeys(figures)),
+        *(("ignore", column) for column in found.ignore),
+    ):
+        pair = {seen.get(column, ""), key}
+        if column in seen and not pair <= set(_OF_A_ROW):
+            yield f"column {quoted(column)} is {seen[column]} and {key}", "leave one of them out"
+        seen[column] = key
+    for column in found.ignore:
+        if column in found.success or column in found.read_back.values():
+            yield f"column {quoted(column)} is ignored and read", "leave one of them out"
+
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "": Mapping.__struct_fields__,
+    "columns": ColumnKeys.__struct_fields__,
+    "metrics": MetricKeys.__struct_fields__,
+    "arms": Figures.__struct_fields__,
+    "roles": RoleKeys.__struct_fields__,
+}
+_CHOICES = {
+    "better": 'write better = "less" or better = "more"',
+    "replicate": 'write replicate = "boot", "round" or "none"',
+    "assume": 'write assume = "nothing" or "exact"',
+}
+
+
+def _fault(message: str, text: str, name: str) -> SpecError:
+    """The error of a mapping whose TOML is no mapping: the key, its line, and what may stand."""
+    what, _, path = message.partition(" - at `$")
+    parts = [part for part in re.split(r"[.\[\]]+", path.rstrip("`")) if part]
+    unknown = re.search(r"unknown field `([^`]*)`", what)
+    if unknown:
+        place = f"[{'.'.join(parts)}]" if parts else "a mapping"
+        keys = _KEYS.get(parts[0] if parts else "", ())
+        return SpecError(
+            f"{place} has no key {quoted(unknown[1])}",
+            place=_line_of(unknown[1], text, name),
+            action=known(unknown[1], keys),
+        )
+    key = next((part for part in reversed(parts) if part.isidentifier()), "")
+    if "length >= 1" in what:
+        return SpecError(
+            f"{'.'.join(parts)} is blank",
+            place=_line_of(key, text, name),
+            action="write a name, or take the line out",
+        )
+    return SpecError(
+        f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}",
+        place=_line_of(key, text, name),
+        action=_CHOICES.get(key, _DOCS),
+    )
+
+
+def _line_of(key: str, text: str, name: str) -> str:
+    """The file with the line of the key, where just one line has it."""
+    named = re.compile(rf"(?<![\w-]){re.escape(key)}(?![\w-])")
+    lines = [at for at, line in enumerate(text.splitlines(), start=1) if named.search(line)]
+    return f"{name}: line {lines[0]}" if key and len(lines) == 1 else name

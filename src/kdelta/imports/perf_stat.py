@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What `perf stat -x SEP` and `perf stat -j` write: value, unit, event; with -r the mean of runs.
+
+A file is an arm, or its folder is where several files lie in each; an event that stands again is
+of another run.  perf's times are better when they are less; of every other event the mapping says
+the direction.  Intervals (-I) are parts of one run and are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdelta.errors import SpecError
+from kdelta.imports.files import parsed_json
+from kdelta.imports.mapping import Mapping as Declared
+from kdelta.imports.mapping import left_out, settled
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.imports.table import TableCell
+from kdelta.metric import Better, Metric
+
+_LINE = re.compile(
+    r"(?P<time>\s*\d+\.\d+[,;|\t]\s*)?"
+    r"(?:(?P<cpu>(?:CPU|S|N)\d[\w-]*)(?P<cut>[,;|\t]))?"
+    r"(?P<value>-?\d+(?:\.\d+)?|<not counted>|<not supported>)(?P<sep>[,;|\t])"
+    r"(?P<unit>[A-Za-z/]*)(?P=sep)(?P<event>[A-Za-z][^,;|\t]*)(?P=sep)(?P<rest>.*)\Z"
+)
+_SCATTER = re.compile(r"\d+(?:\.\d+)?%")
+_TIMES = frozenset({"duration_time", "task-clock", "cpu-clock", "user_time", "system_time"})
+_PARTS = ("cpu", "core", "socket", "die", "node", "thread")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """One line; averaged: perf ran the command several times and prints the mean."""
+
+    line: int
+    name: str
+    unit: str
+    value: str
+    group: Pairs
+    averaged: bool
+
+
+def is_separated(text: str) -> bool:
+    """True when the first line that is no remark is one of `perf stat -x`."""
+    lines = (line for line in text[:65536].splitlines() if line.strip() and line[0] != "#")
+    return bool(_LINE.match(next(lines, "")))
+
+
+def is_json(first: object) -> bool:
+    """True for the first object of `perf stat -j`."""
+    return isinstance(first, dict) and {"counter-value", "event"} <= first.keys()
+
+
+def read(
+    sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
+) -> Contents:
+    """The events of all files.  Raises SpecError.  labels: what names the arm of a source."""
+    readings: list[ImportReading] = []
+    published: list[Published] = []
+    metrics: dict[str, Metric] = {}
+    skipped: dict[str, None] = {}
+    counts: Counter[tuple[str, Pairs, str]] = Counter()
+    for number, source in sources:
+        arm = labels[number]
+        for event in _events(source):
+            declared = Better.LOWER if event.name.partition(":")[0] in _TIMES else None
+            metric = settled(event.name, event.unit or "events", declared, mapping)
+            if metric is None:
+                skipped[event.name] = None
+                continue
+            metrics[event.name] = metric
+            value = _value(event, source.name)
+            if event.averaged and value is not None:
+                said = Published(
+                    source=number,
+                    line=event.line,
+                    arm=arm,
+                    metric=event.name,
+                    group=event.group,
+                    mean=value,
+                )
+                published.append(said)
+                continue
+            counts[arm, event.group, event.name] += 1
+            count = counts[arm, event.group, event.name]
+            readings.append(
+                ImportReading(
+                    source=number,
+                    line=event.line,
+                    arm=arm,
+                    metric=event.name,
+                    value=value,
+                    failure=event.value.strip("<>") if value is None else "",
+                    replicate=f"{arm} r{count}",
+                    group=event.group,
+                    round=count,
+                )
+            )
+    return Contents(
+        metrics=tuple(metrics.values()),
+        readings=tuple(readings),
+        published=tuple(published),
+        arms=each_arm([*readings, *published], None),
+        notes=left_out(tuple(skipped)),
+    )
+
+
+def _value(event: _Event, name: str) -> float | None:
+    if event.value.startswith("<"):
+        return None
+    return TableCell(event.value, name, event.line, event.name).number()
+
+
+def _events(source: SourceFile) -> Iterator[_Event]:
+    as_json = source.text.lstrip()[:1] == "{"
+    for at, line in enumerate(source.text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            yield _object(line, at, source.name) if as_json else _cut(line, at, source.name)
+
+
+def _cut(line: str, at: int, name: str) -> _Event:
+    found = _LINE.match(line)
+    if not found:
+        raise _wrong("not what perf stat -x writes: value, unit, event", name, at)
+    if found["time"]:
+        raise _wrong("an interval of perf stat -I, which is part of one run", name, at)
+    return _Event(
+        line=at,
+        name=found["event"],
+        unit=found["unit"],
+        value=found["value"],
+        group=(("cpu", found["cpu"]),) if found["cpu"] else (),
+        averaged=bool(_SCATTER.match(found["rest"])),
+    )
+
+
+def _object(line: str, at: int, name: str) -> _Event:
+    found = parsed_json(line, name, at, as_written=True)
+    if not is_json(found):
+        raise _wrong("not what perf stat -j writes: counter-value and event", name, at)
+    if "interval" in found:
+        raise _wrong("an interval of perf stat -I, which is part of one run", name, at)
+    return _Event(
+        line=at,
+        name=str(found["event"]),
+        unit=str(found.get("unit") or ""),
+        value=str(found["counter-value"]),
+        group=tuple((part, str(found[part])) for part in _PARTS if part in found),
+        averaged="variance" in found,
+    )
+
+
+def _wrong(cause: str, name: str, at: int) -> SpecError:
+    return SpecError(
+        cause,
+        place=f"{name}: line {at}",
+        action="import what perf stat wrote of whole runs, and nothing else",
+    )

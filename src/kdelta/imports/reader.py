@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From paths to contents: each file is recognised by its structure, or read by a mapping.
+
+A declared format is recognised by what only it has: names of columns, keys or lines.  Any other
+file is a table, which a mapping describes; without one, a table is read only where each of its
+columns stands in the fixed table of `proposal` and that leaves nothing blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kdelta.errors import SpecError
+from kdelta.imports import (
+    benchfmt,
+    bundle,
+    hyperfine,
+    json_reports,
+    lkp,
+    mmtests,
+    perf_stat,
+    proposal,
+    rows,
+    table,
+)
+from kdelta.imports import mapping as mappings
+from kdelta.imports.files import (
+    MAX_TOTAL,
+    changed,
+    decoded,
+    found_in,
+    labels_of,
+    load,
+    parsed_json,
+)
+from kdelta.imports.mapping import Mapping
+from kdelta.imports.record import SET, Contents, ImportReading, Published, SourceFile, at, merged
+from kdelta.metric import Metric
+from kdelta.printable import printable, quoted
+
+
+class ImportFormat(StrEnum):
+    """What an import is read as."""
+
+    TABLE = "table"
+    BUNDLE = "bundle"
+    KERNBENCH = "mmtests' kernbench logs"
+    COMPARISON = "mmtests' comparison"
+    MATRIX = "lkp's matrix.json"
+    ROBOT = "the robot's table"
+    BENCHFMT = "Go benchmark format"
+    PERF_STAT = "perf stat"
+    HYPERFINE = "hyperfine"
+    GOOGLE_BENCHMARK = "Google Benchmark"
+    FIO = "fio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How files shall be read."""
+
+    mappings: tuple[Mapping, ...] = ()
+    encoding: str = "utf-8"
+
+    def mapping_of(self, name: str) -> Mapping | None:
+        """The mapping that takes the file of that name."""
+        return next((one for one in self.mappings if one.takes(name)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A loaded file; kind None: a file of a bundle beside its raw.csv."""
+
+    number: int
+    source: SourceFile
+    kind: ImportFormat | None
+    mapping: Mapping | None
+    how: str = ""
+    members: dict[str, SourceFile] = field(default_factory=dict)
+
+
+def read(
+    paths: Sequence[Path], wish: Wish | None = None
+) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
+    """Sources, contents and the format of what `paths` hold.
+
+    Raises SpecError: nothing to read, a file that is not what it says, two formats at once, a
+    table that no mapping describes.
+    """
+    wanted = wish or Wish()
+    found = found_in(paths)
+    texts = [_loaded(path, name, wanted) for path, name in found]
+    if sum(source.size for source in texts) > MAX_TOTAL:
+        raise SpecError(
+            f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
+        )
+    files = _recognised(texts, wanted)
+    _check_mappings(wanted, [file.source.name for file in files])
+    kind = _kind(paths, files)
+    contents = _contents(files, kind, labels_of([file.source.name for file in files]))
+    if not (contents.readings or contents.published or contents.audited):
+        raise SpecError(
+            "nothing in it can be judged",
+            place=str(paths[0]),
+            action=" ".join(contents.notes) or "import what was measured",
+        )
+    for (path, name), source in zip(found, texts, strict=True):
+        if not path.is_file() or path.stat().st_size != source.size:
+            raise changed(name)
+    sources = tuple(file.source for file in files)
+    return sources, _ordered(contents, paths, files, kind), kind
+
+
+def propose(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a mapping for the table in a file.  Raises SpecError for a declared format."""
+    source = _loaded(path, path.name, Wish(encoding=encoding))
+    kind = _format(source)
+    if kind is not ImportFormat.TABLE:
+        raise SpecError(
+            f"it is of a declared format, {kind}",
+            place=source.name,
+            action=f"import it as it is: kdelta import {printable(str(path))}",
+        )
+    return proposal.proposed(table.table(source))
+
+
+def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
+    data, source = load(path, name)
+    return replace(source, text=decoded(data, name, wish.encoding))
+
+
+def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
+    """Every file with its format; the files of a bundle stand with its raw.csv."""
+    bundles = {_folder(source) for source in sources if _is_raw(source)}
+    files = []
+    for number, source in enumerate(sources):
+        mapping = wish.mapping_of(source.name)
+        folder, base = _folder(source), source.name.rpartition("/")[2]
+        if folder in bundles and base in bundle.FILES:
+            alike = {one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder}
+            raw = base == bundle.RAW
+            files.append(
+                _File(
+                    number=number,
+                    source=table.table(source) if raw else source,
+                    kind=ImportFormat.BUNDLE if raw else None,
+                    mapping=mapping,
+                    members=alike,
+                )
+            )
+        elif mapping and mapping.of_table:
+            files.append(_table(number, source, mapping))
+        elif (kind := _format(source)) is ImportFormat.TABLE:
+            files.append(_table(number, source, None))
+        else:
+            files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
+    return files
+
+
+def _folder(source: SourceFile) -> str:
+    return source.name.rpartition("/")[0]
+
+
+def _is_raw(source: SourceFile) -> bool:
+    if source.name.rpartition("/")[2] != bundle.RAW:
+        return False
+    head = source.text.partition("\n")[0].strip().split(",")
+    return bundle.is_raw(replace(source, columns=tuple(head)))
+
+
+def _table(number: int, source: SourceFile, mapping: Mapping | None) -> _File:
+    """A table with its mapping: the user's, or that of the fixed table of names."""
+    shown, how = table.table(source), ""
+    if mapping is None:
+        text = proposal.proposed(shown)
+        write = f"write a mapping with: kdelta import --propose {printable(source.name, 200)}"
+        unknown = [name for name in shown.columns if name not in proposal.NAMES]
+        if unknown:
+            listed = ", ".join(printable(name, 60) for name in unknown[:20])
+            raise SpecError(
+                f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}",
+                place=source.name,
+                action=f"{write}, complete it and give it as --mapping",
+            )
+        try:
+            mapping = mappings.parse(text, source.name)
+        except SpecError as error:
+            raise SpecError(
+                error.cause, place=source.name, action=f"{write}; {error.action}"
+            ) from error
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        how = (
+            f"{source.name}: read by the names of its columns, as this mapping: {'; '.join(lines)}"
+        )
+    return _File(number=number, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
+
+
+def _format(source: SourceFile) -> ImportFormat:
+    """The declared format of a file; TABLE for any other."""
+    text = source.text
+    if text.lstrip()[:1] in ("{", "["):
+        return _json_format(source)
+    for kind, is_of in (
+        (ImportFormat.ROBOT, lkp.is_robot_table),
+        (ImportFormat.COMPARISON, mmtests.is_comparison),
+        (ImportFormat.KERNBENCH, mmtests.is_log),
+        (ImportFormat.BENCHFMT, benchfmt.is_benchfmt),
+        (ImportFormat.PERF_STAT, perf_stat.is_separated),
+    ):
+        if is_of(text):
+            return kind
+    return ImportFormat.TABLE
+
+
+def _json_format(source: SourceFile) -> ImportFormat:
+    first = source.text.strip().partition("\n")[0]
+    if first[:1] == "{" and first.endswith("}"):  # an object a line
+        found: Any = parsed_json(first, source.name)
+        if perf_stat.is_json(found):
+            return ImportFormat.PERF_STAT
+        return ImportFormat.TABLE if len(source.text.strip()) > len(first) else _report(source)
+    return _report(source)
+
+
+def _report(source: SourceFile) -> ImportFormat:
+    """The declared format of one JSON value.  Raises SpecError for any other."""
+    found = parsed_json(source.text, source.name)
+    if isinstance(found, dict):
+        if source.name.rpartition("/")[2] == lkp.FILE:
+            return ImportFormat.MATRIX
+        for kind, is_of in (
+            (ImportFormat.HYPERFINE, hyperfine.is_hyperfine),
+            (ImportFormat.GOOGLE_BENCHMARK, json_reports.is_google_benchmark),
+            (ImportFormat.FIO, json_reports.is_fio),
+        ):
+            if is_of(found):
+                return kind
+    raise SpecError(
+        "it is JSON of no declared format",
+        place=source.name,
+        action="write a table as JSON lines, an object a line, and describe it with --mapping",
+    )
+
+
+def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
+    """Raise SpecError for a mapping that is for none of the files."""
+    used = {id(wish.mapping_of(name)) for name in names}
+    for mapping in wish.mappings:
+        if id(mapping) not in used:
+            wanted = ", ".join(map(quoted, mapping.files)) or "every file"
+            raise SpecError(
+                f"a mapping is for {wanted}, and no file is left for it",
+                place="--mapping",
+                action=f"the files are {', '.join(printable(name, 60) for name in names[:5])}",
+            )
+
+
+def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
+    kinds = sorted({file.kind for file in files if file.kind})
+    if len(kinds) == 1:
+        return kinds[0]
+    raise SpecError(
+        f"there are several formats: {', '.join(kinds)}"
+        if kinds
+        else "there is no plain file in it",
+        place=str(paths[0]),
+        action="import what was measured one by one (links in a folder are not followed)",
+    )
+
+
+def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) -> Contents:
+    mine = [file for file in files if file.kind is kind]
+    sources = [(file.number, file.source) for file in mine]
+    labels = dict(zip((file.number for file in files), names, strict=True))
+    mapping = next((file.mapping for file in mine if file.mapping), None)
+    if kind in (ImportFormat.TABLE, ImportFormat.BUNDLE):
+        return _apart(mine)
+    if kind in (ImportFormat.COMPARISON, ImportFormat.ROBOT):
+        one = mmtests.read_comparison if kind is ImportFormat.COMPARISON else lkp.read_robot_table
+        if len(mine) > 1:
+            raise SpecError(
+                "it is one of several tables", place=mine[1].source.name, action="import one"
+            )
+        return one(mine[0].number, mine[0].source, mapping)
+    directed = {
+        ImportFormat.MATRIX: lkp.read_matrices,
+        ImportFormat.BENCHFMT: benchfmt.read,
+        ImportFormat.PERF_STAT: perf_stat.read,
+    }
+    if kind in directed:
+        return directed[kind](sources, labels, mapping)
+    readers = {
+        ImportFormat.KERNBENCH: mmtests.read_logs,
+        ImportFormat.HYPERFINE: hyperfine.read,
+        ImportFormat.GOOGLE_BENCHMARK: json_reports.read_google_benchmark,
+        ImportFormat.FIO: json_reports.read_fio,
+    }
+    return readers[kind](sources, labels)
+
+
+def _apart(files: Sequence[_File]) -> Contents:
+    """Tables or bundles, each by itself: of several, the dimension `set` keeps them apart."""
+    parts = []
+    for file in files:
+        if file.kind is ImportFormat.BUNDLE:
+            part = bundle.read(file.number, file.source, file.members)
+            name = _folder(file.source)
+        else:
+            part = rows.read(file.number, file.source, file.mapping or Mapping())
+            name = file.source.name
+        part = replace(part, how=(file.how,) if file.how else ())
+        parts.append(at(part, ((SET, name),)) if len(files) > 1 else part)
+    _check_alike(parts, files)
+    return merged(parts)
+
+
+def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
+    """Raise SpecError for tables that say of one name other units, orders or roles."""
+    for key in ("order", "roles"):
+        said = {value for part in parts if (value := getattr(part, key))}
+        if len(said) > 1:
+            raise SpecError(
+                f"the mappings of two tables give another {key}",
+                place=files[1].source.name,
+                action="import the tables one by one",
+            )
+    known: dict[str, Metric] = {}
+    for metric in (metric for part in parts for metric in part.metrics):
+        if known.setdefault(metric.name, metric) != metric:
+            raise SpecError(
+                f"{printable(metric.name, 60)} has one unit or direction here and another there",
+                place=files[1].source.name,
+                action="import the tables one by one",
+            )
+
+
+def _ordered(
+    contents: Contents, paths: Sequence[Path], files: Sequence[_File], kind: ImportFormat
+) -> Contents:
+    """With the order of arms: declared in the data or a mapping, else that of the paths given."""
+    mapping = next((file.mapping for file in files if file.mapping), None)
+    if kind is ImportFormat.TABLE:
+        return contents
+    if mapping and (mapping.order or mapping.roles):
+        return replace(contents, order=mapping.order, roles=mapping.declared_roles)
+    figures: tuple[ImportReading | Published, ...] = (*contents.readings, *contents.published)
+    arms = tuple(dict.fromkeys(item.arm for item in figures))
+    if contents.order or kind is ImportFormat.BUNDLE or len(arms) != len(paths):
+        return contents
+    return replace(contents, order=arms)

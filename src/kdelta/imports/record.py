@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What an import keeps of others' results: each source whole, and the readings made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kdelta.metric import Metric
+from kdelta.verdict.series import ReplicateUnit
+
+FORMAT = 3  # of import.json
+SET = "set"  # the dimension that keeps the tables and bundles of one import apart
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One line of a table: its number from 1, and its cells as they were written."""
+
+    number: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One imported file, whole: a table's columns and lines, or the text of a declared format."""
+
+    name: str
+    sha256: str
+    size: int
+    columns: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    text: str = ""
+
+
+class ImportReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One value that somebody measured, or that is missing with a reason.
+
+    source, line: index of the source, and the line in it; the raw text is there.
+    group:    what must be equal to compare two readings, such as (("cpu", "2"),).
+    value:    None when the run failed.
+    run:      identity of the run; boot_id: the boot it ran in; "" when unknown.
+    replicate: which replicate of its arm it belongs to; readings of one are its samples.
+    """
+
+    source: int
+    line: int
+    arm: str
+    metric: str
+    value: float | None
+    replicate: str
+    group: Pairs = ()
+    position: int | None = None
+    round: int | None = None
+    run: str = ""
+    boot_id: str = ""
+    failure: str = ""
+    refilled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What somebody says of one arm and metric without showing the values; None: not said.
+
+    ok, failed: runs counted in and left out.  cv is a fraction, not percent; digits: how many
+    decimals it was printed with.
+    """
+
+    source: int
+    line: int
+    arm: str
+    metric: str
+    group: Pairs = ()
+    mean: float | None = None
+    median: float | None = None
+    sd: float | None = None
+    cv: float | None = None
+    cv_digits: int = 0
+    ok: int | None = None
+    failed: int | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """A field of page state that was read for an arm: the distinct values, sorted."""
+
+    arm: str
+    group: Pairs
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmFacts:
+    """What is known of an arm in a group.
+
+    facts:     what the machine was; arms whose facts differ are not compared.
+    details:   what happened to the arm: arms may differ in these.
+    replicate: what was repeated; None: the data do not say.
+    """
+
+    arm: str
+    group: Pairs
+    facts: Pairs = ()
+    details: Pairs = ()
+    replicate: ReplicateUnit | None = None
+    planned: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """The arms that are compared: each new one with the old one; control is the old one again."""
+
+    old: str
+    new: tuple[str, ...]
+    control: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRules:
+    """The decision rules that a published framework ran with, for its columns only."""
+
+    group: Pairs
+    tolerance: float
+    max_cv: float
+    baseline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a reader makes of sources.
+
+    order: arms as they were declared, oldest first; empty: nobody declared an order.
+    roles: the declared roles; None: neighbours in the order are compared.
+    how:   sentences on how each source was read.
+    notes: sentences on what was left alone and why.
+    """
+
+    metrics: tuple[Metric, ...] = ()
+    readings: tuple[ImportReading, ...] = ()
+    published: tuple[Published, ...] = ()
+    audited: tuple[Audited, ...] = ()
+    arms: tuple[ArmFacts, ...] = ()
+    rules: tuple[PublishedRules, ...] = ()
+    order: tuple[str, ...] = ()
+    roles: Roles | None = None
+    how: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """An import as import.json holds it; kind: the format that it was read as."""
+
+    name: str
+    created: str
+    kind: str
+    sources: tuple[SourceFile, ...]
+    contents: Contents
+    format: int = FORMAT
+    kdelta_version: str = ""
+
+
+def merged(parts: Iterable[Contents]) -> Contents:
+    """Several contents as one, in order; a metric is kept once."""
+    each = tuple(parts)
+    metrics = {metric.name: metric for part in reversed(each) for metric in part.metrics}
+    return Contents(
+        metrics=tuple(metrics[name] for name in sorted(metrics)),
+        readings=tuple(item for part in each for item in part.readings),
+        published=tuple(item for part in each for item in part.published),
+        audited=tuple(item for part in each for item in part.audited),
+        arms=tuple(dict.fromkeys(item for part in each for item in part.arms)),
+        rules=tuple(item for part in each for item in part.rules),
+        order=next((part.order for part in each if part.order), ()),
+        roles=next((part.roles for part in each if part.roles), None),
+        how=tuple(dict.fromkeys(text for part in each for text in part.how)),
+        notes=tuple(dict.fromkeys(note for part in each for note in part.notes)),
+    )
+
+
+def at(part: Contents, group: Pairs) -> Contents:
+    """The same contents in a group, which keeps them apart from all others."""
+    readings = (msgspec.structs.replace(one, group=(*group, *one.group)) for one in part.readings)
+    return replace(
+        part,
+        readings=tuple(readings),
+        published=tuple(replace(one, group=(*group, *one.group)) for one in part.published),
+        audited=tuple(replace(one, group=(*group, *one.group)) for one in part.audited),
+        arms=tuple(replace(one, group=(*group, *one.group)) for one in part.arms),
+        rules=tuple(replace(one, group=(*group, *one.group)) for one in part.rules),
+    )
+
+
+def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Audited, ...]:
+    """What was read of each (arm, group, field)."""
+    return tuple(
+        Audited(arm=arm, group=group, field=field, values=tuple(sorted(texts)))
+        for (arm, group, field), texts in states.items()
+    )
+
+
+def each_arm(
+    items: Iterable[ImportReading | Published], replicate: ReplicateUnit | None
+) -> tuple[ArmFacts, ...]:
+    """What was repeated, for every arm and group that has figures."""
+    keys = dict.fromkeys((item.arm, item.group) for item in items)
+    return tuple(ArmFacts(arm=arm, group=group, replicate=replicate) for arm, group in keys)

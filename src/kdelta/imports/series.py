@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From contents to what can be judged: for each group and metric, the series of every arm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdelta.imports.record import (
+    ArmFacts,
+    Contents,
+    ImportReading,
+    Pairs,
+    Published,
+    PublishedRules,
+    Roles,
+)
+from kdelta.imports.versions import in_order
+from kdelta.metric import Metric
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One metric in one group.
+
+    series:    of each arm, oldest first where that is declared; without boots when only
+               summaries were published.
+    published: what others printed of the arms.
+    ordered:   the arms stand in a declared order, or in that of their versions.
+    roles:     which arms are compared, where that was declared.
+    details:   of each arm what is no condition of the machine: lost runs ...
+    """
+
+    group: Pairs
+    metric: Metric
+    series: tuple[Series, ...]
+    published: tuple[Published, ...] = ()
+    ordered: bool = True
+    roles: Roles | None = None
+    details: tuple[tuple[str, Pairs], ...] = ()
+    rules: PublishedRules | None = None
+
+    def detail(self, arm: str, name: str) -> str:
+        """One detail of an arm; "" when it is not known."""
+        return dict(dict(self.details).get(arm, ())).get(name, "")
+
+    def arm(self, name: str) -> Series | None:
+        """The series of that arm."""
+        return next((series for series in self.series if series.arm == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAudit:
+    """The page state of the arms of one group; runs: arm -> how many of how many were audited."""
+
+    group: Pairs
+    arms: tuple[str, ...]
+    fields: tuple[tuple[str, tuple[str, ...]], ...]
+    runs: Pairs
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Fields that are not the same in every arm that has them."""
+        return tuple(name for name, texts in self.fields if len({t for t in texts if t}) > 1)
+
+
+def cases(contents: Contents) -> tuple[Case, ...]:
+    """Every (group, metric) with its arms, in the order of the sources."""
+    metrics = {metric.name: metric for metric in contents.metrics}
+    readings: dict[tuple[Pairs, str], dict[str, list[ImportReading]]] = {}
+    for item in contents.readings:
+        readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
+    said: dict[tuple[Pairs, str], list[Published]] = {}
+    for one in contents.published:
+        said.setdefault((one.group, one.metric), []).append(one)
+    known = _Known.of(contents)
+    keys = dict.fromkeys([*readings, *said])
+    return tuple(
+        _case(key[0], metrics[key[1]], readings.get(key, {}), said.get(key, []), known)
+        for key in keys
+    )
+
+
+def audits(contents: Contents) -> tuple[GroupAudit, ...]:
+    """What was audited, for each group; "" where an arm has no value of a field."""
+    known = _Known.of(contents)
+    found = []
+    for group in dict.fromkeys(item.group for item in contents.audited):
+        mine = [item for item in contents.audited if item.group == group]
+        arms, _ = known.ranked(item.arm for item in mine)
+        texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
+        details = {arm: known.details(arm, group) for arm in arms}
+        found.append(
+            GroupAudit(
+                group=group,
+                arms=tuple(arms),
+                fields=tuple(
+                    (name, tuple(texts.get((arm, name), "") for arm in arms))
+                    for name in dict.fromkeys(item.field for item in mine)
+                ),
+                runs=tuple((arm, details[arm]["runs"]) for arm in arms if "runs" in details[arm]),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The facts and states of contents, found by arm; met: the arms as the sources have them."""
+
+    arms: Mapping[str, tuple[ArmFacts, ...]]
+    states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
+    contents: Contents
+    met: Mapping[str, int]
+
+    @classmethod
+    def of(cls, contents: Contents) -> _Known:
+        arms: dict[str, list[ArmFacts]] = {}
+        for item in contents.arms:
+            arms.setdefault(item.arm, []).append(item)
+        states: dict[str, list[tuple[Pairs, str, str]]] = {}
+        for field in contents.audited:
+            text = ", ".join(field.values)
+            states.setdefault(field.arm, []).append((field.group, field.field, text))
+        figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
+        names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
+        return cls(
+            {arm: tuple(items) for arm, items in arms.items()},
+            {arm: tuple(items) for arm, items in states.items()},
+            contents,
+            {arm: at for at, arm in enumerate(dict.fromkeys(names))},
+        )
+
+    def ranked(self, names: Iterable[str]) -> tuple[list[str], bool]:
+        """The arms, oldest first, and True; as the whole import has them, where nothing tells."""
+        arms, order = sorted(set(names), key=self.met.__getitem__), self.contents.order
+        if all(arm in order for arm in arms):
+            return sorted(arms, key=order.index), True
+        known = in_order(arms)
+        return (arms, len(arms) < 2) if known is None else (known, True)
+
+    def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
+        return [item for item in self.arms.get(arm, ()) if _within(item.group, group)]
+
+    def details(self, arm: str, group: Pairs) -> dict[str, str]:
+        about = self.about(arm, group)
+        found = dict(pair for item in about for pair in item.details)
+        if not any(item.replicate for item in about):
+            found["replicate"] = "not said"
+        return found
+
+    def state(self, arm: str, group: Pairs) -> Pairs:
+        found = {
+            field: text for where, field, text in self.states.get(arm, ()) if _within(where, group)
+        }
+        return tuple(sorted(found.items()))
+
+    def rules(self, group: Pairs) -> PublishedRules | None:
+        return next((one for one in self.contents.rules if _within(one.group, group)), None)
+
+
+def _within(part: Pairs, whole: Pairs) -> bool:
+    return set(part) <= set(whole)
+
+
+def _case(
+    group: Pairs,
+    metric: Metric,
+    readings: Mapping[str, list[ImportReading]],
+    said: Sequence[Published],
+    known: _Known,
+) -> Case:
+    arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
+    return Case(
+        group=group,
+        metric=metric,
+        series=tuple(
+            _series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms
+        ),
+        published=tuple(said),
+        ordered=ordered,
+        roles=known.contents.roles,
+        details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
+        rules=known.rules(group),
+    )
+
+
+def _series(
+    arm: str,
+    metric: Metric,
+    group: Pairs,
+    readings: Sequence[ImportReading],
+    said: Sequence[Published],
+    known: _Known,
+) -> Series:
+    about = known.about(arm, group)
+    boots = tuple(_boots(readings))
+    planned = next((item.planned for item in about if item.planned), None)
+    if planned is None:
+        counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
+        planned = len(boots) or max(counts, default=0)
+    return Series(
+        arm=arm,
+        metric=metric,
+        boots=boots,
+        planned=planned,
+        facts=tuple(dict(pair for item in about for pair in item.facts).items()),
+        state=known.state(arm, group),
+        replicate=next(
+            (item.replicate for item in about if item.replicate), ReplicateUnit.PROCESS_ROUND
+        ),
+    )
+
+
+def _boots(readings: Sequence[ImportReading]) -> Iterator[Boot]:
+    """Replicates in the order of the session where known, each with its samples in order."""
+    grouped: dict[str, list[ImportReading]] = {}
+    for item in readings:
+        grouped.setdefault(item.replicate, []).append(item)
+    made = []
+    for label, items in grouped.items():
+        values = tuple(item.value for item in items if item.value is not None)
+        failure = next((item.failure for item in items if item.failure), "")
+        made.append(
+            Boot(
+                label=label,
+                position=items[0].position,
+                values=values,
+                failure="" if values else failure or "no value",
+                refilled=any(item.refilled for item in items),
+                round=items[0].round,
+                boot_id=items[0].boot_id,
+                run=items[0].run,
+            )
+        )
+    if all(boot.position is not None for boot in made):
+        made.sort(key=lambda boot: boot.position or 0)
+    yield from made
