@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How often equal kernels are called different over several machines: the level of stats.blocked.
+"""How often equal kernels are called different over several machines: the level over machines.
 
     .venv/bin/python bench/machines.py [SESSIONS]
 
@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from kdelta.stats.blocked import MachineValues, p_of_one
+from kdelta.stats.brunner_munzel import MachineValues, p_of_machines
 
 ALPHA = 0.01
 SCATTERS = ("normal", "heavy tails", "two modes", "skewed")
@@ -47,7 +47,9 @@ def main() -> None:
         for boots in (5, 9, 12):
             for kind in SCATTERS:
                 rejected = sum(
-                    p_of_one([machine(kind, boots, generator) for _ in range(machines)], seed=1)
+                    p_of_machines(
+                        [machine(kind, boots, generator) for _ in range(machines)], seed=1
+                    )
                     <= ALPHA
                     for _ in range(sessions)
                 )

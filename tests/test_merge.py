@@ -25,8 +25,7 @@ from kdelta.rendering import merging
 from kdelta.rendering.columns import WIDTH, plain
 from kdelta.rendering.formats import written as as_format
 from kdelta.sample import Environment, TimeData
-from kdelta.stats.blocked import MachineValues, blocked_shift
-from kdelta.stats.shift import shift
+from kdelta.stats.brunner_munzel import MachineValues, blocked_shift, shift
 
 HERE = ladder_records.run(
     {

@@ -72,12 +72,7 @@ DOCUMENT_HOSTS = {
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
 TIME_MODULES = {
-    "kdelta.stats.blocked",
-    "kdelta.stats.permutation",
-    "kdelta.stats.ranks",
-    "kdelta.stats.scatter",
-    "kdelta.stats.shift",
-    "kdelta.stats.welch",
+    "kdelta.stats.brunner_munzel",
 }
 
 # Only `kdelta lab` imports these, when it has looked that the extra [lab] is there.

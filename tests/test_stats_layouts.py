@@ -7,7 +7,7 @@ import pytest
 
 from kdelta import data
 from kdelta.stats.exact import LocationKind, representative
-from kdelta.stats.layouts import BATCH, HIT_PERCENT, Layouts, choose
+from kdelta.stats.exact import BATCH, HIT_PERCENT, Layouts, choose
 
 
 def test_one_layout_is_the_window_that_stands_for_all() -> None:

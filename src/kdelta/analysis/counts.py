@@ -30,8 +30,7 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.stats.decomposition import Share
-from kdelta.stats.exact import Location, LocationKind, representative
-from kdelta.stats.layouts import Chosen, Layouts, choose
+from kdelta.stats.exact import Chosen, Layouts, Location, LocationKind, choose, representative
 from kdelta.stats.series import Boot, Series
 from kdelta.stats.verdict import (
     LEAST_SEEDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kdelta.analysis.evidence import SUPERFLUOUS
 from kdelta.journal.run import RunRecord
-from kdelta.stats import sequential
+from kdelta.stats import multiplicity
 from kdelta.stats.detectors import MIN_REPLICATES
 
 
@@ -18,7 +18,7 @@ def levels(record: RunRecord) -> tuple[float, ...]:
     if not time.sequential:
         return ()
     counts = range(MIN_REPLICATES, whole_rounds(record) + 1)
-    return sequential.levels(counts, budget=record.rounds, alpha=time.alpha)
+    return multiplicity.levels(counts, budget=record.rounds, alpha=time.alpha)
 
 
 def whole_rounds(record: RunRecord) -> int:

@@ -11,14 +11,14 @@ from kdelta.analysis.looks import levels, whole_rounds
 from kdelta.analysis.methods import timing_of
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Outcome, Skip, SkipKind
-from kdelta.stats import sequential
+from kdelta.stats import multiplicity
 
 
 def decided(record: RunRecord) -> Skip | None:
     """Why a run may stop after its last whole round; None when it has to go on.
 
     A run that wants so many valid trials of each arm stops when it has them.  A sequential one
-    looks after every round, each time at the level that stats.sequential hands out; every
+    looks after every round, each time at the level that stats.multiplicity hands out; every
     comparison of every scenario must have stopped.
     """
     time = record.study.time
@@ -37,7 +37,7 @@ def decided(record: RunRecord) -> Skip | None:
         for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
             low, high = found.interval or (0.0, math.inf)
             tolerance = now.step_percent / 100
-            reason = sequential.stopped(low, high, n=whole, tolerance=tolerance)
+            reason = multiplicity.stopped(low, high, n=whole, tolerance=tolerance)
             if not reason:
                 return None
             reasons.append(reason)

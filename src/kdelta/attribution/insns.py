@@ -24,7 +24,7 @@ from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
 from kdelta.sample import FunctionCount
-from kdelta.stats.layouts import choose
+from kdelta.stats.exact import choose
 
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
@@ -303,7 +303,7 @@ class _Reader:
 def typical(windows: Sequence[CountedWindow], layouts: int = 1) -> CountedWindow:
     """The window that stands for those of one phase, or the sum of those that do.
 
-    See stats.layouts.choose.
+    See stats.exact.choose.
     """
     totals = [window.total for window in windows]
     found = choose(totals, [window.switched for window in windows], layouts)

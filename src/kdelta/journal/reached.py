@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from kdelta.attribution import stream
-from kdelta.stats.layouts import choose
+from kdelta.stats.exact import choose
 
 _OTHER = stream.KINDS - {stream.CODE, stream.WINDOW}
 

@@ -15,8 +15,7 @@ from kdelta.procfs import compiler_short
 from kdelta.rendering.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.sample import TOTAL
-from kdelta.stats.exact import LocationKind
-from kdelta.stats.layouts import HIT_PERCENT, Layouts
+from kdelta.stats.exact import HIT_PERCENT, Layouts, LocationKind
 from kdelta.stats.verdict import Verdict
 
 KIND = "show"

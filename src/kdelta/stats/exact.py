@@ -3,6 +3,11 @@
 
 Counts of a single-threaded path repeat to the instruction, and a timer tick shows as a rare larger
 window.  So nothing here averages: every value reported is a value that was observed.
+
+A layout is a state of the kernel that decides how long a path is: where the nodes of its tree of
+mappings end (brk() takes twice as long at an end), or how full its lists of pages are (each 31st
+page moves all of them).  One layout alone says little; all of them together say what is paid on
+average, and how often the dear ones are met.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
 APART = 0.01  # share of the value from which another count that repeats is a second length
 RARE = 5  # one window in so many may be far away: what is met twice in eight is a second level
+HIT_PERCENT = 25  # above the median layout: what is dearer than that is hit
+BATCH = 31  # so many layouts are how full a batch is (KD_BATCH of guest/kdelta.h), each once
 
 
 class LocationKind(StrEnum):
@@ -23,7 +30,7 @@ class LocationKind(StrEnum):
 
     MODE = "mode"  # the most frequent value
     MEDIAN = "median"  # no value is frequent enough: the lower median, still an observed value
-    MEAN = "mean"  # of several layouts: one observed value of each, see stats.layouts
+    MEAN = "mean"  # of several layouts: one observed value of each, see Layouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +111,76 @@ def _second(seen: Counter[int], value: int) -> int | None:
 def median(values: Sequence[int]) -> int:
     """The lower median: a value that was observed."""
     return sorted(values)[(len(values) - 1) // 2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layouts:
+    """Several layouts.  counts: instructions in a window, by layout; hit: layouts that are dear."""
+
+    counts: tuple[int, ...]
+    hit: int
+
+    @staticmethod
+    def of(counts: Sequence[int]) -> Layouts:
+        """The layouts with these counts."""
+        return Layouts(counts=tuple(counts), hit=len(counts) - len(_not_hit(counts)))
+
+    @property
+    def usual(self) -> int:
+        """What the sum would be if none were hit.
+
+        How many are hit is a property of the program's mappings, and of the order in which they
+        came to be, as much as of the kernel; this is not.  Of the layouts of a batch one is dear
+        because the batch moves on then, which is the kernel's: they are all usual.
+        """
+        if len(self.counts) == BATCH:
+            return sum(self.counts)
+        calm = _not_hit(self.counts)
+        return round(sum(calm) * len(self.counts) / len(calm))
+
+
+def _not_hit(counts: Sequence[int]) -> list[int]:
+    usual = median(counts)
+    return [count for count in counts if 100 * (count - usual) <= HIT_PERCENT * usual]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The windows that stand for a phase: location.value is the sum of those at `indices`.
+
+    Of several layouts location.minimum and maximum are what the sum would be if all layouts were
+    like the cheapest or the dearest window.
+    """
+
+    location: Location
+    indices: tuple[int, ...]
+    layouts: Layouts | None = None
+
+
+def choose(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int = 1) -> Chosen:
+    """Choose among the windows of a phase, which go through that many layouts in turn.
+
+    disturbed: see representative.  Raises ValueError for no windows, or when not every
+    layout has as many.
+    """
+    if layouts == 1:
+        location = representative(windows, disturbed)
+        return Chosen(location=location, indices=(location.index,))
+    if len(windows) % layouts:
+        raise ValueError(f"{len(windows)} windows of {layouts} layouts")
+    each = [representative(windows[at::layouts], disturbed[at::layouts]) for at in range(layouts)]
+    indices = tuple(at + layouts * one.index for at, one in enumerate(each))
+    location = Location(
+        value=sum(one.value for one in each),
+        kind=LocationKind.MEAN,
+        share=min(one.share for one in each),
+        n=len(windows),
+        minimum=layouts * min(windows),
+        maximum=layouts * max(windows),
+        index=indices[0],
+        deviation=sum(one.deviation for one in each),
+        left_out=sum(one.left_out for one in each),
+    )
+    return Chosen(
+        location=location, indices=indices, layouts=Layouts.of([one.value for one in each])
+    )

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two arms of timings, one decision: the rules of docs/method.md, part Time, in their order."""
+"""Two arms of timings, one decision: the rules of docs/times.md in their order."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.metric import Better, Grade
-from kdelta.stats import comparability, detectors, lattices, magnitudes
+from kdelta.stats import detectors
 from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
@@ -29,14 +29,14 @@ _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away b
 class _Effect:
     """What the numbers say, before the rules: ratio and interval, widened by what is not known.
 
-    modes: the part of the interval, on either side, for modes that so few boots do not show.
+    margin: the part of the interval, on either side, for modes that so few boots do not show.
     """
 
     ratio: float
     low: float
     high: float
     p: float
-    modes: float = 0.0
+    margin: float = 0.0
 
     def inside(self, tolerance: float) -> bool:
         return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
@@ -73,8 +73,8 @@ def compare(
         raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
     arms = by_boot((old, new) if control is None else (old, new, control))
     case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
-    forbidden = comparability.obstacles(arms) if obstacles is None else tuple(obstacles)
-    warned = comparability.cautions(arms) if obstacles is None else ()
+    forbidden = detectors.obstacles(arms) if obstacles is None else tuple(obstacles)
+    warned = detectors.unknowns(arms) if obstacles is None else ()
     if forbidden:
         return case.result(Verdict.INVALID, forbidden, warned)
     unusable = _unusable(arms)
@@ -123,8 +123,8 @@ class _Case:
             grade=self.grade,
             reasons=tuple(reasons),
             cautions=(
-                *(*found, *detectors.session(self.arms), *magnitudes.units(self.arms)),
-                *(*lattices.cautions(self.arms), *warned, *self._words(effect)),
+                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
+                *(*detectors.shared_lattice_cautions(self.arms), *warned, *self._words(effect)),
             ),
             old=old,
             new=new,
@@ -348,17 +348,13 @@ def _place(boot: Boot) -> float:
 
 def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.shift import shift
+    from kdelta.stats.brunner_munzel import shift
 
-    new = arms[1]
-    before = [*arms[0].valid, *(arms[2].valid if len(arms) > 2 else ())]
-    values = [boot.value for boot in before]
-    if min(len(values), len(new.values)) < 2:
-        ratio = statistics.median(new.values) / statistics.median(values)
+    old, new = _values(arms)
+    if min(len(old), len(new)) < 2:
+        ratio = statistics.median(new) / statistics.median(old)
         return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
-    found = shift(
-        values, new.values, alpha=alpha, seed=seed, when=placed([*before, *new.valid], arms)
-    )
+    found = shift(old, new, alpha=alpha, seed=seed)
     unknown = unread(arms)
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
     return _Effect(
@@ -366,21 +362,14 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
         low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
         high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
         p=found.p,
-        modes=found.modes,
+        margin=found.margin,
     )
 
 
-def placed(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
-    """Place in the session, for the trend: the round if all know theirs, else the position."""
-    if len(arms) == 2 and not detectors.interleaved(arms):
-        return None  # the trend would be the difference between the arms
-    positions = [boot.position for boot in boots]
-    rounds = [boot.round for boot in boots]
-    mixed = detectors.interleaved(arms)
-    # Rounds that are all one number those within the boots, and no place in the session.
-    known = mixed and None not in rounds and len(set(rounds)) > 1
-    chosen = rounds if known else positions
-    return None if None in chosen else [float(place or 0) for place in chosen]
+def _values(arms: Sequence[Series]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """One value a boot: of the old arm before and after (A/B/A), and of the new one."""
+    old, new, *control = (arm.values for arm in arms)
+    return (*old, *(control[0] if control else ())), new
 
 
 def unread(arms: Sequence[Series]) -> float:
@@ -389,7 +378,7 @@ def unread(arms: Sequence[Series]) -> float:
     Scatter of half a step or more is dither: the mean error of rounding vanishes (Widrow 1956).
     Values that hardly scatter sit on one step, and may lie anywhere within it.
     """
-    total, common = 0.0, lattices.shared(arms)
+    total, common = 0.0, detectors.shared_lattice(arms)
     for arm in arms[:2]:
         step, summary = detectors.reading_step(arm), summarise(arm)
         step = max(step, common.step if common else 0.0)
@@ -402,26 +391,36 @@ def _decide(
     arms: Sequence[Series], effect: _Effect, sandwich: Sandwich | None, case: _Case
 ) -> tuple[Verdict, str, int | None]:
     shown = _shown(effect, sandwich, case)
-    if effect.modes:
-        n = min(len(arms[1].valid), sum(len(arm.valid) for arm in (arms[0], *arms[2:])))
-        shown += f", with {100 * effect.modes:g} % for modes that {n} an arm do not show"
+    if effect.margin:
+        n = min(map(len, _values(arms)))
+        shown += f", with {100 * effect.margin:g} % for modes that {n} an arm do not show"
     same, differs = effect.inside(case.tolerance), effect.excludes_one()
     if not same and not differs:
         text, more = _needs(arms, effect, case.tolerance, unread(arms))
         return Verdict.UNDECIDED, f"{shown}: {text}", more
-    if sandwich:
-        size = abs(effect.ratio - 1)
-        limit = case.tolerance if same else size / DRIFT_DIVISOR
-        limit = min(limit, MAX_DRIFT)
-        if abs(sandwich.drift) > limit:
-            text = f"{shown}: the old arm itself moved by more than {100 * limit:.2g} %"
-            return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine", None
+    drifts = {"": sandwich.drift} if sandwich else {}
+    return (*_settled(shown, effect, drifts, arms[0].metric.better, case.tolerance), None)
+
+
+def _settled(
+    shown: str, effect: _Effect, drifts: Mapping[str, float], better: Better, tolerance: float
+) -> tuple[Verdict, str]:
+    """The verdict of an interval that excludes no difference, or a large one.
+
+    drifts: of the old arm, by machine; a machine without a name is the only one.
+    """
+    same = effect.inside(tolerance)
+    limit = min(tolerance if same else abs(effect.ratio - 1) / DRIFT_DIVISOR, MAX_DRIFT)
+    if moved := [name for name, drift in drifts.items() if abs(drift) > limit]:
+        whose = f"{', '.join(moved)}: " if any(moved) else ""
+        text = f"{shown}: {whose}the old arm itself moved by more than {100 * limit:.2g} %"
+        return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine"
     if same:
-        return Verdict.SAME, f"{shown}, within {100 * case.tolerance:g} %", None
-    if arms[0].metric.better is Better.NONE:
-        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better", None
-    worse = (effect.ratio > 1) == (arms[0].metric.better is Better.LOWER)
-    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown, None
+        return Verdict.SAME, f"{shown}, within {100 * tolerance:g} %"
+    if better is Better.NONE:
+        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better"
+    worse = (effect.ratio > 1) == (better is Better.LOWER)
+    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown
 
 
 def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
@@ -456,26 +455,135 @@ def _needs(
     change) or than what the effect leaves of the tolerance (same).
     """
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.scatter import SHOWN_MODES
+    from kdelta.stats.brunner_munzel import SHOWN
 
     kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
     if not effect.bounded():
-        few = n < SHOWN_MODES
-        text = f"; at least {SHOWN_MODES} would" if few else ""
+        few = n < SHOWN
+        text = f"; at least {SHOWN} would" if few else ""
         return (
             f"{kind.counted(n)} an arm cannot bound the ratio{text}",
-            SHOWN_MODES - n if few else None,
+            SHOWN - n if few else None,
         )
     size = abs(math.log(effect.ratio))
-    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.modes) - coarse
+    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.margin) - coarse
     target = max(size, math.log1p(tolerance) - size) - coarse
     if target <= 0:
         step = f"readings in steps of {100 * math.expm1(coarse):.2g} % leave it open"
         return f"undecided; {step}: longer samples or a finer clock would decide", None
     total = math.ceil(n * (half / target) ** 2)
-    if effect.modes:
-        total = max(total, SHOWN_MODES)
+    if effect.margin:
+        total = max(total, SHOWN)
     more = max(total - n, 1)
     if more > _MANY:
         return f"undecided, and more than {_MANY} more {kind}s an arm would be needed", None
     return f"undecided; about {more} more {kind}{'s' * (more > 1)} an arm would decide", more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedRatio:
+    """The verdict over machines, and that of each alone, in their order."""
+
+    merged: Comparison
+    each: tuple[Comparison, ...]
+
+
+def compare_machines(
+    machines: Mapping[str, Sequence[Series]],
+    *,
+    obstacles: Mapping[str, Sequence[str]],
+    grade: Grade,
+    tolerance: float,
+    alpha: float,
+    seed: int,
+) -> MergedRatio:
+    """Decide between two arms that several machines measured.
+
+    machines: name -> old, new and, where there is one, old again (the control).  obstacles: of a
+    machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
+    where a machine alone could not be judged for another reason than the width of its interval.
+    """
+    each = {
+        name: compare(
+            *arms[:2],
+            control=arms[2] if len(arms) > 2 else None,
+            grade=grade,
+            tolerance=tolerance,
+            alpha=alpha,
+            seed=seed,
+            obstacles=obstacles[name],
+        )
+        for name, arms in machines.items()
+    }
+
+    invalid = _of(each, lambda one: one.verdict is Verdict.INVALID)
+    doubtful = _of(each, lambda one: one.ratio is None or one.in_these_boots)
+    found = None
+    if invalid:
+        verdict, reasons = Verdict.INVALID, invalid
+    elif doubtful:
+        verdict, reasons = Verdict.UNDECIDED, doubtful
+    else:
+        arms = [by_boot(tuple(own)) for own in machines.values()]
+        found, common = _over_machines(arms, alpha, seed)
+        verdict, reason = _decide_over(
+            found, each, arms[0][0].metric.better, tolerance, alpha, common=common
+        )
+        reasons = [reason]
+    merged = Comparison(
+        verdict=verdict,
+        grade=grade,
+        reasons=tuple(reasons),
+        alpha=alpha,
+        tolerance=tolerance,
+        ratio=found.ratio if found else None,
+        low=found.low if found else None,
+        high=found.high if found else None,
+        p=found.p if found else None,
+    )
+    return MergedRatio(merged=merged, each=tuple(each.values()))
+
+
+def _over_machines(
+    arms: Sequence[Sequence[Series]], alpha: float, seed: int
+) -> tuple[_Effect, bool]:
+    """The effect over machines, and whether some ratio is in the intervals of all of them."""
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats.brunner_munzel import MachineValues, blocked_shift
+
+    values = [MachineValues(old=old, new=new) for old, new in map(_values, arms)]
+    found = blocked_shift(values, alpha=alpha, seed=seed)
+    unknown = max(map(unread, arms))
+    effect = _Effect(
+        ratio=found.ratio,
+        low=found.low * math.exp(-unknown),
+        high=found.high * math.exp(unknown),
+        p=found.p,
+    )
+    return effect, found.common
+
+
+def _decide_over(
+    found: _Effect,
+    each: Mapping[str, Comparison],
+    better: Better,
+    tolerance: float,
+    alpha: float,
+    *,
+    common: bool,
+) -> tuple[Verdict, str]:
+    if not common:
+        apart = ", ".join(f"{name} {percent(one.ratio or 1)}" for name, one in each.items())
+        return Verdict.UNDECIDED, f"the machines disagree: {apart}"
+    shown = (
+        f"{percent(found.ratio)} over {len(each)} machines ({100 * (1 - alpha):g} % interval"
+        f" {percent(found.low)} to {percent(found.high)})"
+    )
+    if not found.inside(tolerance) and not found.excludes_one():
+        return Verdict.UNDECIDED, f"{shown}: undecided, more boots are needed"
+    drifts = {name: one.sandwich.drift for name, one in each.items() if one.sandwich}
+    return _settled(shown, found, drifts, better, tolerance)
+
+
+def _of(each: Mapping[str, Comparison], chosen: Callable[[Comparison], bool]) -> list[str]:
+    return [f"{n}: {text}" for n, one in each.items() if chosen(one) for text in one.reasons]

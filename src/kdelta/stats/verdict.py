@@ -42,7 +42,7 @@ class CountReading:
 
     spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
-    of several layouts, value as it would be if none were hit (stats.layouts); None: the same.
+    of several layouts, value as it would be if none were hit (stats.exact); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
     free has a part in it, of which that shows too little.
     """

@@ -18,7 +18,7 @@ from typing import Any
 from kdelta.foreign.series import Case
 from kdelta.metric import Better
 from kdelta.stats.published_rules import MMTESTS_ALPHA
-from kdelta.stats.student import two_sided_p
+from kdelta.stats.welch import two_sided_p
 
 _BEST = (50, 95, 99)
 _FIELD = 12
