@@ -48,7 +48,7 @@ def waited(found: Judgement) -> set[str]:
 
 
 def test_a_verdict_waits_for_no_more_than_it_does(tmp_path: Path) -> None:
-    found = judged(tmp_path, rows())
+    found = judged(tmp_path, rows(9))
     assert "REGRESSION" in first(found)
     assert found.answer.needs == ()
     assert found.answer.unknown == (ORDER, STATE)
@@ -114,7 +114,7 @@ def test_what_was_counted_twice_or_copied_stands_in_the_answer(tmp_path: Path) -
     assert "come again, one after the other as before: were they copied?" in first(twice)
     ticks = [
         f"{arm},{boot},{15625 * (4 + (boot + at) % 2 + at)}"
-        for boot in range(8)
+        for boot in range(9)
         for at, arm in enumerate(("6.16", "6.17"))
     ]
     coarse = judged(tmp_path / "c", "kernel,boot,ns\n" + "\n".join(ticks) + "\n")
@@ -125,7 +125,7 @@ def test_a_tick_over_a_power_of_two_is_a_lattice_with_all_its_digits(tmp_path: P
     for number, tick in enumerate((1000 / 1024, 4 / 4096)):
         cells = [
             f"{arm},{boot},{tick * (1 + (boot + at) % 2 + at)!r}"
-            for boot in range(8)
+            for boot in range(9)
             for at, arm in enumerate(("6.16", "6.17"))
         ]
         table = "kernel,boot,us\n" + "\n".join(cells) + "\n"

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kdelta import data
-from kdelta.stats.exact import LocationKind, representative
-from kdelta.stats.exact import BATCH, HIT_PERCENT, Layouts, choose
+from kdelta.stats.exact import BATCH, HIT_PERCENT, Layouts, LocationKind, choose, representative
 
 
 def test_one_layout_is_the_window_that_stands_for_all() -> None:

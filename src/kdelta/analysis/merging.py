@@ -289,7 +289,7 @@ def _timed_pairs(
             series[name] = [own.series(arm, TOTAL, operation) for arm in used]
             reasons = (r for arm in used[1:] for r in obstacles(own, used[0], arm))
             forbidden[name] = tuple(dict.fromkeys(reasons))
-        judged = compare_machines(
+        over_all, each = compare_machines(
             series,
             obstacles=forbidden,
             grade=method.grade([*bases.values(), *now.values()]),
@@ -302,8 +302,8 @@ def _timed_pairs(
             old=base,
             new=label,
             operation=operation,
-            merged=judged.merged,
-            each=judged.each,
+            merged=over_all,
+            each=each,
         )
 
 

@@ -11,7 +11,6 @@ from kdelta.analysis.looks import levels, whole_rounds
 from kdelta.analysis.methods import timing_of
 from kdelta.journal.run import RunRecord
 from kdelta.sample import Outcome, Skip, SkipKind
-from kdelta.stats import multiplicity
 
 
 def decided(record: RunRecord) -> Skip | None:
@@ -37,12 +36,23 @@ def decided(record: RunRecord) -> Skip | None:
         for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
             low, high = found.interval or (0.0, math.inf)
             tolerance = now.step_percent / 100
-            reason = multiplicity.stopped(low, high, n=whole, tolerance=tolerance)
+            reason = _stopped(low, high, n=whole, tolerance=tolerance)
             if not reason:
                 return None
             reasons.append(reason)
     said = "; ".join(dict.fromkeys(reasons))
     return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
+
+
+def _stopped(low: float, high: float, *, n: int, tolerance: float) -> str:
+    """Why to stop after a look at n replicates an arm, "" when not.
+
+    low, high: the interval of new/old at the level of that look.
+    """
+    text = f"after {n} replicates an arm new/old is {low:.4g} to {high:.4g}"
+    if 1 / (1 + tolerance) <= low and high <= 1 + tolerance:
+        return f"{text}, within {100 * tolerance:g} %"
+    return text if low > 1 or high < 1 else ""
 
 
 def _fewest_valid(record: RunRecord) -> int:

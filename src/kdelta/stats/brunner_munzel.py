@@ -41,7 +41,7 @@ DOUBLED = 2.0
 _DIGITS = 12  # of logs: a shift in binary fractions makes equal values nearly so
 _ROUNDING = 1e-9  # of statistics that are equal
 _LISTED = 250_000  # differences that are made and sorted; more are found by halving
-_STEPS = 45  # of halving, for an end of an interval
+_STEPS = 40  # of halving, for an end of an interval
 _NORMAL = NormalDist()
 _LEAST = 1e-15  # p; a smaller one says nothing more
 
@@ -68,13 +68,8 @@ def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int
     seed: of the drawn assignments.  Raises ValueError for values that are not positive and finite,
     or fewer than two an arm.
     """
-    values = np.asarray([*old, *new], dtype=np.float64)
-    if min(len(old), len(new)) < 2 or not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError("two positive values an arm are needed")
-    n_old = len(old)
-    logs = np.log(values)
-    p = float(guarded_p(logs[np.newaxis, :], n_old, seed=seed)[0])
-    centre = _median_difference(logs[:n_old], logs[n_old:])
+    arms = _logs(old, new)
+    logs, n_old = np.concatenate(arms), len(old)
     margin = _margin(n_old, len(new))
     level = alpha if margin else alpha / DOUBLED
     is_new = np.arange(len(logs)) >= n_old
@@ -83,20 +78,84 @@ def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int
         found = p_values((logs - moved * is_new)[np.newaxis, :], n_old, seed=seed)
         return float(found[0]) > level
 
-    reach = float(np.ptp(logs)) + 1.0
+    p = float(guarded_p(logs[np.newaxis, :], n_old, seed=seed)[0])
+    centre, reach = _median_difference(*arms), float(np.ptp(logs)) + 1.0
+    return _inverted(kept, centre, reach, p=p, alpha=alpha, margin=margin)
+
+
+def shift_over(
+    machines: Sequence[tuple[Sequence[float], Sequence[float]]], *, alpha: float, seed: int
+) -> tuple[Shift, bool]:
+    """new/old over machines, each of which measured both arms; and whether they agree.
+
+    Arms are compared within a machine only.  The p of each machine at an assumed ratio becomes a
+    normal deviate, and their weighted sum is judged (Stouffer 1949; Liptak 1958).  Deviates of
+    careful tests are nearer to 0 than normal ones, and then so is their sum (Birnbaum 1948).
+    Machines agree when some ratio is in the intervals of all, at the level at which these hold
+    together.  Raises ValueError for no machine, and as shift does.
+    """
+    if not machines:
+        raise ValueError("there is no machine")
+    each = [shift(*arms, alpha=alpha / len(machines), seed=seed) for arms in machines]
+    estimates = [math.log(one.ratio) for one in each]
+    centre = fmean(estimates, [_weight(*arms) for arms in machines])
+    reach = max(estimates) - min(estimates) + 1.0
+    reach += max(float(np.ptp(np.concatenate(_logs(*arms)))) for arms in machines)
+    found = _inverted(
+        lambda moved: p_over(machines, moved, seed=seed) > alpha,
+        *(centre, reach),
+        p=p_over(machines, 0.0, seed=seed),
+        alpha=alpha,
+    )
+    return found, max(one.low for one in each) <= min(one.high for one in each)
+
+
+def p_over(
+    machines: Sequence[tuple[Sequence[float], Sequence[float]]], moved: float, *, seed: int
+) -> float:
+    """Two-sided p of this log ratio on all machines."""
+    whole = 0.0
+    weights = [_weight(*arms) for arms in machines]
+    for (old, new), weight in zip(machines, weights, strict=True):
+        arms = _logs(old, new)
+        logs = np.concatenate([arms[0], arms[1] - moved])[np.newaxis, :]
+        p = float(guarded_p(logs, len(old), seed=seed)[0])
+        deviate = -_NORMAL.inv_cdf(min(max(p, _LEAST), 1.0) / 2)
+        whole += math.sqrt(weight) * math.copysign(deviate, _median_difference(*arms) - moved)
+    return 2 * _NORMAL.cdf(-abs(whole / math.sqrt(sum(weights))))
+
+
+def _weight(old: Sequence[float], new: Sequence[float]) -> float:
+    """By the numbers of values alone: that of the difference, were all values as good."""
+    return 1 / (1 / len(old) + 1 / len(new))
+
+
+def _logs(old: Sequence[float], new: Sequence[float]) -> tuple[Array, Array]:
+    arms = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
+    for arm in arms:
+        if len(arm) < 2 or not np.all(np.isfinite(arm)) or np.any(arm <= 0):
+            raise ValueError("two positive values an arm are needed")
+    return np.log(arms[0]), np.log(arms[1])
+
+
+def _inverted(
+    kept: Callable[[float], bool],
+    centre: float,
+    reach: float,
+    *,
+    p: float,
+    alpha: float,
+    margin: float = 0.0,
+) -> Shift:
+    """The shifts around centre that are kept; 0 is among them exactly when p is above alpha."""
     low = _end(kept, centre, centre - reach) - margin
     high = _end(kept, centre, centre + reach) + margin
     if p > alpha:
         low, high = min(low, 0.0), max(high, 0.0)
     elif low <= 0 <= high:
         p = math.nextafter(alpha, 1)
-    return Shift(
-        ratio=math.exp(centre),
-        low=math.exp(low),
-        high=math.exp(high),
-        p=p,
-        margin=math.expm1(margin),
-    )
+    ratio, least, most = (math.exp(each) for each in (centre, low, high))
+    return Shift(ratio=ratio, low=least, high=most, p=p, margin=math.expm1(margin))
 
 
 def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
@@ -246,101 +305,3 @@ def _end(kept: Callable[[float], bool], inside: float, outside: float) -> float:
         middle = (near + far) / 2
         near, far = (middle, far) if kept(middle) else (near, middle)
     return near
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineValues:
-    """One positive value a replicate that a machine measured."""
-
-    old: tuple[float, ...]
-    new: tuple[float, ...]
-
-    @property
-    def estimate(self) -> float:
-        """log(new/old)."""
-        return _median_difference(np.log(self.old), np.log(self.new))
-
-    @property
-    def weight(self) -> float:
-        """By its numbers of values alone: that of the difference, were all values as good."""
-        return 1 / (1 / len(self.old) + 1 / len(self.new))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedShift:
-    """new/old as a ratio over all machines; see Shift.
-
-    each: the interval of each machine, at the level at which all hold together.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    p: float
-    each: tuple[tuple[float, float], ...]
-
-    @property
-    def common(self) -> bool:
-        """True when some ratio is in the intervals of all machines."""
-        return max(low for low, _ in self.each) <= min(high for _, high in self.each)
-
-
-def blocked_shift(machines: Sequence[MachineValues], *, alpha: float, seed: int) -> BlockedShift:
-    """Estimate new/old over machines, each of which measured both arms.
-
-    Arms are compared within a machine only.  The p of each machine at an assumed ratio becomes a
-    normal deviate, and their weighted sum is judged (Stouffer 1949; Liptak 1958).  Deviates of
-    careful tests are nearer to 0 than normal ones, and then so is their sum (Birnbaum 1948).
-    Raises ValueError for no machine, and as shift does.
-    """
-    if not machines:
-        raise ValueError("there is no machine")
-    own = [shift(m.old, m.new, alpha=alpha / len(machines), seed=seed) for m in machines]
-    weights = [machine.weight for machine in machines]
-    estimates = [machine.estimate for machine in machines]
-    centre = fmean(estimates, weights)
-    reach = max(map(_range, machines)) + max(estimates) - min(estimates) + 1.0
-
-    def kept(moved: float) -> bool:
-        return _p_of_machines(machines, estimates, moved, seed) > alpha
-
-    low, high = _end(kept, centre, centre - reach), _end(kept, centre, centre + reach)
-    p = _p_of_machines(machines, estimates, 0.0, seed)
-    if p > alpha:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif low <= 0 <= high:
-        p = math.nextafter(alpha, 1)
-    return BlockedShift(
-        ratio=math.exp(centre),
-        low=math.exp(low),
-        high=math.exp(high),
-        p=p,
-        each=tuple((one.low, one.high) for one in own),
-    )
-
-
-def p_of_machines(machines: Sequence[MachineValues], *, seed: int) -> float:
-    """Two-sided p of equal arms on all machines."""
-    return _p_of_machines(machines, [machine.estimate for machine in machines], 0.0, seed)
-
-
-def _p_of_machines(
-    machines: Sequence[MachineValues], estimates: Sequence[float], moved: float, seed: int
-) -> float:
-    """That of this log ratio."""
-    deviates = []
-    for machine, estimate in zip(machines, estimates, strict=True):
-        logs = np.log(np.asarray([*machine.old, *machine.new], dtype=np.float64))[np.newaxis, :]
-        logs[:, len(machine.old) :] -= moved
-        found = float(guarded_p(logs, len(machine.old), seed=seed)[0])
-        size = -_NORMAL.inv_cdf(min(max(found, _LEAST), 1.0) / 2)
-        deviates.append(math.copysign(size, estimate - moved))
-    weights = [math.sqrt(machine.weight) for machine in machines]
-    whole = sum(w * z for w, z in zip(weights, deviates, strict=True))
-    return 2 * _NORMAL.cdf(-abs(whole / math.sqrt(sum(w**2 for w in weights))))
-
-
-def _range(machine: MachineValues) -> float:
-    """Of its log values, each arm against the other's."""
-    every = (*machine.old, *machine.new)
-    return math.log(max(every) / min(every))

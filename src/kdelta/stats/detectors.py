@@ -26,21 +26,8 @@ TICKS_PER_SAMPLE = 100
 # The furthest of n normal values lies so many scales from the median in 1 % of samples (400,000
 # each); the scale is the mean of the CLOSEST of all distances.  Even and uneven n jump.
 _FEW_LIMITS = (
-    28.7,
-    16.1,
-    10.9,
-    16.7,
-    12.6,
-    11.1,
-    13.3,
-    11.9,
-    10.5,
-    9.9,
-    11.1,
-    10.4,
-    9.7,
-    10.8,
-    10.1,
+    *(28.7, 16.1, 10.9, 16.7, 12.6, 11.1, 13.3, 11.9, 10.5, 9.9),
+    *(11.1, 10.4, 9.7, 10.8, 10.1),
 )
 OUTLIER_LIMITS = dict(enumerate(_FEW_LIMITS, start=4)) | {19: 9.7, 20: 10.5, 30: 9.8, 50: 9.3}
 CLOSEST = 0.7

@@ -148,17 +148,6 @@ def _enough(each: Comparison, hypotheses: int) -> int:
     return max(reached, math.ceil(each.replicates * (wanted / seen) ** 2))
 
 
-def stopped(low: float, high: float, *, n: int, tolerance: float) -> str:
-    """Why to stop after a look at n replicates an arm, "" when not.
-
-    low, high: the interval of new/old at the level of that look.
-    """
-    text = f"after {n} replicates an arm new/old is {low:.4g} to {high:.4g}"
-    if 1 / (1 + tolerance) <= low and high <= 1 + tolerance:
-        return f"{text}, within {100 * tolerance:g} %"
-    return text if low > 1 or high < 1 else ""
-
-
 def levels(counts: Sequence[int], *, budget: int, alpha: float) -> tuple[float, ...]:
     """The two-sided level of each look, at `counts` replicates an arm of at most `budget`.
 

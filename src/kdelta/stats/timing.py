@@ -7,6 +7,8 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
@@ -15,6 +17,9 @@ from kdelta.stats.detectors import MIN_REPLICATES, Caution, Trap
 from kdelta.stats.series import Boot, ReplicateUnit, Series
 from kdelta.stats.summary import Summary, summarise
 from kdelta.stats.verdict import Comparison, Sandwich, Verdict
+
+if TYPE_CHECKING:
+    from kdelta.stats.brunner_munzel import Shift
 
 TOLERANCE = 0.03
 ALPHA = 0.01
@@ -135,8 +140,8 @@ class _Case:
             low=effect.low if effect else None,
             high=effect.high if effect else None,
             p=effect.p if effect else None,
-            mean_ratio=_ratio(old, new, control, _mean) if effect else None,
-            median_ratio=_ratio(old, new, control, _median) if effect else None,
+            mean_ratio=_ratio(old, new, control, "mean") if effect else None,
+            median_ratio=_ratio(old, new, control, "median") if effect else None,
             sandwich=sandwich,
             trend=moved[0] if moved else None,
             more=more,
@@ -157,8 +162,8 @@ class _Case:
         """Where the ratio of means or that of medians is not what the interval says."""
         old, new, *control = (summarise(arm) for arm in self.arms)
         ratios = {
-            "means": _ratio(old, new, control, _mean),
-            "medians": _ratio(old, new, control, _median),
+            "means": _ratio(old, new, control, "mean"),
+            "medians": _ratio(old, new, control, "median"),
         }
         told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
         known = [ratio for ratio in ratios.values() if ratio]
@@ -171,18 +176,9 @@ class _Case:
         return ""
 
 
-def _mean(summary: Summary) -> float | None:
-    return summary.mean
-
-
-def _median(summary: Summary) -> float | None:
-    return summary.median
-
-
-def _ratio(
-    old: Summary, new: Summary, control: Sequence[Summary], value: Callable[[Summary], float | None]
-) -> float | None:
-    """New over the midpoint of the old arms, of means or of medians."""
+def _ratio(old: Summary, new: Summary, control: Sequence[Summary], name: str) -> float | None:
+    """New over the midpoint of the old arms, of what has this name: mean or median."""
+    value = attrgetter(name)
     before = [each for arm in (old, *control) if (each := value(arm))]
     after = value(new)
     return after / statistics.fmean(before) if after and before else None
@@ -248,7 +244,7 @@ def _by_medians(arms: Sequence[Series]) -> str:
     old, new, *control = (summarise(arm) for arm in arms)
     if min((arm.median or 0.0 for arm in (old, new, *control)), default=0.0) <= 0:
         return ""
-    return f"; by medians {percent(_ratio(old, new, control, _median) or math.nan)}"
+    return f"; by medians {percent(_ratio(old, new, control, 'median') or math.nan)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +350,11 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
     if min(len(old), len(new)) < 2:
         ratio = statistics.median(new) / statistics.median(old)
         return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
-    found = shift(old, new, alpha=alpha, seed=seed)
-    unknown = unread(arms)
+    return _widened(shift(old, new, alpha=alpha, seed=seed), unread(arms))
+
+
+def _widened(found: Shift, unknown: float) -> _Effect:
+    """With what readings leave open (a log); an end that is _NO_BOUND times away is none."""
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
     return _Effect(
         ratio=found.ratio,
@@ -480,14 +479,6 @@ def _needs(
     return f"undecided; about {more} more {kind}{'s' * (more > 1)} an arm would decide", more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedRatio:
-    """The verdict over machines, and that of each alone, in their order."""
-
-    merged: Comparison
-    each: tuple[Comparison, ...]
-
-
 def compare_machines(
     machines: Mapping[str, Sequence[Series]],
     *,
@@ -496,8 +487,8 @@ def compare_machines(
     tolerance: float,
     alpha: float,
     seed: int,
-) -> MergedRatio:
-    """Decide between two arms that several machines measured.
+) -> tuple[Comparison, tuple[Comparison, ...]]:
+    """Decide between two arms that several machines measured: over all of them, and of each.
 
     machines: name -> old, new and, where there is one, old again (the control).  obstacles: of a
     machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
@@ -541,26 +532,18 @@ def compare_machines(
         high=found.high if found else None,
         p=found.p if found else None,
     )
-    return MergedRatio(merged=merged, each=tuple(each.values()))
+    return merged, tuple(each.values())
 
 
 def _over_machines(
     arms: Sequence[Sequence[Series]], alpha: float, seed: int
 ) -> tuple[_Effect, bool]:
-    """The effect over machines, and whether some ratio is in the intervals of all of them."""
+    """The effect over machines, and whether they agree."""
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import MachineValues, blocked_shift
+    from kdelta.stats.brunner_munzel import shift_over
 
-    values = [MachineValues(old=old, new=new) for old, new in map(_values, arms)]
-    found = blocked_shift(values, alpha=alpha, seed=seed)
-    unknown = max(map(unread, arms))
-    effect = _Effect(
-        ratio=found.ratio,
-        low=found.low * math.exp(-unknown),
-        high=found.high * math.exp(unknown),
-        p=found.p,
-    )
-    return effect, found.common
+    found, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
+    return _widened(found, max(map(unread, arms))), common
 
 
 def _decide_over(
