@@ -13,6 +13,8 @@ import sys
 
 import numpy as np
 
+from kdelta.stats.brunner_munzel import p_over
+
 ALPHA = 0.01
 SCATTERS = ("normal", "heavy tails", "two modes", "skewed")
 
