@@ -44,8 +44,8 @@ DECISIVE = (
         "__init__", "counting", "exact", "guest_trial", "probing", "restoring", "selftest",
         "store", "trial",
     )),
-    *("sample.py", "source/__init__.py", "source/kconfig.py", "stats/__init__.py"),
-    *("stats/exact.py", "stats/layouts.py"),
+    *("sample.py", "source/__init__.py", "source/kconfig.py"),
+    *("stats/__init__.py", "stats/exact.py"),
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
 # What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and

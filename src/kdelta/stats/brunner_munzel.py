@@ -184,14 +184,14 @@ def p_values(logs: Array, n_old: int, *, seed: int) -> Array:
     order = np.argsort(rounded, axis=1, kind="stable")
     ordered = np.take_along_axis(rounded, order, axis=1)
     is_new = order >= n_old
-    plain = np.all(np.diff(ordered, axis=1) > 0, axis=1)
+    starts = np.diff(ordered, axis=1, prepend=-np.inf) > 0
+    rows: dict[bytes, list[int]] = {}
+    for at, each in enumerate(starts):
+        rows.setdefault(each.tobytes(), []).append(at)
     found = np.empty(len(logs))
-    if plain.any():
-        ones = (1,) * logs.shape[1]
-        found[plain] = _shares(is_new[plain], ones, n_old, seed)
-    for at in np.flatnonzero(~plain):
-        ties = np.diff(np.flatnonzero(np.r_[True, np.diff(ordered[at]) > 0, True]))
-        found[at] = _shares(is_new[[at]], tuple(ties.tolist()), n_old, seed)[0]
+    for same in rows.values():
+        ties = np.diff(np.flatnonzero(starts[same[0]]), append=logs.shape[1])
+        found[same] = _shares(is_new[same], tuple(ties.tolist()), n_old, seed)
     return found
 
 

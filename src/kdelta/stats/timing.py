@@ -25,6 +25,7 @@ TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
 DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
+_COPIED = 4  # different values that two arms do not have alike by chance
 _MANY = 1000
 _ROUNDING = 1e-9  # of figures that are equal
 _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away bounds nothing
@@ -89,11 +90,11 @@ def compare(
         return case.result(Verdict.UNDECIDED, [text], warned, more=lacking)
     sandwich = _sandwich(*arms) if len(arms) > 2 else None
     effect = _effect(arms, alpha=alpha, seed=seed)
-    doubt = _doubt(arms)
+    doubt, more = _doubt(arms)
     if doubt:
-        text = f"in these boots {_shown(effect, sandwich, case)}: {doubt.reason}"
+        text = f"in these boots {_shown(effect, sandwich, case)}: {doubt}"
         found = case.result(
-            *(Verdict.UNDECIDED, [text], warned), effect=effect, sandwich=sandwich, more=doubt.more
+            *(Verdict.UNDECIDED, [text], warned), effect=effect, sandwich=sandwich, more=more
         )
         return replace(found, in_these_boots=True, p=None)
     verdict, reason, more = _decide(arms, effect, sandwich, case)
@@ -161,10 +162,7 @@ class _Case:
     def _contradiction(self, effect: _Effect) -> str:
         """Where the ratio of means or that of medians is not what the interval says."""
         old, new, *control = (summarise(arm) for arm in self.arms)
-        ratios = {
-            "means": _ratio(old, new, control, "mean"),
-            "medians": _ratio(old, new, control, "median"),
-        }
+        ratios = {f"{name}s": _ratio(old, new, control, name) for name in ("mean", "median")}
         told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
         known = [ratio for ratio in ratios.values() if ratio]
         outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
@@ -247,18 +245,8 @@ def _by_medians(arms: Sequence[Series]) -> str:
     return f"; by medians {percent(_ratio(old, new, control, 'median') or math.nan)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    """Why an estimate is of these boots only, and how many boots an arm would help."""
-
-    reason: str
-    more: int | None = None
-
-
-_COPIED = 4  # different values that two arms do not have alike by chance
-
-
-def _doubt(arms: Sequence[Series]) -> _Doubt | None:
+def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
+    """Why an estimate is of these boots only, "" when it is not; and how many boots would help."""
     counts = [_boots(arm) for arm in arms]
     lacking = MIN_REPLICATES - min(counts)
     if lacking > 0:
@@ -272,15 +260,13 @@ def _doubt(arms: Sequence[Series]) -> _Doubt | None:
             if count < MIN_REPLICATES
         )
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
-        return _Doubt(f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking)
+        return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
     if len(arms) == 2 and detectors.interleaved(arms) is False:
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
-        return _Doubt(f"{text} interleave them, or repeat the old arm after the new (A/B/A)")
+        return f"{text} interleave them, or repeat the old arm after the new (A/B/A)", None
     if apart := detectors.opposite(arms):
-        return _Doubt(f"{apart}; measure again once both stand still")
-    if suspect := _suspect(arms):
-        return _Doubt(suspect)
-    return None
+        return f"{apart}; measure again once both stand still", None
+    return _suspect(arms), None
 
 
 def _suspect(arms: Sequence[Series]) -> str:
@@ -334,12 +320,9 @@ def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
 
 def _without_first(arm: Series) -> list[float]:
     """Values without the replicate that was measured first (where unknown: listed first)."""
-    first = min(range(len(arm.valid)), key=lambda index: (_place(arm.valid[index]), index))
+    places = [math.inf if boot.position is None else boot.position for boot in arm.valid]
+    first = places.index(min(places))
     return [value for index, value in enumerate(arm.values) if index != first]
-
-
-def _place(boot: Boot) -> float:
-    return math.inf if boot.position is None else boot.position
 
 
 def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
