@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
@@ -20,6 +20,7 @@ import million
 import power
 from kdelta.stats.brunner_munzel import (
     MARGIN,
+    PERMUTED_UP_TO,
     SHOWN,
     guarded_p,
     least_p,
@@ -115,7 +116,7 @@ def test_drawn_assignments_come_near_the_whole() -> None:
     ],
 )
 def test_equal_arms_are_rarely_different(design: Design, noise: Noise) -> None:
-    count = 4000
+    count = 4000 if design.count <= PERMUTED_UP_TO else 1000
     generator = np.random.default_rng([SEED, list(Noise).index(noise), design.old])
     if design.old % design.new:  # more than twice as many: no session of rounds
         logs = 0.03 * generator.standard_normal((count, design.count))
@@ -200,9 +201,10 @@ def test_the_least_p_is_that_of_arms_that_do_not_overlap(old: int, new: int) -> 
 
 # ---- what must not matter --------------------------------------------------------------------
 
-ARMS = st.tuples(*2 * [st.lists(st.integers(900, 1100), min_size=5, max_size=7)])
+ARMS = st.tuples(*2 * [st.lists(st.integers(900, 1100), min_size=5, max_size=6)])
 
 
+@settings(max_examples=40)
 @given(arms=ARMS, scale=st.integers(1, 1000))
 def test_the_unit_does_not_matter(arms: tuple[list[int], list[int]], scale: int) -> None:
     old, new = arms
@@ -212,13 +214,13 @@ def test_the_unit_does_not_matter(arms: tuple[list[int], list[int]], scale: int)
         assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-9), name
 
 
+@settings(max_examples=40)
 @given(arms=ARMS)
 def test_swapped_arms_have_the_inverse_ratio(arms: tuple[list[int], list[int]]) -> None:
     old, new = arms
     there, back = (shift(*pair, alpha=0.01, seed=SEED) for pair in ((old, new), (new, old)))
-    assert back.p == pytest.approx(there.p, abs=2e-3)  # drawn assignments are others
+    assert back.p == pytest.approx(there.p)
     assert back.ratio == pytest.approx(1 / there.ratio, rel=1e-9)
-    assume(len(old) == len(new))
     assert back.low == pytest.approx(1 / there.high, rel=1e-9)
     assert back.high == pytest.approx(1 / there.low, rel=1e-9)
 
@@ -229,9 +231,10 @@ def test_p_is_one_of_ranks(arms: tuple[list[int], list[int]], power_: float) -> 
     old, new = arms
     logs = np.log(np.array([[*old, *new]], dtype=np.float64))
     one, other = (p_values(each, len(old), seed=SEED)[0] for each in (logs, power_ * logs))
-    assert other == pytest.approx(one, abs=2e-3)
+    assert other == pytest.approx(one)
 
 
+@settings(max_examples=40)
 @given(arms=ARMS)
 def test_a_larger_change_is_no_less_certain(arms: tuple[list[int], list[int]]) -> None:
     old, new = arms
