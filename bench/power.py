@@ -165,7 +165,7 @@ def print_cells(counts: Counts, seed: int, only: Design | None) -> tuple[list[st
             continue
         found = cell(design, noise, counts, seed)
         print(row(design, noise, found), flush=True)
-        told = f"{100 * found.level:.2f}/{100 * found.power:.0f}/{100 * found.large:.0f}"
+        told = f"{100 * found.level:.2f}/{100 * found.power:.1f}/{100 * found.large:.1f}"
         short.setdefault(noise, {})[design] = told
         if found.level > most(counts.tied.power if noise is Noise.LATTICE else counts.level):
             wrong.append(f"{design}, {noise}: level {100 * found.level:.2f} %")

@@ -131,7 +131,8 @@ def test_equal_arms_are_rarely_different(design: Design, noise: Noise) -> None:
 def test_the_table_of_the_document_has_all_cells_and_keeps_the_level() -> None:
     """It is what `bench/power.py --docs` prints: a line for each noise, level first."""
     text = PAGE.read_text().split(power.MARKS[0])[1].split(power.MARKS[1])[0]
-    rows = {line.split("|")[1].strip(): line.split("|")[2:] for line in text.splitlines() if line}
+    cells = [line.split("|") for line in text.splitlines() if line.startswith("|")]
+    rows = {line[1].strip(): line[2:] for line in cells}
     told = re.search(r"(\d+) sessions a level and (\d+) a power, of a lattice a fifth", text)
     assert told
     designs = [*power.EVEN, *power.DOUBLE]
