@@ -78,12 +78,7 @@ DOCUMENT_HOSTS = {
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
 TIME_MODULES = {
-    "kdelta.stats.blocked",
-    "kdelta.stats.permutation",
-    "kdelta.stats.ranks",
-    "kdelta.stats.scatter",
-    "kdelta.stats.shift",
-    "kdelta.stats.welch",
+    "kdelta.stats.brunner_munzel",
 }
 
 # What needs an extra says so where a person is told; all else does without.
