@@ -282,7 +282,7 @@ def test_mapping_of_a_long_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("good", "kept"), [('"0"', 1), ('"1"', 1), ('["0", "1"]', 2), ('"ok"', 0), ('"0.0"', 1)]
+    ("good", "kept"), [('"0"', 1), ("0", 1), ('"1"', 1), ('["0", 1]', 2), ('"ok"', 0), ('"0.0"', 1)]
 )
 def test_a_run_counts_by_the_cell_that_the_mapping_names_alone(
     good: str, kept: int, tmp_path: Path
