@@ -199,7 +199,7 @@ def test_what_known_names_leave_open_is_asked_for(
     with pytest.raises(SpecError) as caught:
         imported(path)
     assert asked in caught.value.sentence()
-    assert "kdelta import --propose a.csv" in caught.value.sentence()
+    assert f"kdelta import --propose {path}" in caught.value.sentence()
 
 
 def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ columns stands in the fixed table of `proposal` and that leaves nothing blank.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -98,7 +99,7 @@ def read(
         raise SpecError(
             f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
         )
-    files = _recognised(texts, wanted)
+    files = _recognised(texts, [path for path, _ in found], wanted)
     _check_mappings(wanted, [file.source.name for file in files])
     kind = _kind(paths, files)
     contents = _contents(files, kind, labels_of([file.source.name for file in files]))
@@ -133,7 +134,7 @@ def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
     return replace(source, text=decoded(data, name, wish.encoding))
 
 
-def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
+def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
     """Every file with its format; the files of a bundle stand with its raw.csv."""
     bundles = {_folder(source) for source in sources if _is_raw(source)}
     files = []
@@ -153,9 +154,9 @@ def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
                 )
             )
         elif mapping and mapping.of_table:
-            files.append(_table(number, source, mapping))
+            files.append(_table(number, source, paths[number], mapping))
         elif (kind := _format(source)) is ImportFormat.TABLE:
-            files.append(_table(number, source, None))
+            files.append(_table(number, source, paths[number], None))
         else:
             files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
     return files
@@ -172,12 +173,12 @@ def _is_raw(source: SourceFile) -> bool:
     return bundle.is_raw(replace(source, columns=tuple(head)))
 
 
-def _table(number: int, source: SourceFile, mapping: Mapping | None) -> _File:
+def _table(number: int, source: SourceFile, path: Path, mapping: Mapping | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
     shown, how = table.table(source), ""
     if mapping is None:
         text = proposal.proposed(shown)
-        write = f"write a mapping with: kdelta import --propose {printable(source.name, 200)}"
+        write = f"write a mapping with: kdelta import --propose {printable(shlex.quote(str(path)))}"
         unknown = [name for name in shown.columns if name not in proposal.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
