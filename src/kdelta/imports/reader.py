@@ -40,6 +40,7 @@ from kdelta.imports.files import (
 )
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import SET, Contents, ImportReading, Published, SourceFile, at, merged
+from kdelta.imports.versions import in_order
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 
@@ -342,7 +343,7 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
 def _ordered(
     contents: Contents, paths: Sequence[Path], files: Sequence[_File], kind: ImportFormat
 ) -> Contents:
-    """With the order of arms: declared in the data or a mapping, else that of the paths given."""
+    """With the order of arms: as declared, by their versions, else that of the paths given."""
     mapping = next((file.mapping for file in files if file.mapping), None)
     if kind is ImportFormat.TABLE:
         return contents
@@ -350,6 +351,7 @@ def _ordered(
         return replace(contents, order=mapping.order, roles=mapping.declared_roles)
     figures: tuple[ImportReading | Published, ...] = (*contents.readings, *contents.published)
     arms = tuple(dict.fromkeys(item.arm for item in figures))
-    if contents.order or kind is ImportFormat.BUNDLE or len(arms) != len(paths):
+    declared = contents.order or kind is ImportFormat.BUNDLE or in_order(arms)
+    if declared or len(arms) != len(paths):
         return contents
     return replace(contents, order=arms)
