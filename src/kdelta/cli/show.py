@@ -154,19 +154,15 @@ def _print_for_others(record: RunRecord, part: str) -> None:
 def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
     from kdelta.analysis import judgement
     from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import perfbench
     from kdelta.analysis.findings import report
     from kdelta.analysis.methods import timing_of
     from kdelta.rendering import judge
-    from kdelta.table.columns import Span
 
     own = cases(record, timing_of(record))
     found = report(record, step_percent=step_percent)
     print_report(record, step_percent=step_percent)
     tolerance = found.step_percent / 100
     print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
-    if rows := perfbench.rows(record):
-        print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:
