@@ -55,7 +55,7 @@ def started(runs: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def bisected(runs: Path, *arguments: str) -> dict[str, Any]:
-    """What `kdelta bisect --json` prints."""
+    """What `kdelta bisect ... --json` prints."""
     with started(runs, "bisect", *arguments) as process:
         out, _ = process.communicate()
         if process.returncode:
@@ -93,7 +93,7 @@ def tree(runs: Path, seed: int) -> None:
         f" unbootable {made.unbootable}, no-op {made.no_op} of {kernel_history.COUNT}"
     )
     ends = ("--tree", str(folder), "--good", made.commits[0], "--bad", "main")
-    with started(runs, "bisect", MPROTECT, *ends) as process:
+    with started(runs, "bisect", "releases", MPROTECT, *ends) as process:
         while process.poll() is None and _steps(runs) < 4:
             time.sleep(0.2)
         require(process.poll() is None, "it ended before it could be killed")
@@ -119,12 +119,12 @@ def tree(runs: Path, seed: int) -> None:
 
 
 def git(seed: int) -> None:
-    """The same culprit by git itself, which asks `kdelta probe` about what it has checked out."""
+    """The same culprit by git itself, which asks `kdelta bisect probe` about its checkout."""
     folder = ROOT / "build" / "bisect-history"
     made = kernel_history.make(folder, seed)
     _git(folder, "reset", "--quiet", "--hard", "main")
     _git(folder, "bisect", "start", "main", made.commits[0])
-    probe = [sys.executable, "-c", START, "probe", MPROTECT, "--kernel", "tree:."]
+    probe = [sys.executable, "-c", START, "bisect", "probe", MPROTECT, "--kernel", "tree:."]
     limits = ["--good-value", "264", "--bad-value", "405"]
     out = _git(folder, "bisect", "run", *probe, *limits)
     say("\n".join(line for line in out.splitlines() if re.search(": (good|bad|skip): ", line)))

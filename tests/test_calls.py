@@ -24,7 +24,7 @@ from kdelta.analysis.calls import Branch, CauseKind, difference
 from kdelta.attribution.calls import Functions, PathNode, functions, tree
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.cli.show import explain
+from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import calls as kept
 from kdelta.journal import packed, results

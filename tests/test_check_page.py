@@ -119,7 +119,7 @@ def test_parts_stand_in_their_order() -> None:
             unseen=("do_brk_flags",),
             promises=promises("fork() becomes 5 % faster.", [row("fork:base", 6.1)]),
             against="v1.json",
-            program="kdelta export fork",
+            program="kdelta workload export fork",
         )
     )
     words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",

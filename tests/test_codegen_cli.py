@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta codegen` and `kdelta toolchain` as a user meets them, on images made here."""
+"""`kdelta codegen` and `kdelta tools compiler` as a user meets them, on images made here."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_wrong_usage(
 
 def test_a_compiler_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli_main.main(["toolchain", "fetch", "icc-12"])
+        cli_main.main(["tools", "compiler", "fetch", "icc-12"])
     assert ended.value.code == 2
     assert "not a compiler that kdelta knows" in capsys.readouterr().err
 
@@ -170,7 +170,7 @@ def test_a_compiler_for_predictions_is_fetched_where_it_is_asked_for(
     assert run("scan", *where, "--scenario", "b") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "no predictions: clang-19, whose llvm-mca makes them, is not here" in said
-    assert "kdelta toolchain fetch clang-19" in said
+    assert "kdelta tools compiler fetch clang-19" in said
     assert fetched == []
     assert run("scan", *where, "--scenario", "b", "--cpus", "znver4") == 0
     assert fetched == ["clang-19"]

@@ -18,7 +18,7 @@ from kdelta.attribution.calls import PathNode
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.memory import EVERYWHERE, MemoryRow, What
 from kdelta.attribution.work import WorkRow
-from kdelta.cli import show
+from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
 from kdelta.journal import beside, results
 from kdelta.journal.beside import Beside, Histogram
@@ -271,7 +271,7 @@ def asked(place: Path, *options: str) -> Result:
         at.mkdir(parents=True, exist_ok=True)
         beside.keep(at, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
-        show.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
+        explain_cli.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )
 
 
@@ -293,7 +293,7 @@ def test_the_command_prints_it(tmp_path: Path, option: str, text: str) -> None:
 def test_a_run_without_it_says_how_to_get_it(tmp_path: Path) -> None:
     record = stored(tmp_path)
     done = CliRunner().invoke(
-        show.explain, [record.run_id, "6.16", "6.17", "--work", "--runs", str(tmp_path)]
+        explain_cli.explain, [record.run_id, "6.16", "6.17", "--work", "--runs", str(tmp_path)]
     )
     assert isinstance(done.exception, SpecError)
     assert "kept no kinds of work" in done.exception.cause

@@ -22,7 +22,8 @@ from kdelta.analysis.explanation import explain
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import root
 from kdelta.archive.index import Package
-from kdelta.cli import code, show
+from kdelta.cli import code
+from kdelta.cli import explain as explain_cli
 from kdelta.codegen.lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.executed import ExecutedInsn
@@ -376,11 +377,11 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
     listed(tmp_path, "walk")
     run = next(tmp_path.iterdir()).name
     words = [run, "6.16", "6.17", "--code", "walk", "--runs", str(tmp_path)]
-    done = CliRunner().invoke(show.explain, [*words, "--lines"])
+    done = CliRunner().invoke(explain_cli.explain, [*words, "--lines"])
     assert done.exit_code == 0, done.output
     assert "no source lines of 6.16" in done.output
     for wrong in (["--lines", "--yes"], ["--work", "--fetch-debug"]):
-        bad = CliRunner().invoke(show.explain, [run, "6.16", "6.17", *wrong])
+        bad = CliRunner().invoke(explain_cli.explain, [run, "6.16", "6.17", *wrong])
         assert bad.exit_code == 2
 
 
@@ -436,7 +437,7 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     )
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
-    placed = code.placed(whole, explain_view, show.differing(whole), sides, means)
+    placed = code.placed(whole, explain_view, explain_cli.differing(whole), sides, means)
     text = plain(view_places.show(placed), 100)
     assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
     assert "its line tables are not here" in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta export` writes: one scenario, short, that builds alone and does what it says."""
+"""What `kdelta workload export` writes: one short scenario that builds alone and works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdelta import data, process
-from kdelta.cli.workloads import export_command
+from kdelta.cli.workload import export_command
 from kdelta.errors import SpecError
 from kdelta.rendering import c_items
 from kdelta.rendering.c_folding import specialised

@@ -21,7 +21,7 @@ from kdelta.attribution.calls import PathNode
 from kdelta.attribution.kinds import Kind
 from kdelta.attribution.work import WorkRow
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
-from kdelta.cli.site import site as command
+from kdelta.cli.site import write_command as command
 from kdelta.errors import SpecError
 from kdelta.journal import beside, calls, results
 from kdelta.journal.run import RunJournal, RunRecord

@@ -347,13 +347,13 @@ def test_the_command_says_what_is_the_same(root: Path, tmp_path: Path) -> None:
     same = tmp_path / "same.c"
     same.write_text("/* More words. */\n" + kernel_tree.MINCORE)
     words = f"tree:{root}", f"tree:{root}+mm/mincore.c={same}"
-    shown = CliRunner().invoke(cli, ["build", *words, "--json"])
+    shown = CliRunner().invoke(cli, ["kernels", "build", *words, "--json"])
     assert shown.exit_code == 0, shown.output
     first, second = json.loads(shown.stdout)
     assert first["same_image_as"] == ""
     assert second["same_image_as"] == words[0]
     assert second["sha256"] == first["sha256"]
-    text = CliRunner().invoke(cli, ["build", *words, "--log"]).stdout
+    text = CliRunner().invoke(cli, ["kernels", "build", *words, "--log"]).stdout
     assert f"null variant: same image as {words[0]}" in text
     assert "s to build, cached" in text
     assert "  CC      mm/mincore.o" in text

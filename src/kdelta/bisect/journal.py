@@ -27,7 +27,7 @@ from kdelta.study.spec import Study
 log = logging.getLogger(__name__)
 
 BISECTIONS = folders.FolderKind(
-    file="bisect.json", word="bisection", first="make one with: kdelta bisect"
+    file="bisect.json", word="bisection", first="make one with: kdelta bisect releases"
 )
 FORMAT = 2
 
@@ -167,7 +167,7 @@ class Journal:
             raise StoreError(
                 f"the result of trial {trial} is gone",
                 place=str(self.folder),
-                action="start again with: kdelta bisect --new",
+                action="start again: the same command with --new",
             )
         self._read[trial] = facts, kept.result
         return kept.result

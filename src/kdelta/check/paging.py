@@ -202,7 +202,7 @@ def _program(found: Walk, paths: Sequence[PathRow]) -> str:
     place, _, scenario = name.rpartition(":")
     if workload.is_file(place):
         return f"{place} is its C file"
-    return f"kdelta export {place} -o {place}.c    # then: ./{place} {scenario}"
+    return f"kdelta workload export {place} -o {place}.c    # then: ./{place} {scenario}"
 
 
 def _name(scenario: str) -> str:

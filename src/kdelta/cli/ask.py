@@ -83,7 +83,7 @@ def _unplaced(report: RobotReport, case: PublishedCase) -> str:
         asked = f"; did you mean {near}?" if near else ""
         return (
             f"no scenario is known to repeat {report.called}{asked}; name the loop"
-            " with --scenario: kdelta workloads lists them"
+            " with --scenario: kdelta workload list lists them"
         )
     short = report.commit[:12]
     why = (

@@ -235,7 +235,7 @@ def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> C
     if found is None:
         told = (
             f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
-            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta toolchain fetch"
+            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta tools compiler fetch"
             f" {_LLVM}"
         )
         return replace(table, notes=(*table.notes, told))

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 import click
@@ -24,53 +25,162 @@ EXIT_BUG = 70
 _EXIT_MACHINE = 3
 _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
-# name -> (where it is, what `kdelta --help` says): the help needs to import none of them.
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: MODULE:ATTRIBUTE, its line in `kdelta --help`, and examples of its use.
+
+    An example of a subcommand is shown by the subcommand as well.
+    """
+
+    where: str
+    text: str
+    examples: tuple[str, ...]
+
+
+def _entry(where: str, text: str, *examples: str) -> Entry:
+    return Entry(f"kdelta.cli.{where}", text, examples)
+
+
+# The help of all commands is printed without importing one of them.
 COMMANDS = {
-    "run": ("kdelta.cli.run:run", "Measure a study, or one scenario over kernels."),
-    "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
-    "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
-    "block": ("kdelta.cli.block:block", "Measure a block of a run: what a cluster's job runs."),
-    "runs": ("kdelta.cli.runs:runs", "List runs."),
-    "status": ("kdelta.cli.status:status", "Show how far a run is, and who does what."),
-    "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
-    "report": ("kdelta.cli.report:report", "Write what a run proves as a mail, checked."),
-    "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),
-    "watch": ("kdelta.cli.watch:watch", "Count new kernels and update a site, for a crontab."),
-    "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
-    "lab": ("kdelta.cli.lab:lab", "Ask the catalogue of all runs."),
-    "host": ("kdelta.cli.host:host", "Look at the machines that time by ssh."),
-    "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
-    "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
-    "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
-    "merge": ("kdelta.cli.merge:merge", "Make one finding of several machines' bundles."),
-    "coverage": (
-        "kdelta.cli.coverage:coverage",
-        "Show which functions the scenarios of a run executed.",
+    "run": _entry(
+        "run:run",
+        "Measure a study, or one scenario over kernels.",
+        "kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17",
     ),
-    "relevant": (
-        "kdelta.cli.coverage:relevant",
-        "Show which scenarios execute what a patch changes.",
+    "survey": _entry(
+        "survey:survey",
+        "Count every scenario on every release.",
+        "kdelta survey --kernels 6.12..7.2 --only 'fault:*'",
     ),
-    "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
-    "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
-    "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),
-    "calibrate": ("kdelta.cli.calibrate:calibrate", "Hold published changes against counts."),
-    "ask": ("kdelta.cli.ask:ask", "Say how much of a test robot's report is path length."),
-    "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
-    "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),
-    "import": ("kdelta.cli.foreign:import_command", "Store results that others published."),
-    "judge": ("kdelta.cli.foreign:judge", "Judge imported results by kdelta's rules."),
-    "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
-    "build": ("kdelta.cli.build:build", "Build kernels from source, and variants of them."),
-    "workloads": ("kdelta.cli.workloads:workloads", "List workloads and their scenarios."),
-    "export": ("kdelta.cli.workloads:export_command", "Write a scenario as one short C file."),
-    "codegen": ("kdelta.cli.codegen:codegen", "Compare what compilers made of a function."),
-    "toolchain": ("kdelta.cli.toolchain:toolchain", "List and fetch compilers."),
-    "new": ("kdelta.cli.new:new", "Write a workload of your own to start from."),
-    "qemu": ("kdelta.cli.qemu:qemu", "List and fetch QEMU versions."),
-    "cache": ("kdelta.cli.cache:cache", "Show and bound what kdelta keeps on disk."),
-    "man": ("kdelta.cli.manual:man", "Print the manual page."),
-    "doctor": ("kdelta.cli.doctor:doctor", "Show what this machine can do, and what is missing."),
+    "resume": _entry("run:resume", "Finish an interrupted run.", "kdelta resume latest"),
+    "block": _entry(
+        "block:block",
+        "Measure a block of a run: what a cluster's job runs.",
+        "kdelta block RUN 3",
+    ),
+    "runs": _entry(
+        "runs:runs",
+        "List runs, and show how far one is.",
+        "kdelta runs list",
+        "kdelta runs status latest",
+    ),
+    "show": _entry(
+        "show:show", "Show a run: the ladder, the verdicts, the step.", "kdelta show latest --json"
+    ),
+    "explain": _entry(
+        "explain:explain",
+        "Show which functions make two kernels differ.",
+        "kdelta explain latest 6.16 6.17 --top 5",
+    ),
+    "audit": _entry(
+        "audit:audit", "Show the machine and page state of each trial.", "kdelta audit latest"
+    ),
+    "coverage": _entry(
+        "coverage:coverage",
+        "Show which functions scenarios executed, or which execute a patch.",
+        "kdelta coverage latest --source --under mm",
+        "kdelta coverage latest --patch 0001-mm.patch",
+    ),
+    "codegen": _entry(
+        "codegen:codegen",
+        "Compare what compilers made of a function.",
+        "kdelta codegen mincore_pte_range --kernels 6.16,6.17",
+    ),
+    "check": _entry(
+        "check:check",
+        "Say what a patch series does to the paths it changes.",
+        "kdelta check series.mbox --base ~/linux@v6.17",
+    ),
+    "bisect": _entry(
+        "bisect:bisect",
+        "Find the release or the commit of a change.",
+        "kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.12 --bad 7.2",
+        "kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19",
+        "kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20",
+    ),
+    "gate": _entry(
+        "gate:gate",
+        "Tell CI whether a kernel does more work than another.",
+        "kdelta gate latest --against 6.16 --kernel 6.17 --junit",
+    ),
+    "report": _entry(
+        "report:report", "Write what a run proves as a mail, checked.", "kdelta report latest"
+    ),
+    "bundle": _entry(
+        "bundle:bundle",
+        "Pack a run for a stranger; check, reproduce and merge such files.",
+        "kdelta bundle make latest -o run.tar",
+        "kdelta bundle verify run.tar",
+        "kdelta bundle reproduce run.tar",
+        "kdelta bundle merge run.tar other.tar",
+    ),
+    "site": _entry(
+        "site:site",
+        "Write all runs as static pages; keep them up to date by a crontab.",
+        "kdelta site write public/",
+        "kdelta site watch public/ --quiet",
+    ),
+    "import": _entry(
+        "foreign:import_command",
+        "Store results that others published.",
+        "kdelta import results.csv --mapping results.toml",
+    ),
+    "judge": _entry(
+        "foreign:judge", "Judge imported results by kdelta's rules.", "kdelta judge latest"
+    ),
+    "ask": _entry(
+        "ask:ask",
+        "Say how much of a test robot's report is path length.",
+        "kdelta ask report.mbox",
+    ),
+    "calibrate": _entry(
+        "calibrate:calibrate", "Hold published changes against counts.", "kdelta calibrate"
+    ),
+    "lab": _entry("lab:lab", "Ask the catalogue of all runs.", "kdelta lab"),
+    "host": _entry(
+        "host:host",
+        "Look at the machines that time by ssh.",
+        "kdelta host add bench1 ssh://root@bench1",
+        "kdelta host list",
+        "kdelta host doctor bench1",
+        "kdelta host install bench1 6.17",
+        "kdelta host release bench1",
+    ),
+    "kernels": _entry(
+        "kernels:kernels",
+        "List, fetch, identify and build kernels.",
+        "kdelta kernels list --series 6.17",
+        "kdelta kernels fetch 6.16 6.17",
+        "kdelta kernels show 6.17",
+        "kdelta kernels build tree:deb:6.17.8+config=min",
+    ),
+    "workload": _entry(
+        "workload:workload",
+        "List, show, export and start workloads.",
+        "kdelta workload list",
+        "kdelta workload show mprotect:shared_dirty_full_toggle_64m",
+        "kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c",
+        "kdelta workload new mine",
+    ),
+    "tools": _entry(
+        "tools:tools",
+        "List and fetch compilers and QEMU versions.",
+        "kdelta tools compiler list",
+        "kdelta tools compiler fetch gcc-14",
+        "kdelta tools qemu list",
+        "kdelta tools qemu fetch bookworm",
+    ),
+    "cache": _entry(
+        "cache:cache",
+        "Show and bound what kdelta keeps on disk.",
+        "kdelta cache show",
+        "kdelta cache clear checkpoints",
+    ),
+    "doctor": _entry(
+        "doctor:doctor", "Show what this machine can do, and what is missing.", "kdelta doctor"
+    ),
 }
 
 EPILOG = """\
@@ -83,8 +193,8 @@ Exit codes:
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged
   70   a bug in kdelta
-  125  `kdelta probe`: this kernel cannot be judged, skip it
-  128  `kdelta probe`: the question or this machine is wrong, stop
+  125  `kdelta bisect probe`: this kernel cannot be judged, skip it
+  128  `kdelta bisect probe`: the question or this machine is wrong, stop
   130  interrupted
 """
 
@@ -113,11 +223,12 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands without importing one."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, each.text) for name, each in COMMANDS.items()])
 
 
 def _load(name: str) -> click.Command:
-    module_name, _, attribute = COMMANDS[name][0].partition(":")
+    entry = COMMANDS[name]
+    module_name, _, attribute = entry.where.partition(":")
     try:
         command = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
@@ -126,8 +237,19 @@ def _load(name: str) -> click.Command:
             f"this installation cannot load the command {name} ({error})", action="reinstall kdelta"
         ) from error
     if not isinstance(command, click.Command):
-        raise TypeError(f"{COMMANDS[name][0]} is not a command")
+        raise TypeError(f"{entry.where} is not a command")
+    _with_examples(command, f"kdelta {name}", entry.examples)
     return command
+
+
+def _with_examples(command: click.Command, path: str, examples: Sequence[str]) -> None:
+    """Let the help of a command end in its examples, and that of each subcommand in its own."""
+    own = [line for line in examples if line == path or line.startswith(f"{path} ")]
+    if own:
+        command.epilog = "\n".join(("\b", "Example:", *(f"  {line}" for line in own)))
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _with_examples(inner, f"{path} {name}", examples)
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
@@ -135,6 +257,14 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: object) 
         from kdelta.cli.execution import identities
 
         click.echo("\n".join(identities()))
+        ctx.exit()
+
+
+def _print_manual(ctx: click.Context, _option: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        from kdelta.cli.manual import page
+
+        click.echo(page(ctx.command), nl=False)
         ctx.exit()
 
 
@@ -146,6 +276,14 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: object) 
     expose_value=False,
     callback=_print_version,
     help="Show the version, and the digests of what decides a count, and exit.",
+)
+@click.option(
+    "--man",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_manual,
+    help="Print the manual page, for `man -l -`, and exit.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:

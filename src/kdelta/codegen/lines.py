@@ -167,7 +167,7 @@ def _of_build(
     if made is None or made.image_sha256 != kernel.image_sha256:
         raise SpecError(
             "its image is no longer in the cache, or its source is another one now",
-            action=f"build it again: kdelta build {kernel.reference}",
+            action=f"build it again: kdelta kernels build {kernel.reference}",
         )
     image = payload.unpacked(made.image)
     found: dict[int, Chain] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a run, or who installs a kernel, does with another machine: all of it, in its order.
 
-`kdelta status` shows it, `kdelta --verbose` prints it, and bench/hosts.py kills kdelta in each.
+`kdelta runs status` shows it, `kdelta --verbose` prints it; bench/hosts.py kills kdelta in each.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Run:    ./{name} {first}
 
 Prints the page state before and after, and the time of each phase.
 The workload itself is at the end; what comes before is kdelta.h.
-Written by: kdelta export {name}
+Written by: kdelta workload export {name}
 """
 
 

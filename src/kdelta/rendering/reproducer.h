@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What stands for the harness of kdelta.h in a file of `kdelta export`: the
+ * What stands for the harness of kdelta.h in a file of `kdelta workload export`: the
  * same calls, with times in place of marks, and the page state as far as
  * an ordinary user is told of it.
  */

@@ -133,7 +133,7 @@ _PREFACE = """\
 {source}
 {path}Build:  gcc -O2 -static {name}.c -o {name}
 Run:    taskset -c 0 ./{name}
-Made by: kdelta export {reference}
+Made by: kdelta workload export {reference}
 """
 
 
