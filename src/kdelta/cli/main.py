@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "coverage": _entry(
         "coverage:coverage",
-        "Show which functions scenarios executed, or which execute a patch.",
+        "Show what scenarios executed, and which execute a patch.",
         "kdelta coverage latest --source --under mm",
         "kdelta coverage latest --patch 0001-mm.patch",
     ),
