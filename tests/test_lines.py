@@ -24,10 +24,10 @@ from kdelta.archive import root
 from kdelta.archive.index import Package
 from kdelta.cli import code
 from kdelta.cli import explain as explain_cli
-from kdelta.codegen.lines import RanFunction, located, same_code
+from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
+from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import beside, results

@@ -18,7 +18,7 @@ import pytest
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
 from kdelta.attribution.calls import PathNode
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.rendering import flame
 from kdelta.rendering.profiles import Profiles, callgrind, folded, pprof, speedscope
 from ladder_records import ladder

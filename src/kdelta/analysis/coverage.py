@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kdelta.analysis.counts import counted
 from kdelta.analysis.evidence import scenarios
 from kdelta.analysis.explanation import USER, base_name
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.journal.run import RunRecord
 
 _FILE = re.compile(r"\+\+\+ (?:b/)?(\S+)")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from kdelta.analysis.explanation import Explanation
     from kdelta.archive.apt import Progress
-    from kdelta.codegen.lines import Located, RanFunction
+    from kdelta.codegen.source_lines import Located, RanFunction
+    from kdelta.disassembly.addr2line import SourceLine
     from kdelta.disassembly.executed import ExecutedInsn
-    from kdelta.disassembly.lines import SourceLine
     from kdelta.journal.run import RunRecord
     from kdelta.rendering.listing import Listing
     from kdelta.rendering.places import Placed, Places
@@ -126,7 +126,7 @@ def reached_functions(
     addresses: Collection[int], places: Mapping[int, tuple[int, str]]
 ) -> list[RanFunction]:
     """The functions at these places of which addresses ran."""
-    from kdelta.codegen.lines import RanFunction
+    from kdelta.codegen.source_lines import RanFunction
 
     ran = sorted(addresses)
     found = []
@@ -203,7 +203,7 @@ def whereabouts(
 def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> Begins:
     """Where the functions begin that ran in windows of one kernel."""
     from kdelta.analysis.explanation import base_name
-    from kdelta.codegen.lines import RanFunction
+    from kdelta.codegen.source_lines import RanFunction
     from kdelta.journal import beside
 
     kernel = None
@@ -221,7 +221,7 @@ def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> 
 
 
 def _lined(side: RanCode, means: LineMeans) -> Located:
-    from kdelta.codegen import lines
+    from kdelta.codegen import source_lines as lines
 
     functions = [
         lines.RanFunction(
@@ -241,8 +241,8 @@ def located(
     means: LineMeans,
     under: str = "",
 ) -> Located:
-    """The lines of functions of a kernel, as codegen.lines has them; progress is told."""
-    from kdelta.codegen import lines
+    """The lines of functions of a kernel, as codegen.source_lines has them; progress is told."""
+    from kdelta.codegen import source_lines as lines
 
     if kernel is None or not functions:
         return lines.Located(chains={})

@@ -118,7 +118,7 @@ COMMANDS = {
     ),
     "site": _entry(
         "site:site",
-        "Write all runs as static pages; keep them up to date by a crontab.",
+        "Write all runs as static pages; keep them new by a crontab.",
         "kdelta site write public/",
         "kdelta site watch public/ --quiet",
     ),

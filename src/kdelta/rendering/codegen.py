@@ -9,8 +9,7 @@ from typing import Any
 from kdelta.codegen.compare import Change, SetChange, compare
 from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
-from kdelta.codegen.references import told
-from kdelta.codegen.table import DUMPS, Cell, CodeTable
+from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.columns import (
     ABSENT,
@@ -118,7 +117,7 @@ def _dumps(matrix: CodeTable) -> Iterator[Line]:
 
 def _references(matrix: CodeTable) -> Iterator[Line]:
     """What the function calls and refers to, and how the rows differ in it."""
-    found = told(matrix)
+    found = reference_changes(matrix)
     if found:
         yield from paragraph("Calls, data and inlining", Tone.BOLD)
     for same in found:

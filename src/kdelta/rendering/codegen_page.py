@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from kdelta.codegen.compare import AlignedRow, compare
 from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
-from kdelta.codegen.references import told
-from kdelta.codegen.table import DUMPS, Cell, CodeTable
+from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
 from kdelta.rendering.templates import asset, template
 
 
@@ -18,7 +17,7 @@ def show_html(matrix: CodeTable) -> str:
     return template("codegen_page.html").render(
         style=asset("codegen_page.css"),
         matrix=matrix,
-        told=told(matrix),
+        told=reference_changes(matrix),
         listings=list(_listings(matrix)),
         dump_kinds=DUMPS,
         hot_from=HOT,
