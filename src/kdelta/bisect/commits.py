@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kdelta import process
 from kdelta.archive.apt import Progress
@@ -248,14 +247,11 @@ class Built:
     seconds: float
 
 
-class Builder(Protocol):
-    """Builds commits."""
+Builder = Callable[[str], Built]
+"""The kernel of a commit.
 
-    def __call__(self, commit_id: str) -> Built:
-        """The kernel of a commit.
-
-        Raises SourceError when it does not build, InfraError when this machine is at fault.
-        """
+Raises SourceError when it does not build, InfraError when this machine is at fault.
+"""
 
 
 class TreeBuilder:

@@ -9,6 +9,7 @@ change is told, not forced to one side.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,16 +30,12 @@ from kdelta.run.trials import Trials, tried
 from kdelta.sample import Instrument, TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
 
+Measurer = Callable[[Kernel, int, Path], TrialResult]
+"""Measures a kernel once: as trial number N of the run in a folder, which gets its artifacts.
 
-class Measurer(Protocol):
-    """Measures a scenario on a kernel, once."""
-
-    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
-        """The result of trial number `trial` of the run folder; its artifacts are in there.
-
-        A fault of the kernel is a result that says so.  Raises InfraError when this machine is at
-        fault, Cancelled when the work was ended.
-        """
+A fault of the kernel is a result that says so.  Raises InfraError when this machine is at fault,
+Cancelled when the work was ended.
+"""
 
 
 class TrialMeasure:

@@ -10,7 +10,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import click
@@ -26,162 +25,88 @@ _EXIT_MACHINE = 3
 _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A command: MODULE:ATTRIBUTE, its line in `kdelta --help`, and examples of its use.
-
-    An example of a subcommand is shown by the subcommand as well.
-    """
-
-    where: str
-    text: str
-    examples: tuple[str, ...]
-
-
-def _entry(where: str, text: str, *examples: str) -> Entry:
-    return Entry(f"kdelta.cli.{where}", text, examples)
-
-
-# The help of all commands is printed without importing one of them.
+# name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
-    "run": _entry(
-        "run:run",
-        "Measure a study, or one scenario over kernels.",
-        "kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17",
-    ),
-    "survey": _entry(
-        "survey:survey",
-        "Count every scenario on every release.",
-        "kdelta survey --kernels 6.12..7.2 --only 'fault:*'",
-    ),
-    "resume": _entry("run:resume", "Finish an interrupted run.", "kdelta resume latest"),
-    "block": _entry(
-        "block:block",
-        "Measure a block of a run: what a cluster's job runs.",
-        "kdelta block RUN 3",
-    ),
-    "runs": _entry(
-        "runs:runs",
-        "List runs, and show how far one is.",
-        "kdelta runs list",
-        "kdelta runs status latest",
-    ),
-    "show": _entry(
-        "show:show", "Show a run: the ladder, the verdicts, the step.", "kdelta show latest --json"
-    ),
-    "explain": _entry(
-        "explain:explain",
-        "Show which functions make two kernels differ.",
-        "kdelta explain latest 6.16 6.17 --top 5",
-    ),
-    "audit": _entry(
-        "audit:audit", "Show the machine and page state of each trial.", "kdelta audit latest"
-    ),
-    "coverage": _entry(
-        "coverage:coverage",
-        "Show what scenarios executed, and which execute a patch.",
-        "kdelta coverage latest --source --under mm",
-        "kdelta coverage latest --patch 0001-mm.patch",
-    ),
-    "codegen": _entry(
-        "codegen:codegen",
-        "Compare what compilers made of a function.",
-        "kdelta codegen mincore_pte_range --kernels 6.16,6.17",
-    ),
-    "check": _entry(
-        "check:check",
-        "Say what a patch series does to the paths it changes.",
-        "kdelta check series.mbox --base ~/linux@v6.17",
-    ),
-    "bisect": _entry(
-        "bisect:bisect",
-        "Find the release or the commit of a change.",
-        "kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.12 --bad 7.2",
-        "kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19",
-        "kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20",
-    ),
-    "gate": _entry(
-        "gate:gate",
-        "Tell CI whether a kernel does more work than another.",
-        "kdelta gate latest --against 6.16 --kernel 6.17 --junit",
-    ),
-    "report": _entry(
-        "report:report", "Write what a run proves as a mail, checked.", "kdelta report latest"
-    ),
-    "bundle": _entry(
+    "run": ("run:run", "Measure a study, or one scenario over kernels."),
+    "survey": ("survey:survey", "Count every scenario on every release."),
+    "resume": ("run:resume", "Finish an interrupted run."),
+    "block": ("block:block", "Measure a block of a run: what a cluster's job runs."),
+    "runs": ("runs:runs", "List runs, and show how far one is."),
+    "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
+    "explain": ("explain:explain", "Show which functions make two kernels differ."),
+    "audit": ("audit:audit", "Show the machine and page state of each trial."),
+    "coverage": ("coverage:coverage", "Show what scenarios executed, and which execute a patch."),
+    "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
+    "check": ("check:check", "Say what a patch series does to the paths it changes."),
+    "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
+    "gate": ("gate:gate", "Tell CI whether a kernel does more work than another."),
+    "report": ("report:report", "Write what a run proves as a mail, checked."),
+    "bundle": (
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",
-        "kdelta bundle make latest -o run.tar",
-        "kdelta bundle verify run.tar",
-        "kdelta bundle reproduce run.tar",
-        "kdelta bundle merge run.tar other.tar",
     ),
-    "site": _entry(
-        "site:site",
-        "Write all runs as static pages; keep them new by a crontab.",
-        "kdelta site write public/",
-        "kdelta site watch public/ --quiet",
-    ),
-    "import": _entry(
-        "foreign:import_command",
-        "Store results that others published.",
-        "kdelta import results.csv --mapping results.toml",
-    ),
-    "judge": _entry(
-        "foreign:judge", "Judge imported results by kdelta's rules.", "kdelta judge latest"
-    ),
-    "ask": _entry(
-        "ask:ask",
-        "Say how much of a test robot's report is path length.",
-        "kdelta ask report.mbox",
-    ),
-    "calibrate": _entry(
-        "calibrate:calibrate", "Hold published changes against counts.", "kdelta calibrate"
-    ),
-    "lab": _entry("lab:lab", "Ask the catalogue of all runs.", "kdelta lab"),
-    "host": _entry(
-        "host:host",
-        "Look at the machines that time by ssh.",
-        "kdelta host add bench1 ssh://root@bench1",
-        "kdelta host list",
-        "kdelta host doctor bench1",
-        "kdelta host install bench1 6.17",
-        "kdelta host release bench1",
-    ),
-    "kernels": _entry(
-        "kernels:kernels",
-        "List, fetch, identify and build kernels.",
-        "kdelta kernels list --series 6.17",
-        "kdelta kernels fetch 6.16 6.17",
-        "kdelta kernels show 6.17",
-        "kdelta kernels build tree:deb:6.17.8+config=min",
-    ),
-    "workload": _entry(
-        "workload:workload",
-        "List, show, export and start workloads.",
-        "kdelta workload list",
-        "kdelta workload show mprotect:shared_dirty_full_toggle_64m",
-        "kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c",
-        "kdelta workload new mine",
-    ),
-    "tools": _entry(
-        "tools:tools",
-        "List and fetch compilers and QEMU versions.",
-        "kdelta tools compiler list",
-        "kdelta tools compiler fetch gcc-14",
-        "kdelta tools qemu list",
-        "kdelta tools qemu fetch bookworm",
-    ),
-    "cache": _entry(
-        "cache:cache",
-        "Show and bound what kdelta keeps on disk.",
-        "kdelta cache show",
-        "kdelta cache clear checkpoints",
-    ),
-    "doctor": _entry(
-        "doctor:doctor", "Show what this machine can do, and what is missing.", "kdelta doctor"
-    ),
+    "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
+    "import": ("foreign:import_command", "Store results that others published."),
+    "judge": ("foreign:judge", "Judge imported results by kdelta's rules."),
+    "ask": ("ask:ask", "Say how much of a test robot's report is path length."),
+    "calibrate": ("calibrate:calibrate", "Hold published changes against counts."),
+    "lab": ("lab:lab", "Ask the catalogue of all runs."),
+    "host": ("host:host", "Look at the machines that time by ssh."),
+    "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
+    "workload": ("workload:workload", "List, show, export and start workloads."),
+    "tools": ("tools:tools", "List and fetch compilers and QEMU versions."),
+    "cache": ("cache:cache", "Show and bound what kdelta keeps on disk."),
+    "doctor": ("doctor:doctor", "Show what this machine can do, and what is missing."),
 }
+# The help of a command ends in its own, that of a group in those of its subcommands.
+EXAMPLES = """\
+kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
+kdelta survey --kernels 6.12..7.2 --only 'fault:*'
+kdelta resume latest
+kdelta runs list
+kdelta runs status latest
+kdelta show latest --json
+kdelta explain latest 6.16 6.17 --top 5
+kdelta audit latest
+kdelta coverage latest --source --under mm
+kdelta coverage latest --patch 0001-mm.patch
+kdelta codegen mincore_pte_range --kernels 6.16,6.17
+kdelta check series.mbox --base ~/linux@v6.17
+kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.12 --bad 7.2
+kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
+kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20
+kdelta gate latest --against 6.16 --kernel 6.17 --junit
+kdelta report latest --mail -o report.txt
+kdelta bundle make latest -o run.tar
+kdelta bundle verify run.tar
+kdelta bundle reproduce run.tar
+kdelta bundle merge run.tar other.tar
+kdelta site write public/
+kdelta site watch public/ --quiet
+kdelta import results.csv --mapping results.toml
+kdelta judge latest
+kdelta ask report.mbox
+kdelta host add bench1 ssh://root@bench1
+kdelta host list
+kdelta host doctor bench1
+kdelta host install bench1 6.17
+kdelta host release bench1
+kdelta kernels list --series 6.17
+kdelta kernels fetch 6.16 6.17
+kdelta kernels show 6.17
+kdelta kernels build tree:deb:6.17.8+config=min
+kdelta workload list
+kdelta workload show mprotect:shared_dirty_full_toggle_64m
+kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c
+kdelta workload new mine
+kdelta tools compiler list
+kdelta tools compiler fetch gcc-14
+kdelta tools qemu list
+kdelta tools qemu fetch bookworm
+kdelta cache show
+kdelta cache clear checkpoints
+kdelta doctor
+"""
 
 EPILOG = """\
 \b
@@ -223,33 +148,32 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of subcommands without importing one."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.text) for name, each in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 def _load(name: str) -> click.Command:
-    entry = COMMANDS[name]
-    module_name, _, attribute = entry.where.partition(":")
+    module_name, _, attribute = COMMANDS[name][0].partition(":")
     try:
-        command = getattr(importlib.import_module(module_name), attribute)
+        command = getattr(importlib.import_module(f"kdelta.cli.{module_name}"), attribute)
     except (ImportError, AttributeError) as error:
         log.debug("", exc_info=True)
         raise InfraError(
             f"this installation cannot load the command {name} ({error})", action="reinstall kdelta"
         ) from error
     if not isinstance(command, click.Command):
-        raise TypeError(f"{entry.where} is not a command")
-    _with_examples(command, f"kdelta {name}", entry.examples)
+        raise TypeError(f"{COMMANDS[name][0]} is not a command")
+    _add_examples(command, f"kdelta {name}")
     return command
 
 
-def _with_examples(command: click.Command, path: str, examples: Sequence[str]) -> None:
-    """Let the help of a command end in its examples, and that of each subcommand in its own."""
-    own = [line for line in examples if line == path or line.startswith(f"{path} ")]
+def _add_examples(command: click.Command, path: str) -> None:
+    """Let the help of a command, and of each of its subcommands, end in its examples."""
+    own = [f"  {line}" for line in EXAMPLES.splitlines() if f"{line} ".startswith(f"{path} ")]
     if own:
-        command.epilog = "\n".join(("\b", "Example:", *(f"  {line}" for line in own)))
+        command.epilog = "\n".join(("\b", "Example:" if len(own) == 1 else "Examples:", *own))
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            _with_examples(inner, f"{path} {name}", examples)
+            _add_examples(inner, f"{path} {name}")
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
