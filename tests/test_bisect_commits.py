@@ -44,7 +44,7 @@ class Shop:
     fail_at: int | None = None
 
     def files(self, commit: str) -> str:
-        return self.history._git("grep", "-h", "-e", "", commit).stdout
+        return "\n".join(self.history._lines("grep", "-h", "-e", "", commit))
 
     def build(self, commit_id: str) -> Built:
         if len(self.built) == self.fail_at:
@@ -113,10 +113,8 @@ def search(
     paths: Sequence[str] = (),
 ) -> Search:
     history = History(line.repository.folder, line.made()[0], "main", paths=paths)
-    journal = own or journals.create(tmp_path / "runs", "bisect-test", question("tree"), ())
-    history.open(journal.folder / "git")
-    if not journal.state.points:
-        journal.arrange(tuple(history.commit(end).point for end in (history.good, history.bad)))
+    ends = tuple(history.commit(end).point for end in (history.good, history.bad))
+    journal = own or journals.create(tmp_path / "runs", "bisect-test", question("tree"), ends)
     maker = shop or Shop(history)
     maker.history = history
     news: list[News] = []
@@ -254,7 +252,8 @@ def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
     first = search(tmp_path / "a", whole)
     history = History(line.repository.folder, line.made()[0], "main")
     shop = Shop(history, fail_at=4)
-    own = journals.create(tmp_path / "b" / "runs", "bisect-test", question("tree"), ())
+    ends = tuple(history.commit(end).point for end in (history.good, history.bad))
+    own = journals.create(tmp_path / "b" / "runs", "bisect-test", question("tree"), ends)
     with pytest.raises(InfraError, match="no space"):
         search(tmp_path / "b", line, shop=shop, own=own)
     found = journals.find(tmp_path / "b" / "runs", question("tree"))

@@ -24,20 +24,14 @@ def linear(repository: Repository, count: int) -> list[str]:
     ]
 
 
-def opened(repository: Repository, tmp_path: Path, good: str, bad: str) -> History:
-    history = History(repository.folder, good, bad)
-    history.open(tmp_path / "run" / "git")
-    return history
-
-
 def ids(history: History, tip: str, outside: frozenset[str] = frozenset()) -> list[str]:
     return [each.commit for each in history.row(tip, outside)]
 
 
-def test_a_line_is_one_row(repository: Repository, tmp_path: Path) -> None:
+def test_a_line_is_one_row(repository: Repository) -> None:
     commits = linear(repository, 17)
     before = repository.state()
-    history = opened(repository, tmp_path, commits[0], "main")
+    history = History(repository.folder, commits[0], "main")
     assert len(history) == 16
     assert ids(history, history.bad) == commits[1:]
     assert {each.weight for each in history.row(history.bad)} == {1}
@@ -45,7 +39,7 @@ def test_a_line_is_one_row(repository: Repository, tmp_path: Path) -> None:
     assert repository.state() == before, "the user's repository was written to"
 
 
-def test_a_merge_brings_a_row_of_its_own(repository: Repository, tmp_path: Path) -> None:
+def test_a_merge_brings_a_row_of_its_own(repository: Repository) -> None:
     base = repository.commit("base", {"a": "0"})
     repository.git("checkout", "-q", "-b", "side")
     side = [repository.commit(f"side {at}", {"s": str(at)}) for at in range(3)]
@@ -54,7 +48,7 @@ def test_a_merge_brings_a_row_of_its_own(repository: Repository, tmp_path: Path)
     repository.git("merge", "-q", "--no-ff", "side", "-m", "merge side")
     merge = repository.git("rev-parse", "HEAD").strip()
     tip = repository.commit("after", {"a": "2"})
-    history = opened(repository, tmp_path, base, tip)
+    history = History(repository.folder, base, tip)
     assert [(each.commit, each.weight) for each in history.row(tip)] == [
         *((first, 1), (merge, 4), (tip, 1))
     ]
@@ -63,17 +57,16 @@ def test_a_merge_brings_a_row_of_its_own(repository: Repository, tmp_path: Path)
     assert len(history) == 6
 
 
-def test_only_what_touches_a_path(repository: Repository, tmp_path: Path) -> None:
+def test_only_what_touches_a_path(repository: Repository) -> None:
     commits = linear(repository, 13)
     history = History(repository.folder, commits[0], commits[12], paths=["mm/f1.c"])
-    history.open(tmp_path / "run" / "git")
     assert ids(history, history.bad) == [*(commits[at] for at in (1, 4, 7, 10)), commits[12]]
     assert len(history) == 4
 
 
-def test_a_commit_is_told(repository: Repository, tmp_path: Path) -> None:
+def test_a_commit_is_told(repository: Repository) -> None:
     commits = linear(repository, 3)
-    history = opened(repository, tmp_path, commits[0], commits[2])
+    history = History(repository.folder, commits[0], commits[2])
     commit = history.commit(commits[2])
     assert (commit.author, commit.email) == ("A U Thor", "author@example.org")
     assert (commit.subject, commit.short) == ("change 2", commits[2][:12])
@@ -90,16 +83,13 @@ def test_a_commit_is_told(repository: Repository, tmp_path: Path) -> None:
         ("main", "main~1", "not an ancestor"),
     ],
 )
-def test_ends_that_are_none(
-    repository: Repository, tmp_path: Path, good: str, bad: str, cause: str
-) -> None:
+def test_ends_that_are_none(repository: Repository, good: str, bad: str, cause: str) -> None:
     linear(repository, 3)
     with pytest.raises(SpecError, match=cause):
-        opened(repository, tmp_path, good, bad)
+        History(repository.folder, good, bad)
 
 
-def test_a_path_that_nothing_touches_is_refused(repository: Repository, tmp_path: Path) -> None:
+def test_a_path_that_nothing_touches_is_refused(repository: Repository) -> None:
     commits = linear(repository, 3)
-    history = History(repository.folder, commits[0], commits[2], paths=["no.c"])
     with pytest.raises(SpecError, match=r"no commit .* touches no\.c"):
-        history.open(tmp_path / "run" / "git")
+        History(repository.folder, commits[0], commits[2], paths=["no.c"])

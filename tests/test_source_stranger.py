@@ -99,7 +99,6 @@ def test_what_a_stranger_configured_never_runs(
         assert tree.read("mm/mincore.c") == b"int changed;\n"
         of_commit(root, first)
         history = History(root, first, second)
-        history.open(tmp_path / "own")
         assert history.row(second)
         history.commit(history.bad)
     except KdeltaError:

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The commits from a good one to a bad one, in rows that can be searched, and their kernels.
 
-The user's repository is only read: ours borrows its objects (git's alternates).  Nothing is checked
-out in it.
+The user's repository is only read, and nothing is checked out in it.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta import process
 from kdelta.archive.apt import Progress
 from kdelta.bisect.journal import Point
 from kdelta.errors import InfraError, SpecError
@@ -22,9 +19,7 @@ from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, git, kconfig
 from kdelta.source import tree as trees
-from kdelta.source.tree import SourceTree
 
-_TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
 _MOST_TEXT = 200
@@ -67,47 +62,43 @@ class History:
         """source: the user's repository; good, bad: commits of it, as git takes them.
 
         paths: only commits that touch these are searched.  Raises SpecError when there is no such
-        commit.
+        commit, good does not lead to bad, or nothing between them touches the paths.
         """
         self._source = source
-        self._folder = source
-        self._names = (good, bad)
-        self._paths = tuple(paths)
-        self._parents: dict[str, tuple[str, ...]] = {}
-        self._searched: frozenset[str] = frozenset()
-        self._places: dict[str, int] = {}
         self.good, self.bad = (self._resolved(name) for name in (good, bad))
-
-    def open(self, folder: Path) -> None:
-        """Work in a repository of our own at `folder`, made anew: what lies there may not be ours.
-
-        Raises SpecError when good does not lead to bad, or nothing between touches the paths.
-        """
-        self._folder = folder.absolute()
-        self._make()
-        good, bad = self._names
         if self.good == self.bad:
             raise SpecError(f"{good} and {bad} are the same commit", action="name two")
-        ahead = self._git("merge-base", "--is-ancestor", self.good, self.bad, check=False)
+        ahead = git.ask(source, "merge-base", "--is-ancestor", self.good, self.bad)
         if ahead.returncode > 1:
             raise InfraError(f"git cannot read the history: {ahead.last_words}")
         if ahead.returncode:
             raise SpecError(
                 f"{good} is not an ancestor of {bad}",
-                place=str(self._source),
+                place=str(source),
                 action="name a good commit from which the history leads to the bad one: stable"
                 " releases are on branches of their own, v6.16 and v6.17 are not",
             )
-        self._read()
+        span = f"{self.good}..{self.bad}"
+        lines = [
+            line.split() for line in self._lines("rev-list", "--topo-order", "--parents", span)
+        ]
+        self._parents = {commit: tuple(parents) for commit, *parents in lines}
+        self._places = {commit: at for at, (commit, *_) in enumerate(reversed(lines), 1)}
+        self._places[self.good] = 0
+        self._searched = frozenset(self._parents)
+        if paths:
+            touching = self._lines("rev-list", "--full-history", span, "--", *paths)
+            self._searched = frozenset(touching)
+        if not self._searched:
+            raise SpecError(
+                f"no commit from {good} to {bad} touches {', '.join(paths)}",
+                place=str(source),
+                action="name other files with --path",
+            )
 
     def __len__(self) -> int:
         """Commits that are searched."""
         return len(self._searched)
-
-    @property
-    def objects(self) -> Path:
-        """The object directory in which all commits and trees are found."""
-        return self._folder / "objects"
 
     def row(self, tip: str, outside: frozenset[str] = frozenset()) -> list[RowCommit]:
         """The first parents from tip back, the oldest first, without those `outside`.
@@ -137,8 +128,8 @@ class History:
 
     def commit(self, commit_id: str) -> Commit:
         """All about one commit; its texts are bounded."""
-        out = self._git("log", "-1", "--no-show-signature", f"--format={_FIELDS}", commit_id)
-        fields = out.stdout.rstrip("\n").split("\0")
+        out = self._lines("log", "-1", "--no-show-signature", f"--format={_FIELDS}", commit_id)
+        fields = "\n".join(out).split("\0")
         if len(fields) != 6:
             raise InfraError(f"git does not show commit {commit_id}", place=str(self._source))
         found, parents, *texts = fields
@@ -152,31 +143,6 @@ class History:
             subject=subject,
         )
 
-    def tree(self, commit_id: str) -> str:
-        """The id of a commit's tree."""
-        return self._lines("rev-parse", "--verify", f"{commit_id}^{{tree}}")[0]
-
-    def _read(self) -> None:
-        """Which commits there are, with their parents, and which of them are searched."""
-        span = f"{self.good}..{self.bad}"
-        lines = [
-            line.split() for line in self._lines("rev-list", "--topo-order", "--parents", span)
-        ]
-        self._parents = {commit: tuple(parents) for commit, *parents in lines}
-        self._places = {commit: at for at, (commit, *_) in enumerate(reversed(lines), 1)}
-        self._places[self.good] = 0
-        self._searched = frozenset(self._parents)
-        if self._paths:
-            told = self._lines("rev-list", "--full-history", span, "--", *self._paths)
-            self._searched = frozenset(told)
-        if not self._searched:
-            raise SpecError(
-                f"no commit from {self._names[0]} to {self._names[1]} touches"
-                f" {', '.join(self._paths)}",
-                place=str(self._source),
-                action="name other files with --path",
-            )
-
     def _reach(self, commit_id: str, seen: set[str]) -> set[str]:
         """The commits of the history that lead to one, but for those seen."""
         found: set[str] = set()
@@ -187,25 +153,6 @@ class History:
                 found.add(at)
                 left += self._parents[at]
         return found
-
-    def _make(self) -> None:
-        _remove(self._folder)
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._folder.with_name(f".{self._folder.name}.new")
-        _remove(aside)
-        git.make(aside)
-        objects = self._of_source("objects")
-        (aside / "objects" / "info").mkdir(exist_ok=True)
-        (aside / "objects" / "info" / "alternates").write_text(f"{objects}\n")
-        shallow = self._of_source("shallow")
-        if shallow.is_file():
-            shutil.copyfile(shallow, aside / "shallow")
-        aside.rename(self._folder)
-
-    def _of_source(self, name: str) -> Path:
-        """Where the user's repository has one of its files."""
-        done = git.ask(self._source, "rev-parse", "--git-path", name)
-        return (self._source / done.stdout.rstrip("\n")).resolve()
 
     def _resolved(self, name: str) -> str:
         argv = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -225,18 +172,13 @@ class History:
             )
         return found
 
-    def _git(self, *arguments: str, check: bool = True) -> process.Completed:
-        return git.run_in(self._folder, *arguments, timeout=_TIMEOUT_S, check=check)
-
     def _lines(self, *arguments: str) -> list[str]:
-        return self._git(*arguments).stdout.splitlines()
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
+        done = git.ask(self._source, *arguments)
+        if done.returncode:
+            raise InfraError(
+                f"git {arguments[0]} failed: {done.last_words}", place=str(self._source)
+            )
+        return done.stdout.splitlines()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,11 +197,10 @@ Raises SourceError when it does not build, InfraError when this machine is at fa
 
 
 class TreeBuilder:
-    """Builds commits of one history in one warm build directory."""
+    """Builds commits of one repository in one warm build directory."""
 
     def __init__(
         self,
-        history: History,
         source: Path,
         *,
         configs: Sequence[str] = (),
@@ -267,23 +208,15 @@ class TreeBuilder:
         compiler: str = "",
         progress: Progress | None = None,
     ) -> None:
-        """source: the user's repository.  Raises SpecError for what is no kernel's source."""
-        self._history = history
+        """source: the user's repository.  Raises SpecError for what is no configuration."""
         self._source = source
         self._config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
         self._chain = build.compiler(compiler, progress=progress)
-        self._line = trees.of_commit(source, history.good).line
         self._progress = progress
 
     def __call__(self, commit_id: str) -> Built:
         """See Builder."""
-        tree = SourceTree(
-            name=commit_id[:12],
-            tree=self._history.tree(commit_id),
-            line=self._line,
-            commit=commit_id,
-            objects=self._history.objects,
-        )
+        tree = trees.of_commit(self._source, commit_id)
         begun = time.monotonic()
         made = build.build(tree, self._config, self._chain, progress=self._progress)
         kernel = reference.of_build(f"tree:{self._source}@{commit_id}", made)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable
@@ -28,7 +27,6 @@ from kdelta.errors import KdeltaError, SpecError
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.bisection import Bisection, News
-    from kdelta.bisect.commits import History
     from kdelta.bisect.evidence import Findings
     from kdelta.bisect.journal import Journal, Point, Question
     from kdelta.bisect.measuring import PointInstrument, TrialMeasure
@@ -228,11 +226,10 @@ def commits_command(
         "fragments": "\n".join(map(str, fragments)),
         "compiler": compiler,
     }
-    journal = _opened(_question("tree", asked, measure, options), asked, tuple)
-    _open_history(history, journal)
+    ends = tuple(history.commit(one).point for one in (history.good, history.bad))
+    journal = _opened(_question("tree", asked, measure, options), asked, lambda: ends)
     with reporting() as progress:
         builder = TreeBuilder(
-            history,
             tree,
             configs=configs,
             fragments=fragments,
@@ -357,18 +354,6 @@ def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, 
         f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
     )
     return found
-
-
-def _open_history(history: History, journal: Journal) -> None:
-    """Open its repository in the journal's folder; a new journal gets the ends as points."""
-    try:
-        history.open(journal.folder / "git")
-    except SpecError:
-        if not journal.state.points:
-            shutil.rmtree(journal.folder)
-        raise
-    if not journal.state.points:
-        journal.arrange(tuple(history.commit(one).point for one in (history.good, history.bad)))
 
 
 def instrument_of(
