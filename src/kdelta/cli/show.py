@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta show`: what a stored run says."""
+"""`kdelta show` and `kdelta audit`: what a stored run says, and what its trials ran on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli.options import formats, need, runs_directory, step_percent_option
+from kdelta.cli.options import formats, json_option, need, runs_directory, step_percent_option
 from kdelta.cli.printing import print_found, print_lines, print_raw
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
 
+EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
 OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 
@@ -183,3 +184,28 @@ def one_record(runs: Path, run: str) -> RunRecord:
     record = RunJournal.open(RUNS.find(runs, run)).record()
     need(record.instrument)
     return record
+
+
+@click.command()
+@click.argument("run")
+@click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
+@json_option
+@click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
+@runs_directory
+def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
+    """Show what the machine and the pages of each trial of RUN were, and whether that holds.
+
+    Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
+    """
+    from kdelta.analysis.audit import audited
+    from kdelta.rendering import audit as page
+
+    if ktap and as_json:
+        raise click.UsageError("--ktap and --json exclude each other")
+    found = audited(one_record(runs, run))
+    if ktap:
+        print_raw(page.ktap(found))
+    else:
+        print_found("json" if as_json else "", page, found, every=every)
+    if not found.passed:
+        raise click.exceptions.Exit(EXIT_FAILED)

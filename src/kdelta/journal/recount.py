@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from kdelta import files
 from kdelta.attribution import insns
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal import reached
@@ -63,7 +65,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
 
 
 def _stream(path: Path) -> bytes:
-    with gzip.open(path, "rb") as packed:
+    with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
         stream = packed.read(_MOST_RAW + 1)
     if len(stream) > _MOST_RAW:
         raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
