@@ -120,7 +120,7 @@ def test_studies_and_counts_are_plain_files(plant: Callable[[Path], None], tmp_p
     kept = trial_folder(tmp_path, 0) / "counts.bin.gz"
     kept.parent.mkdir(parents=True)
     plant(kept)
-    with pytest.raises(StoreError, match="its raw counts cannot be read: .*it "):
+    with pytest.raises(StoreError, match=r"its raw counts cannot be read: .*it "):
         recount.standing(tmp_path, 0, run_records.result_of(0))
 
 

@@ -24,6 +24,7 @@ from kdelta.archive import root
 from kdelta.archive.index import Package
 from kdelta.cli import code
 from kdelta.cli import explain as explain_cli
+from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
@@ -403,8 +404,10 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     monkeypatch.setattr(click, "echo", lambda text, **_: told.append(text))
     monkeypatch.setattr(click, "confirm", lambda *_, **__: False)
     monkeypatch.setattr(sys, "stdin", _Terminal())
-    piece = code.RanPiece(symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),))
-    sides = (code.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
+    piece = recorded.RanPiece(
+        symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),)
+    )
+    sides = (recorded.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")
     refused = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False))
     assert "it was not fetched" in refused.missing[0]
@@ -432,8 +435,8 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     ran = RanFunction(name="walk.isra.0", start=at, addresses=(at,))
     walk = next(row.function for row in explain(ladder(), "6.16", "6.17").functions)
     sides = (
-        code.Begins(kernel=own, functions={walk: ran}),
-        code.Begins(kernel=identity(image), functions={walk: ran}),
+        recorded.Begins(kernel=own, functions={walk: ran}),
+        recorded.Begins(kernel=identity(image), functions={walk: ran}),
     )
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
@@ -459,7 +462,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
     beside.keep(place, beside.Beside(functions=told))
-    found = code.begins(folder, record, [(index, "x")])
+    found = recorded.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}
 

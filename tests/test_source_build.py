@@ -23,6 +23,7 @@ from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import cache
+from kdelta.bisect.commits import TreeBuilder
 from kdelta.cli.main import cli
 from kdelta.codegen import measure
 from kdelta.codegen.table import Cell, kept
@@ -207,6 +208,23 @@ def test_commits_follow_each_other_in_one_warm_directory(tmp_path: Path) -> None
     shas = [built(of_commit(root, name)).image_sha256 for name in ("HEAD~1", second, "HEAD~1")]
     assert shas[0] == shas[2] != shas[1]
     assert len(list((cache.root() / "trees").iterdir())) == 1
+    assert kernel_tree.git(root, "status", "--porcelain") == ""
+
+
+def test_the_commits_of_a_bisection_are_built(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    first = kernel_tree.git(root, "rev-parse", "HEAD")
+    texts = {"words": "FIRST /* now */", "broken": "BROKEN", "nine": "9"}
+    words, broken, nine = (
+        kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", text), name)
+        for name, text in texts.items()
+    )
+    builder = TreeBuilder(root)
+    one, other, last = (builder(commit).kernel.image_sha256 for commit in (first, words, nine))
+    assert one == other != last
+    assert builder(nine).seconds == 0, "it was built again"
+    with pytest.raises(SourceError, match="BROKEN"):
+        builder(broken)
     assert kernel_tree.git(root, "status", "--porcelain") == ""
 
 

@@ -95,7 +95,8 @@ def _by_file(
     from kdelta.analysis import calls, coverage
     from kdelta.analysis.evidence import parts, points, refuse_traced
     from kdelta.analysis.explanation import find_counted, find_named
-    from kdelta.cli.code import located, reached, reached_functions
+    from kdelta.cli.code import located
+    from kdelta.codegen.recorded import reached, reached_functions
 
     if under and not _FOLDER.fullmatch(under):
         raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")

@@ -24,14 +24,9 @@ from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
-    from kdelta.analysis.calls import CallExplanation
     from kdelta.analysis.explanation import Explanation
-    from kdelta.analysis.work import WorkExplanation
-    from kdelta.attribution.calls import PathNode
-    from kdelta.cli.code import Begins, RanCode
+    from kdelta.codegen.recorded import Recorded
     from kdelta.journal.run import RunRecord
-
-    Trees = Sequence[Sequence[PathNode]]
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
@@ -131,6 +126,7 @@ def explain(run: str, runs: Path, **given: Any) -> None:
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
     from kdelta.analysis import explanation
+    from kdelta.codegen.recorded import Recorded
     from kdelta.journal.run import RUNS
 
     wanted = Wanted(**given)
@@ -162,18 +158,18 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     form, means = wanted.form, wanted.means
     if wanted.part:
         part = work.WorkPart(recorded.work(), wanted.part)
-        recorded.print_placed(form, work, part, work.functions(part), means)
+        _print_placed(recorded, form, work, part, work.functions(part), means)
         return
     if wanted.function:
         sides = recorded.ran(wanted.function)
         print_found(form, listing, code.listing(whole, wanted.function, sides, means))
         return
     found = explanation.shortened(whole, wanted.listed)
-    told = {} if form else {"sentences": recorded.sentences(found)}
+    told = {} if form else {"sentences": _sentences(recorded, found)}
     if not wanted.calls and not wanted.picture:
-        recorded.print_placed(form, page, found, differing(found), means, **told)
+        _print_placed(recorded, form, page, found, differing(found), means, **told)
         return
-    recorded.print_placed(form, calls, recorded.paths(found), differing(found), means, **told)
+    _print_placed(recorded, form, calls, recorded.paths(found), differing(found), means, **told)
     if wanted.picture and wanted.output and not found.refused:
         _write_picture(wanted.picture, wanted.output, found, recorded, means)
 
@@ -207,90 +203,35 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     return replace(wanted, scenario=scenario, point=point), headline.step.old, headline.step.new
 
 
-class Recorded:
-    """What a run kept beside counts of an explanation's windows; raises SpecError for what not."""
+def _print_placed(
+    recorded: Recorded,
+    form: str,
+    view: Any,
+    what: object,
+    names: Sequence[str],
+    means: LineMeans,
+    **told: Any,
+) -> None:
+    """Print a view, with where the functions of these names begin where that is wanted."""
+    from kdelta.cli.code import placed
+    from kdelta.rendering import places
 
-    def __init__(
-        self, folder: Path, record: RunRecord, whole: Explanation, point: str | None
-    ) -> None:
-        """whole: the explanation with all functions."""
-        self._folder = folder
-        self._record = record
-        self._whole = whole
-        self._point = point
-        self._paths: CallExplanation | None = None
+    if not means.wanted:
+        print_found(form, view, what, **told)
+        return
+    print_found(form, places, placed(what, view, names, recorded.begins(), means), **told)
 
-    def paths(self, found: Explanation) -> CallExplanation:
-        """The difference by call paths; found: the explanation, always the same."""
-        from kdelta.analysis.calls import explained
 
-        self._paths = self._paths or explained(found, *self.trees())
-        return self._paths
+def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
+    """The difference in a few sentences, of what there is."""
+    from kdelta.rendering import paragraph
 
-    def trees(self) -> list[Trees]:
-        """The call trees of the old and the new kernel."""
-        from kdelta.journal import calls as kept
-
-        return [[kept.kept(self._folder, at)[phase] for at, phase in side] for side in self._sides]
-
-    def work(self) -> WorkExplanation:
-        """Kinds of work, memory and values."""
-        from kdelta.analysis.work import compared
-        from kdelta.journal import beside
-
-        old, new = (
-            [(beside.kept(self._folder, at), phase) for at, phase in side] for side in self._sides
-        )
-        return compared(self._whole, old, new)
-
-    def ran(self, function: str = "") -> tuple[RanCode, RanCode]:
-        """What ran under the old and the new kernel, of a function or of all."""
-        from kdelta.cli.code import ran
-
-        old, new = (ran(self._folder, self._record, side, function) for side in self._sides)
-        return old, new
-
-    def print_placed(
-        self,
-        form: str,
-        view: Any,
-        what: object,
-        names: Sequence[str],
-        means: LineMeans,
-        **told: Any,
-    ) -> None:
-        """Print a view, with where the functions of these names begin where that is wanted."""
-        from kdelta.cli.code import placed
-        from kdelta.rendering import places
-
-        if not means.wanted:
-            print_found(form, view, what, **told)
-            return
-        print_found(form, places, placed(what, view, names, self.begins(), means), **told)
-
-    def begins(self) -> tuple[Begins, Begins]:
-        """Where the functions of the old and the new kernel begin."""
-        from kdelta.cli.code import begins
-
-        old, new = (begins(self._folder, self._record, side) for side in self._sides)
-        return old, new
-
-    def sentences(self, found: Explanation) -> list[str]:
-        """The difference in a few sentences, of what there is."""
-        from kdelta.rendering import paragraph
-
-        work = difference = None
-        with contextlib.suppress(SpecError):
-            work = self.work()
-        with contextlib.suppress(SpecError):
-            difference = self.paths(found).difference
-        return paragraph.sentences(found, difference, work)
-
-    @property
-    def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        from kdelta.analysis.calls import sources
-
-        return sources(self._record, self._whole, self._point)
+    work = difference = None
+    with contextlib.suppress(SpecError):
+        work = recorded.work()
+    with contextlib.suppress(SpecError):
+        difference = recorded.paths(found).difference
+    return paragraph.sentences(found, difference, work)
 
 
 def _write_picture(

@@ -141,7 +141,7 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
     Of a step between two runs nothing: each has the half of it.
     """
     from kdelta.analysis.calls import explained
-    from kdelta.cli.explain import Recorded
+    from kdelta.codegen.recorded import Recorded
     from kdelta.rendering.step import StepDetail
 
     if step.alone:
