@@ -15,9 +15,9 @@ import pytest
 from debian.debian_support import Version
 
 from kdelta import cache
-from kdelta.archive import apt, deb, index, root, sources
+from kdelta.archive import apt, deb, index
+from kdelta.archive.apt import Archive
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive
 from kdelta.cache import writing
 from kdelta.errors import InfraError
 from kdelta.files import write_aside
@@ -111,7 +111,7 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
         "# a comment\nSuites: trixie trixie-updates\nComponents: main\n\n"
         "Types: deb\nURIs: http://off.example/debian\nSuites: sid\nComponents: main\nEnabled: no\n"
     )
-    found = sources.configured(tmp_path)
+    found = apt.configured_mirrors(tmp_path)
     assert found.archive == (
         "http://one.example/debian",
         "http://two.example/debian",
@@ -135,14 +135,14 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
 def test_other_owners_archives_are_not_debians(tmp_path: Path, line: str) -> None:
     (tmp_path / "sources.list").write_text(f"{line}\n")
     with pytest.raises(InfraError, match="no Debian mirror is configured"):
-        sources.configured(tmp_path)
+        apt.configured_mirrors(tmp_path)
 
 
 def test_source_list_verifies_every_suite() -> None:
-    mirrors = sources.Mirrors(archive=("http://a.example/debian",), security=("http://s.example",))
-    text = sources.stanzas(mirrors, "Packages", "arm64", Path("/keys/debian.gpg"))
+    mirrors = apt.Mirrors(archive=("http://a.example/debian",), security=("http://s.example",))
+    text = apt.stanzas(mirrors, "Packages", "arm64", Path("/keys/debian.gpg"))
     stanzas = text.strip().split("\n\n")
-    assert len(stanzas) == len(sources.RELEASE_SUITES) + len(sources.SECURITY_SUITES)
+    assert len(stanzas) == len(apt.RELEASE_SUITES) + len(apt.SECURITY_SUITES)
     assert all("Signed-By: /keys/debian.gpg" in stanza for stanza in stanzas)
     assert all("Architectures: arm64" in stanza for stanza in stanzas)
     assert "trusted" not in text.lower()
@@ -150,9 +150,9 @@ def test_source_list_verifies_every_suite() -> None:
 
 
 def test_a_missing_keyring_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg",))
+    monkeypatch.setattr(apt, "KEYRINGS", (tmp_path / "none.gpg",))
     with pytest.raises(InfraError, match="debian-archive-keyring"):
-        sources.keyring()
+        apt.keyring()
 
 
 # -- the index ----------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_an_old_index_is_refreshed(mirror: Mirror, monkeypatch: pytest.MonkeyPat
     opened(mirror)
     mirror.requests.clear()
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + root.MAX_AGE_S + 1)
+    monkeypatch.setattr(time, "time", lambda: now + apt.MAX_AGE_S + 1)
     opened(mirror)
     assert "/debian/dists/trixie/InRelease" in mirror.requests
 

@@ -182,9 +182,8 @@ def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_p
         "CONFIG_HZ_250=y\nCONFIG_KFENCE=y\nCONFIG_KFENCE_NUM_OBJECTS=255\nCONFIG_EXT4_FS=m\n"
     )
     kernel = Kernel(
-        reference="6.17", release="", version="", arch="amd64", flavour="cloud", image=config,
-        image_sha256="", config=config, config_sha256="", build_id="", suite="", package="",
-    )  # fmt: skip
+        reference="6.17", release="", arch="amd64", flavour="cloud", image=config,
+        image_sha256="", config=config, )  # fmt: skip
     assert kernel.identity().options == (
         *("CC_OPTIMIZE_FOR_PERFORMANCE=y", "DEBUG_INFO_BTF=y", "DEBUG_LIST=y", "HZ=250"),
         *("KFENCE=y", "LTO_NONE=y", "PAHOLE_VERSION=130", "PARAVIRT_XXL=y", "PREEMPT_LAZY=y"),

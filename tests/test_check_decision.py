@@ -44,9 +44,8 @@ def kernel(source: SourceTree) -> Kernel:
     if source.name == "broken":
         raise SpecError("mm/x.c:1: expected ;")
     return Kernel(
-        reference=source.name, release="6.17.8", version="", arch="amd64", flavour="deb",
-        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), config=None,
-        config_sha256="", build_id="", suite="", package="", name=source.name,
+        reference=source.name, release="6.17.8", arch="amd64", flavour="deb",
+        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), name=source.name,
         source=f"tree {source.name}", compiler="gcc",
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from kdelta.cli.site import watch
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal.folders import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.kernels import alike
+from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.reference import listing
 from kdelta.run import arms
@@ -372,9 +372,9 @@ def test_the_kernel_before_is_of_the_same_compiler() -> None:
     )
     offered = (old, other, near, new)
     known = {one.version for one in (old, other, near)}
-    assert alike.beside(offered, (new,), known) == (old, new)
-    assert alike.beside(offered, (new,), known - {old.version}) == (near, new)
-    assert alike.beside(offered, (old,), known) == (old,)
+    assert debian.with_predecessors(offered, (new,), known) == (old, new)
+    assert debian.with_predecessors(offered, (new,), known - {old.version}) == (near, new)
+    assert debian.with_predecessors(offered, (old,), known) == (old,)
 
 
 def test_a_run_on_another_machine_counts_nothing() -> None:

@@ -135,10 +135,10 @@ def located(
 
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     """The line tables of a package's kernel, when whoever asks wants so much fetched."""
-    from kdelta.kernels import debug, reference
+    from kdelta.kernels import packages, reference
 
     archive = reference.opened(kernel.arch)
-    package = debug.package_of(kernel.release, kernel.version, archive)
+    package = packages.debug_package(kernel.release, kernel.version, archive)
     if package is None:
         raise SpecError(
             f"the archive has no linux-image-{kernel.release}-dbg {kernel.version}",
@@ -152,4 +152,4 @@ def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     found = reference.resolve(f"deb:{kernel.version}", kernel.arch, flavour, progress=progress)
     if found.image_sha256 != kernel.image_sha256:
         raise SpecError("the archive has another image of that version now")
-    return debug.fetch(package, found, archive, progress)
+    return packages.fetch_lines(package, found, archive, progress)

@@ -376,17 +376,17 @@ def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
     from kdelta.analysis import watching
-    from kdelta.kernels import alike
+    from kdelta.kernels import debian
 
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
     own = watching.flavoured(records, wanted.arch, wanted.flavour)
     known = watching.counted(own, wanted.scenarios, machine)
-    new = alike.fresh(offered, watched, known)
+    new = debian.watched_and_new(offered, watched, known)
     found = []
     for at in range(0, len(new), _AT_ONCE):
         part = new[at : at + _AT_ONCE]
-        names = [f"deb:{offer.version}" for offer in alike.beside(offered, part, known)]
+        names = [f"deb:{offer.version}" for offer in debian.with_predecessors(offered, part, known)]
         found.append(wanted.study(names, f"new: {', '.join(offer.version for offer in part)}"))
         known |= {offer.version for offer in part}
     return found
@@ -395,7 +395,7 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
 def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:
     """All kernels of the archive, as it is now, and those that are watched."""
     from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
+    from kdelta.kernels import debian, reference
 
     with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
         offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
@@ -406,9 +406,9 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
         )
     if wanted.every:
         return offered, offered
-    series = alike.every_series(offered)
+    series = debian.every_series(offered)
     kind = reference.flavour_of(wanted.flavour, wanted.arch)
-    picked = alike.pick(series, offered, wanted.arch, kind)
+    picked = debian.choose_together(series, offered, wanted.arch, kind)
     return offered, [one.offer for one in picked]
 
 

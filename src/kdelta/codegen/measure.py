@@ -26,7 +26,7 @@ from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
 from kdelta.host import slots
 from kdelta.journal.results import trial_folder
-from kdelta.kernels import local
+from kdelta.kernels.kernel import kernel_of_file
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
@@ -147,7 +147,7 @@ def _ran(
     phase: str,
     label: str,
 ) -> Executed:
-    kernel = local.resolve(f"file:{image}", _ARCH)
+    kernel = kernel_of_file(f"file:{image}", _ARCH)
     run = image.with_suffix(".run")
     with slots.lease(bench.settings, bench.cancelled):
         result = run_trial(bench, kernel, scenario, program, trial_folder(run, 0))

@@ -15,7 +15,8 @@ from kdelta import guest, output, workload
 from kdelta.attribution import insns, symbols
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
+from kdelta.guests.orders import SwapBacking, swap_digest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.run import probing, selftest, symbol_cache
@@ -51,7 +52,7 @@ def depends_on(
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
-        swap.reads(bench.settings, kernel),
+        swap_digest(bench.settings, kernel),
         kernel.version,
         kernel.release,  # probes go by it
         str(bench.seed),
@@ -94,7 +95,7 @@ class _CountedTrial(GuestTrial):
         result = self._judged(ran, identity, partial(self._counted, counts, table))
         return replace(result, environment=self._environment(identity))
 
-    def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
+    def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises GuestFault."""
         bench = self._bench
         table = self._guest.symbols(point)
@@ -122,7 +123,7 @@ class _CountedTrial(GuestTrial):
         )
 
     def _launch(
-        self, point: checkpoint.Checkpoint, given: swap.Backing, table: symbols.Symbols
+        self, point: checkpoint.Checkpoint, given: SwapBacking, table: symbols.Symbols
     ) -> qemu.Launch:
         """How the guest that is counted is started."""
         bench = self._bench

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import kvm, qemu, swap
+from kdelta.guests import kvm, qemu
+from kdelta.guests.orders import swap_backing
 from kdelta.host import cpus, facts, loaders, native, preflight, reboot
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
@@ -239,7 +240,7 @@ class KvmTrials(Trials):
         before = facts.read(cpus=leased)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         with (
-            swap.backing(settings, kernel, folder) as given,
+            swap_backing(settings, kernel, folder) as given,
             kvm.KvmGuest(
                 self._emulator,
                 settings,
