@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The private apt root against a small signed mirror; versions, source lists, package members."""
+"""The private apt root against a small signed mirror; source lists, package members."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import socket
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from debian.debian_support import Version
 
 from kdelta import cache
 from kdelta.archive import apt, deb, index
@@ -42,54 +40,6 @@ def opened(mirror: Mirror) -> Archive:
 def package(archive: Archive, name: str) -> Package:
     (found,) = [p for p in archive.packages("kernels", KERNELS) if p.name == name]
     return found
-
-
-# -- versions -----------------------------------------------------------------------------------
-
-
-ORDERED = (
-    "6.1.170-3",
-    "6.1.192-1",
-    "6.1.192-2",
-    "6.12.90-1~bpo12+1",
-    "6.12.90-2~bpo12+1",
-    "6.12.107-1~deb12u1",
-    "6.12.107-1",
-    "6.12.115-1",
-    "6.17.8-1~bpo13+1",
-    "6.17.13-1~bpo13+1",
-    "7.2.12-1~bpo13+1",
-    "7.2.12-1",
-    "7.3~rc7-1~exp1",
-    "7.3-1",
-    "7.3.4-1~bpo13+1",
-    "1:7.2+dfsg-7+deb12u15",
-    "1:7.2+dfsg-7+deb12u18",
-    "1:7.2+dfsg-7+deb12u18+b3",
-    "1:10.0.2+ds-2+deb13u1~bpo12+1",
-    "1:10.0.2+ds-2+deb13u1",
-)
-
-
-def test_versions_sort_as_archived() -> None:
-    assert sorted(set(ORDERED), key=Version) == list(ORDERED)
-
-
-ODD_PAIRS = (
-    ("1.0", "1.0-0"), ("1.0~", "1.0"), ("1.0~~", "1.0~"), ("1.0a", "1.0+"), ("1.0-1", "1.0-1.0"),
-    ("0:1", "1"), ("1.09", "1.9"), ("1.0.", "1.0"), ("1-1-1", "1-1"), ("1.a", "1.1"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("left", "right"), [*itertools.pairwise(ORDERED), *ODD_PAIRS])
-def test_versions_compare_as_dpkg_says(left: str, right: str) -> None:
-    def dpkg(relation: str) -> bool:
-        argv = ["dpkg", "--compare-versions", left, relation, right]
-        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0
-
-    one, other = Version(left), Version(right)
-    assert (one < other, one == other, one > other) == (dpkg("lt"), dpkg("eq"), dpkg("gt"))
-    assert (other > one) == (one < other)
 
 
 # -- source lists -------------------------------------------------------------------------------

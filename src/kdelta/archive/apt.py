@@ -83,12 +83,11 @@ class AptRun:
     returncode: int
     output: str
 
-    def complaints(self) -> tuple[str, ...]:
-        """Its E: and W: messages, without the prefix, errors first."""
+    def complaint(self, program: str) -> str:
+        """Its first E: message, else W: message, without the prefix, else its exit status."""
         lines = [line.strip() for line in self.output.splitlines()]
-        errors = [line[3:] for line in lines if line.startswith("E: ")]
-        warnings = [line[3:] for line in lines if line.startswith("W: ")]
-        return tuple(errors + warnings)
+        said = [line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark)]
+        return said[0] if said else f"{program} exited with {self.returncode}"
 
 
 def configuration(root: Path, arch: str, etc: Path) -> str:
@@ -127,55 +126,44 @@ def run(
                 )
             finally:
                 os.close(writer)
-            watch = _Watch(timeout=timeout, output=output, sign_of_life=sign_of_life)
             try:
-                _follow(child, reader, watch, lambda line: _report(line, label, progress))
+                gave_up = not _follow(
+                    child,
+                    reader,
+                    timeout,
+                    lambda: sign_of_life is None or bool(sign_of_life.search(_printed(output))),
+                    lambda line: _report(line, label, progress),
+                )
             finally:
                 process.end(child)
-            text = watch.printed().decode(errors="replace")
+            text = _printed(output).decode(errors="replace")
     finally:
         os.close(reader)
-    if watch.gave_up:
+    if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
 
 
-class _Watch:
-    """Decides when a running command has failed to answer."""
-
-    def __init__(
-        self, *, timeout: float, output: IO[bytes], sign_of_life: re.Pattern[bytes] | None
-    ) -> None:
-        self.gave_up = False
-        self._output = output
-        self._sign = sign_of_life
-        self._timeout = timeout
-        self._start = time.monotonic()
-
-    def printed(self) -> bytes:
-        """All output so far; the child's own position in the file stays."""
-        size = os.fstat(self._output.fileno()).st_size
-        return os.pread(self._output.fileno(), size, 0)
-
-    def goes_on(self) -> bool:
-        """False when there is no sign of life; raises InfraError when the time is up."""
-        spent = time.monotonic() - self._start
-        if spent > self._timeout:
+def _follow(
+    child: subprocess.Popen[bytes],
+    reader: int,
+    timeout: float,
+    answered: Callable[[], bool],
+    report: Callable[[str], None],
+) -> bool:
+    """Report what a command says until it ends; False when it had no answer in half a minute."""
+    begun, asked, pending = time.monotonic(), False, b""
+    while child.poll() is None:
+        spent = time.monotonic() - begun
+        if spent > timeout:
             raise InfraError(
-                f"apt did not end within {self._timeout:.0f} s",
+                f"apt did not end within {timeout:.0f} s",
                 action="check the connection to the package mirror and try again",
             )
-        if self._sign is not None and spent > PATIENCE_S:
-            self.gave_up = self._sign.search(self.printed()) is None
-            self._sign = None
-        return not self.gave_up
-
-
-def _follow(
-    child: subprocess.Popen[bytes], reader: int, watch: _Watch, report: Callable[[str], None]
-) -> None:
-    pending = b""
-    while child.poll() is None and watch.goes_on():
+        if spent > PATIENCE_S and not asked:
+            asked = True
+            if not answered():
+                return False
         if not select.select([reader], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(reader, 4096)
@@ -185,6 +173,12 @@ def _follow(
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             report(line.decode(errors="replace"))
+    return True
+
+
+def _printed(output: IO[bytes]) -> bytes:
+    """All output so far; the child's own position in the file stays."""
+    return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
 
 
 def _report(line: str, label: str, progress: Progress | None) -> None:
@@ -523,7 +517,7 @@ class AptRoot:
             sign_of_life=_REACHED,
         )
         reached = _REACHED.search(done.output.encode()) is not None
-        complaint = next(iter(done.complaints()), f"apt-get exited with {done.returncode}")
+        complaint = done.complaint("apt-get")
         _raise_if_disk(complaint, self.root)
         lists = self._verified_lists() if reached else ()
         if not lists and not before.lists:
@@ -603,7 +597,7 @@ class AptRoot:
         )
         if done.returncode == 0 or "Hash Sum mismatch" in done.output:
             return
-        complaint = next(iter(done.complaints()), f"apt-helper exited with {done.returncode}")
+        complaint = done.complaint("apt-helper")
         _raise_if_disk(complaint, self.root)
         missing = next((package for row in wanted if not _take(*row) for package in row[1:]), None)
         name = f"{missing.name} {missing.version}" if isinstance(missing, Package) else "a package"
