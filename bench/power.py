@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from kdelta.analysis.compat import mmtests
+from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Better
 from kdelta.stats import published_rules, ranks, sequential
 from kdelta.stats.scatter import SHOWN_MODES
@@ -95,7 +95,7 @@ class Cell:
 
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
     "benchstat, 5 %": lambda old, new: published_rules.benchstat(old, new).change is not None,
-    "mmtests' star, 5 %": lambda old, new: mmtests.significant(old, new, Better.LOWER),
+    "mmtests' star, 5 %": lambda old, new: mmtests_significant(old, new, Better.LOWER),
     "lkp": published_rules.lkp_changed,
     "tolerance 5 %, CV 10 %": lambda old, new: bool(
         published_rules.within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)

@@ -7,11 +7,10 @@ A pure function of the record: another threshold needs no new measurement.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import mmtests
 from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import FigureTable, MetricTable
 from kdelta.journal.run import RunRecord
@@ -42,15 +41,6 @@ def report(
     every = gathered(record, method) if known is None else known
     found = of_run(record, method, every)
     own = {field.name: getattr(found, field.name) for field in fields(found)}
-    own["ladders"] = tuple(
-        replace(
-            ladder,
-            published=mmtests.kernbench(
-                one.workload, {arm.arm.label: arm.trials for arm in one.arms}
-            ),
-        )
-        for ladder, one in zip(found.ladders, every, strict=True)
-    )
     return Report(
         **own,
         metrics=metrics.tables(record),

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kdelta.analysis import import_faults
-from kdelta.analysis.compat import framework, lkp, mmtests
+from kdelta.analysis import compat, import_faults
 from kdelta.analysis.import_faults import Dimension
 from kdelta.analysis.summaries import compare as compare_summaries
 from kdelta.errors import SpecError
@@ -89,12 +88,12 @@ class Compat:
     others: what benchstat, mmtests and lkp would decide on each pair.
     """
 
-    framework: tuple[framework.FrameworkRow, ...]
+    framework: tuple[compat.FrameworkRow, ...]
     baseline: str
     tolerance: float
     max_cv: float
     own: bool
-    mmtests: tuple[mmtests.MmtestsRow, ...]
+    mmtests: tuple[compat.MmtestsRow, ...]
     mmtests_arms: tuple[str, ...]
     others: tuple[Others, ...]
 
@@ -186,21 +185,6 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
         dimensions=dimensions,
         notes=found.contents.notes,
         how=found.contents.how,
-    )
-
-
-def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
-    """Our own measurements as other tools would see them, neighbours compared."""
-    choice = JudgementChoice(grade=grade, tolerance=tolerance)
-    shared = _Shared.of(found, ())
-    return tuple(
-        _finding(
-            case,
-            tuple(_pair(case, old, new, None, choice) for old, new in pairwise(case.series)),
-            choice,
-            shared,
-        )
-        for case in found
     )
 
 
@@ -417,7 +401,7 @@ def _grade(series: Series) -> Grade:
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     with_values = [series for series in case.series if series.values]
     runs = [
-        framework.Runs(
+        compat.Runs(
             arm=series.arm,
             values=tuple(statistics.fmean(boot.values) for boot in series.valid),
             failures=tuple(boot.failure for boot in series.boots if boot.failure),
@@ -427,12 +411,12 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     ]
     rules = case.rules
     baseline = _baseline(case, pairs)
-    tolerance = rules.tolerance if rules else framework.TOLERANCE
-    max_cv = rules.max_cv if rules else framework.MAX_CV
+    tolerance = rules.tolerance if rules else compat.TOLERANCE
+    max_cv = rules.max_cv if rules else compat.MAX_CV
     first = pairs[0].old if pairs else case.series[0].arm
     ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
-        framework=framework.rows(
+        framework=compat.framework_rows(
             runs,
             baseline=baseline,
             tolerance=tolerance,
@@ -444,7 +428,7 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         max_cv=max_cv,
         own=rules is not None,
         mmtests=(
-            mmtests.table([series.values for series in ordered], case.metric.better)
+            compat.mmtests_table([series.values for series in ordered], case.metric.better)
             if ordered
             else ()
         ),
@@ -464,8 +448,8 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
         old=old.arm,
         new=new.arm,
         benchstat=published_rules.benchstat(old.values, new.values),
-        star=mmtests.significant(old.values, new.values, metric.better) if enough else None,
-        lkp_line=lkp.line(metric.name, old.values, new.values),
+        star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
+        lkp_line=compat.lkp_line(metric.name, old.values, new.values),
         lkp_changed=published_rules.lkp_changed(old.values, new.values),
     )
 

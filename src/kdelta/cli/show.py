@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
-OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
 PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -65,13 +64,7 @@ def _run_options(command: _F) -> _F:
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
 @click.option(
-    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
-)
-@click.option(
     "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
-@click.option(
-    "--mmtests", "part", flag_value="mmtests", help="mmtests' JSON, a line for each kernel."
 )
 @click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
 @click.option(
@@ -103,14 +96,12 @@ def show(
     from kdelta.rendering import show as page
 
     record = one_record(runs, run)
-    if form and part in OTHERS:
-        raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if form and part == "benchfmt":
+        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "compat":
-        _print_as_others(record, step_percent)
-    elif part in OTHERS:
-        _print_for_others(record, part)
+    if part == "benchfmt":
+        _print_benchfmt(record)
     elif part == "metrics":
         _print_metrics(record, form)
     elif part == "comparisons":
@@ -136,37 +127,13 @@ def _print_traced(record: RunRecord, form: str) -> bool:
     return found is not None
 
 
-def _print_for_others(record: RunRecord, part: str) -> None:
-    """For other tools: the samples of timed trials, the count of each exact one."""
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import benchfmt, mmtests
+def _print_benchfmt(record: RunRecord) -> None:
+    """The samples of timed trials, the count of each exact one."""
+    from kdelta.analysis import benchfmt
     from kdelta.analysis.methods import method_of
-    from kdelta.rendering.formats import packed
 
-    own = cases(record, method_of(record))
-    if part == "mmtests":
-        print_raw("".join(map(packed, mmtests.extracted(own))))
-        return
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
     print_raw("".join(f"{line}\n" for line in lines))
-
-
-def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis import judgement
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import perfbench
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import timing_of
-    from kdelta.rendering import judge
-    from kdelta.table.columns import Span
-
-    own = cases(record, timing_of(record))
-    found = report(record, step_percent=step_percent)
-    print_report(record, step_percent=step_percent)
-    tolerance = found.step_percent / 100
-    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
-    if rows := perfbench.rows(record):
-        print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:

@@ -184,7 +184,6 @@ class Ladder(Generic[M]):
     with, "" where each is compared with the one above.  goal, regressed: the ends of the study's
     gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
     operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
-    published: what the workload's own tool would print.
     """
 
     workload: str
@@ -205,7 +204,6 @@ class Ladder(Generic[M]):
     replicates: StrEnum | None
     done: int
     planned: int
-    published: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
