@@ -2,7 +2,7 @@
 """The time instrument: points are timed in blocks with both ends until their side is sure.
 
 A block is one boot each of the good end, the point and the bad end, so that what moves the whole
-machine moves all three (stats.side).  A point that stays undecided is skipped, and told.
+machine moves all three (bisect.side).  A point that stays undecided is skipped, and told.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ from kdelta.bisect.judging import Findings, record
 from kdelta.bisect.measuring import Measurer
 from kdelta.bisect.place import Standing, place
 from kdelta.bisect.search import Mark
-from kdelta.errors import InfraError
-from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
-from kdelta.metric import Grade
-from kdelta.sample import Outcome, TrialResult
-from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.side import (
+from kdelta.bisect.side import (
     Block,
     Contrast,
     Scatter,
@@ -35,6 +29,12 @@ from kdelta.stats.side import (
     levels,
     weigh,
 )
+from kdelta.errors import InfraError
+from kdelta.kernels.kernel import Kernel
+from kdelta.ladder import builds
+from kdelta.metric import Grade
+from kdelta.sample import Outcome, TrialResult
+from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.verdict.comparison import Comparison, Verdict
 
 BUDGET = 20  # blocks for one point

@@ -155,7 +155,7 @@ def _kept(folder: Path, index: int, read_it: Callable[[Path], _Read]) -> tuple[P
 def _of_phases(
     path: Path, result: TrialResult, windows: Sequence[_W]
 ) -> list[tuple[PhaseCounts, list[_W]]]:
-    """The windows of each phase, which are told by their counts."""
+    """The windows of each phase, found by their counts."""
     by_number: dict[int, list[_W]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)

@@ -43,7 +43,7 @@ class Assignments:
         self._mutex = threading.Lock()
 
     def tell(self, index: int, who: str) -> None:
-        """Note who has a trial; "": nobody has it any more.  A full disk stops nothing."""
+        """Note who has a trial, "" when its worker is free again.  A full disk stops nothing."""
         with self._mutex:
             self._now.pop(index, None)
             if who:

@@ -5,7 +5,7 @@ Times are measured in blocks: good end, point, bad end, one after the other.  Wi
 point is placed between the ends on the scale of logarithms, so that what moves all three (a host
 that grows warm, a neighbour) does not move it.  Blocks are added until the mean place is surely on
 one side of the middle; the chance of the wrong side is kept however often one looks (the levels of
-stats.sequential).
+stats.multiplicity).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache as remember
 
-from kdelta.stats import sequential
+from kdelta.stats import multiplicity
 from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.student import two_sided_p
+from kdelta.stats.welch import two_sided_p
 
 
 class Side(StrEnum):
@@ -187,4 +187,4 @@ def _contrast(
 @remember
 def levels(budget: int, alpha: float) -> tuple[float, ...]:
     """The level of every look, when one looks after each block from the fifth to the last."""
-    return sequential.levels(range(MIN_REPLICATES, budget + 1), budget=budget, alpha=alpha)
+    return multiplicity.levels(range(MIN_REPLICATES, budget + 1), budget=budget, alpha=alpha)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from kdelta.stats.side import Block, Scatter, Side, weigh
+from kdelta.bisect.side import Block, Scatter, Side, weigh
 
 BUDGET = 20
 ALPHA = 0.02
