@@ -20,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kdelta.analysis import calls, netting
-from kdelta.analysis.calls import Branch, CauseKind, difference
-from kdelta.analysis.netting import Node
+from kdelta.analysis import calls
+from kdelta.analysis.calls import Branch, CauseKind, Node, difference
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.show import explain
@@ -187,12 +186,12 @@ def test_the_example_of_netting_is_what_it_says() -> None:
         node("vma_merge_new", 95, node("find_vma", 30)),
         node("lock_vma", 2, node("down_read", 20)),
     )
-    notes = netting.net(was, now)
-    told = netting.__doc__ or ""
+    notes = calls.net(was, now)
+    told = calls.__doc__ or ""
     after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", told, re.MULTILINE))
     for side, at in ((was, 0), (now, 1)):
         wanted = {name: int(both.split()[at]) for name, both in after.items()}
-        assert {each.function: each.own for each in netting.walk(side)} == wanted
+        assert {each.function: each.own for each in calls.walk(side)} == wanted
     assert notes.renamed == {"vma_merge_new": "vma_merge_old"}
     assert notes.split == {"change_range": ("change_pte",), "mprotect_fixup": ("lock_vma",)}
     assert notes.inlined == {"mprotect_fixup": ("vma_check",)}

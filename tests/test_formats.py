@@ -19,8 +19,7 @@ import timed_records
 from imports_evidence import imported
 from kdelta.analysis import benchfmt
 from kdelta.analysis.benchfmt import cases
-from kdelta.analysis.findings import Report, report
-from kdelta.analysis.methods import method_of
+from kdelta.analysis.findings import Report, method_of, report
 from kdelta.cli.show import show
 from kdelta.imports.series import cases as read_cases
 from kdelta.journal import results

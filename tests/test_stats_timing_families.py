@@ -13,7 +13,7 @@ import pytest
 from scipy import stats as reference
 
 from kdelta.analysis.compat import mmtests_significant
-from kdelta.analysis.methods import _stopped
+from kdelta.analysis.findings import _stopped
 from kdelta.metric import Better, Grade
 from kdelta.stats import multiplicity, published_rules
 from kdelta.stats.brunner_munzel import least_p

@@ -14,8 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis import benchfmt
-from kdelta.analysis.findings import report
-from kdelta.analysis.methods import decided, timing_of
+from kdelta.analysis.findings import decided, report, timing_of
 from kdelta.bisect.timing import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings

@@ -13,8 +13,7 @@ from msgspec import structs
 
 from kdelta.analysis.audit import ScenarioAudit, audited
 from kdelta.analysis.explanation import Explanation, explain
-from kdelta.analysis.findings import Report, report
-from kdelta.analysis.methods import method_of
+from kdelta.analysis.findings import Report, method_of, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import refuse_traced

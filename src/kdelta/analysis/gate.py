@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from kdelta.analysis.explanation import find_arm
-from kdelta.analysis.methods import method_of
+from kdelta.analysis.findings import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, gather, parts

@@ -20,9 +20,8 @@ from kdelta.bisect.place import LIKE, Place, Standing, place
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
-from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
+from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.verdict.comparison import Comparison
 
@@ -122,7 +121,7 @@ class Findings(Generic[M]):
         good = self.arm(ends[0])
         if good is None or point in ends:
             return ""
-        crossed = builds.crossing(good.kernel, arm.kernel)
+        crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
         return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
 

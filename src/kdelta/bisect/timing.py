@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
-from kdelta.analysis.methods import timing_of
+from kdelta.analysis.findings import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.judging import Findings, record
@@ -31,7 +31,7 @@ from kdelta.bisect.side import (
 )
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
+from kdelta.ladder.evidence import read_back, weighed_by_builds
 from kdelta.metric import Grade
 from kdelta.sample import Outcome, TrialResult
 from kdelta.stats.detectors import MIN_REPLICATES
@@ -196,11 +196,11 @@ class BlockFindings(Findings[TimeMeasure]):
         else:
             places = [[block.place for block in self._of(point)] for point in (was, now)]
             found = contrast_of_places(*places, tolerance=tolerance, alpha=time.alpha)
-        kernels = [builds.read_back(arm.arm, arm.used) for arm in map(self.arm, (was, now)) if arm]
+        kernels = [read_back(arm.arm, arm.used) for arm in map(self.arm, (was, now)) if arm]
         weighed = _comparison(found, tolerance)
         if len(kernels) < 2:
             return weighed
-        return builds.weighed(weighed, *kernels, scenario=self.journal.state.question.scenario)
+        return weighed_by_builds(weighed, *kernels, scenario=self.journal.state.question.scenario)
 
     def blocks(self, step: BisectStep) -> list[Block]:
         """The blocks of a step that were measured whole."""

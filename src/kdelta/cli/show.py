@@ -130,7 +130,7 @@ def _print_traced(record: RunRecord, form: str) -> bool:
 def _print_benchfmt(record: RunRecord) -> None:
     """The samples of timed trials, the count of each exact one."""
     from kdelta.analysis import benchfmt
-    from kdelta.analysis.methods import method_of
+    from kdelta.analysis.findings import method_of
 
     lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
     print_raw("".join(f"{line}\n" for line in lines))
@@ -169,8 +169,7 @@ def print_report(
     """
     if _print_traced(record, ""):
         return
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import method_of
+    from kdelta.analysis.findings import method_of, report
     from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
     from kdelta.rendering import survey

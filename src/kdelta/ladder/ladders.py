@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic
 
-from kdelta.ladder.builds import nearest
 from kdelta.ladder.evidence import (
     ArmEvidence,
     M,
@@ -24,6 +23,7 @@ from kdelta.ladder.evidence import (
     compare_arms,
     copies,
     gathered,
+    nearest,
     ratios,
 )
 from kdelta.metric import Grade
