@@ -69,18 +69,17 @@ def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
 
 
 def _rows(left: Ladder[Any], right: Ladder[Any], *, timed: bool) -> Iterator[Repeated]:
-    name = f"{left.workload}:{left.scenario} {left.point}".strip()
     for was, now in zip(left.rungs, right.rungs, strict=False):
         if was.total is None:
             continue
         if timed:
-            yield _timed(name, was, now)
+            yield _timed(left.name, was, now)
             continue
         own = {measure.phase: measure for measure in now.phases}
         for measure in was.phases:
             again = own.get(measure.phase)
             yield Repeated(
-                scenario=name,
+                scenario=left.name,
                 arm=was.arm,
                 phase=measure.phase,
                 theirs=measure.per_operation,
@@ -320,7 +319,7 @@ def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
         for phase in phases:
             own = [next((m for m in r.phases if m.phase == phase), None) for r in rungs]
             yield MergedCount(
-                scenario=_name(ladders[0]),
+                scenario=ladders[0].name,
                 arm=rungs[0].arm,
                 phase=phase,
                 values=tuple(m.per_operation if m else None for m in own),
@@ -355,7 +354,7 @@ def _verdict(names: Sequence[str], ladder: Ladder[Any], rungs: Sequence[Rung[Any
             reasons=(f"the machines disagree: {told}",),
         )
     return MergedPair(
-        scenario=_name(ladder),
+        scenario=ladder.name,
         old=next(rung.previous for rung in rungs if rung.previous),
         new=rungs[0].arm,
         operation=ladder.operation or ITERATION,
@@ -438,7 +437,3 @@ def _timed_pairs(
             merged=over_all,
             each=each,
         )
-
-
-def _name(ladder: Ladder[Any]) -> str:
-    return f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()

@@ -132,7 +132,7 @@ def _open(
     """Of sums; those of two compilers are nobody's answer anyway."""
     return tuple(
         OpenPair(
-            reference=f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip(),
+            reference=ladder.name,
             old=rung.previous or "",
             new=rung.arm,
             why="; ".join(judged.reasons),
@@ -145,14 +145,13 @@ def _open(
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
     """Those of the sums and, between kernels where the sum has none, those of the phases."""
-    reference = f"{ladder.workload}:{ladder.scenario}"
 
     def explained(rung: Rung[Measure], phase: str) -> Explanation:
         return explain(
             record,
             rung.previous or "",
             rung.arm,
-            scenario=reference,
+            scenario=ladder.reference,
             phase=phase,
             step_percent=step_percent,
         )
@@ -162,7 +161,7 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
         moved = tuple(_moved(ladder, rung, step_percent))
         if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
             yield SurveyStep(
-                reference=reference,
+                reference=ladder.reference,
                 point=ladder.point,
                 explanation=explained(rung, TOTAL),
                 phases=moved,
@@ -172,7 +171,7 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
         for phase, _ in moved:
             found = explained(rung, phase)
             if found.comparison.verdict.is_step:
-                yield SurveyStep(reference=reference, point=ladder.point, explanation=found)
+                yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
 
 
 def _moved(
@@ -225,7 +224,7 @@ def _row(
     cells = of(TOTAL)
     phases = (SurveyPhase(name=phase, cells=of(phase)) for phase in ladder.phases)
     return SurveyRow(
-        reference=f"{ladder.workload}:{ladder.scenario}",
+        reference=ladder.reference,
         point=ladder.point,
         operation=ladder.operation or "",
         inexact=inexact,

@@ -205,6 +205,16 @@ class Ladder(Generic[M]):
     done: int
     planned: int
 
+    @property
+    def reference(self) -> str:
+        """The scenario: "mprotect:anon_full_toggle"."""
+        return f"{self.workload}:{self.scenario}"
+
+    @property
+    def name(self) -> str:
+        """The scenario with its point of the matrix."""
+        return f"{self.reference} {self.point}".strip()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLadders(Generic[M]):
