@@ -53,15 +53,11 @@ class Label(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """One arm's runs of a metric: values of those that ended ok, reasons of the others.
-
-    warnings: what its audit of the results found; none in any published bundle.
-    """
+    """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
 
     arm: str
     values: tuple[float, ...]
     failures: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +85,8 @@ class FrameworkRow:
     status: str
     stable: bool
     robust_stable: bool
-    semantic_warning: bool
-    semantic_warning_reasons: str
+    semantic_warning: bool = False  # of its audit of the results; true in no published bundle
+    semantic_warning_reasons: str = ""
     comparison_reliable: bool
     comparison_robust_reliable: bool
     run_count: int
@@ -125,6 +121,9 @@ class _Statistics:
     cv: float | None = None
     mad: float | None = None
     mad_ratio: float | None = None
+    status: str = "unsupported"
+    stable: bool = False
+    robust_stable: bool = False
 
 
 def framework_rows(
@@ -136,89 +135,60 @@ def framework_rows(
     lower_is_better: bool = True,
 ) -> tuple[FrameworkRow, ...]:
     """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
-    found = {runs.arm: _statistics(runs.values) for runs in arms}
-    base = next((runs for runs in arms if runs.arm == baseline), Runs(arm=baseline, values=()))
-    return tuple(
-        _row(
-            runs,
-            found[runs.arm],
-            base,
-            found.get(baseline, _Statistics()),
-            limits=(tolerance, max_cv),
-            lower_is_better=lower_is_better,
+    found = {runs.arm: _statistics(runs, max_cv) for runs in arms}
+    base = found.get(baseline, _Statistics())
+
+    def row(runs: Runs, own: _Statistics) -> FrameworkRow:
+        delta = _delta(own.mean, base.mean)
+        return FrameworkRow(
+            arm=runs.arm,
+            value=own.mean,
+            median_value=own.median,
+            stdev_value=own.sd,
+            cv=own.cv,
+            mad_value=own.mad,
+            mad_ratio=own.mad_ratio,
+            min_value=min(runs.values, default=None),
+            max_value=max(runs.values, default=None),
+            baseline_value=base.mean,
+            delta_vs_baseline=delta,
+            baseline_median_value=base.median,
+            delta_vs_baseline_median=_delta(own.median, base.median),
+            classification=_classified(delta, tolerance, lower_is_better=lower_is_better),
+            status=own.status,
+            stable=own.stable,
+            robust_stable=own.robust_stable,
+            comparison_reliable=own.stable and base.stable,
+            comparison_robust_reliable=own.robust_stable and base.robust_stable,
+            run_count=len(runs.values) + len(runs.failures),
+            ok_runs=len(runs.values),
+            failed_runs=len(runs.failures),
+            failure_reasons=";".join(dict.fromkeys(runs.failures)),
         )
-        for runs in arms
-    )
+
+    return tuple(row(runs, found[runs.arm]) for runs in arms)
 
 
-def _statistics(values: Sequence[float]) -> _Statistics:
+def _statistics(runs: Runs, max_cv: float) -> _Statistics:
+    """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
+    values, whole = runs.values, not runs.failures
     if not values:
         return _Statistics()
     mean, median = statistics.mean(values), statistics.median(values)
     sd = statistics.stdev(values) if len(values) > 1 else 0.0
     mad = statistics.median(abs(value - median) for value in values)
+    cv, mad_ratio = sd / mean if mean else 0.0, mad / median if median else 0.0
     return _Statistics(
         mean=float(mean),
         median=float(median),
         sd=float(sd),
-        cv=sd / mean if mean else 0.0,
+        cv=cv,
         mad=float(mad),
-        mad_ratio=mad / median if median else 0.0,
+        mad_ratio=mad_ratio,
+        status="ok" if whole else "partial",
+        stable=whole and cv <= max_cv,
+        robust_stable=whole and mad_ratio <= max_cv,
     )
-
-
-def _row(
-    runs: Runs,
-    mine: _Statistics,
-    base_runs: Runs,
-    base: _Statistics,
-    *,
-    limits: tuple[float, float],
-    lower_is_better: bool,
-) -> FrameworkRow:
-    tolerance, max_cv = limits
-    delta = _delta(mine.mean, base.mean)
-    mean_ok, robust_ok = _steady(runs, mine, max_cv)
-    base_mean_ok, base_robust_ok = _steady(base_runs, base, max_cv)
-    return FrameworkRow(
-        arm=runs.arm,
-        value=mine.mean,
-        median_value=mine.median,
-        stdev_value=mine.sd,
-        cv=mine.cv,
-        mad_value=mine.mad,
-        mad_ratio=mine.mad_ratio,
-        min_value=min(runs.values, default=None),
-        max_value=max(runs.values, default=None),
-        baseline_value=base.mean,
-        delta_vs_baseline=delta,
-        baseline_median_value=base.median,
-        delta_vs_baseline_median=_delta(mine.median, base.median),
-        classification=_classified(delta, tolerance, lower_is_better=lower_is_better),
-        status=_status(runs),
-        stable=mean_ok,
-        robust_stable=robust_ok,
-        semantic_warning=bool(runs.warnings),
-        semantic_warning_reasons=";".join(runs.warnings),
-        comparison_reliable=mean_ok and base_mean_ok,
-        comparison_robust_reliable=robust_ok and base_robust_ok,
-        run_count=len(runs.values) + len(runs.failures),
-        ok_runs=len(runs.values),
-        failed_runs=len(runs.failures),
-        failure_reasons=";".join(dict.fromkeys(runs.failures)),
-    )
-
-
-def _status(runs: Runs) -> str:
-    if not runs.values:
-        return "unsupported"
-    return "partial" if runs.failures else "ok"
-
-
-def _steady(runs: Runs, found: _Statistics, max_cv: float) -> tuple[bool, bool]:
-    """(stable, robust_stable): all runs ended ok, and CV or MAD ratio is at most the limit."""
-    ok = _status(runs) == "ok" and found.cv is not None and found.mad_ratio is not None
-    return ok and (found.cv or 0.0) <= max_cv, ok and (found.mad_ratio or 0.0) <= max_cv
 
 
 def _delta(value: float | None, base: float | None) -> float | None:
