@@ -23,7 +23,7 @@ from kdelta.analysis import calls
 from kdelta.analysis.calls import Branch, CauseKind, Node, difference
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.cli.show import explain
+from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import artifacts, results
 from kdelta.journal.results import trial_folder

@@ -263,17 +263,17 @@ def _check(records: Mapping[str, RunRecord]) -> None:
         if field := _studies_apart(base.study, run.study):
             raise SpecError(
                 f"{first} and {name} are of different studies: {field} differs",
-                action="merge bundles of one study: kdelta reproduce makes another",
+                action="merge bundles of one study: kdelta bundle reproduce makes another",
             )
         if kernel := _kernels_apart(base.arms, run.arms):
             raise SpecError(
                 f"{first} and {name} are of different kernels: {kernel}",
-                action="measure the very same: kdelta reproduce",
+                action="measure the very same: kdelta bundle reproduce",
             )
         if _planned(run) != _planned(base):
             raise SpecError(
                 f"{first} and {name} are of different plans: their trials differ",
-                action="measure the very same: kdelta reproduce",
+                action="measure the very same: kdelta bundle reproduce",
             )
 
 

@@ -277,7 +277,7 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
 # ---- code that moved between functions --------------------------------------------------------
 #
 # Code that moved is one part of a difference, not two.  Call paths would say what moved
-# (`analysis.netting`), but a check counts functions alone.  So only what nearly cancels is taken
+# (`analysis.calls`), but a check counts functions alone.  So only what nearly cancels is taken
 # for a move, the best match first, and all its names are shown.  Renamed functions are one row
 # already (`explanation.once`).
 
